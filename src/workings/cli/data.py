@@ -14,6 +14,11 @@ from workings.record.progress import slow_operation
 
 MAX_SHOWN_OF_A_KIND = 5
 """Maximum number of findings shown per kind."""
+data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
+                       rich_markup_mode=None)
+MADE_TRACES, MADE_ITEMS = 500, 100
+"""Default number of traces and items of `data make`."""
+ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
 def check_command(
@@ -201,14 +206,6 @@ def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
     # Only the tokenizer: weights would be gigabytes to download.
     tokenizer = find_tokenizer(loaded, find_weights(loaded, tensors=False), entries)
     return tokenizer, ChatTemplate.for_config(loaded.recipe.data.template, tokenizer, loaded.recipe.data.reasoning)
-
-
-data_app = typer.Typer(help="Traces and preference pairs: import, make, check, preview.", no_args_is_help=True,
-                       rich_markup_mode=None)
-
-MADE_TRACES, MADE_ITEMS = 500, 100
-"""Default number of traces and items of `data make`."""
-ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
 @data_app.command("import")

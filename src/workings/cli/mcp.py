@@ -21,6 +21,7 @@ from workings.record.values import leaves
 
 MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
 """Numbers of a manifest that `read_record` returns."""
+TOOLS = ("plan", "train", "read_record", "verify", "list_runs")
 
 
 @dataclass(kw_only=True)
@@ -126,9 +127,6 @@ class AgentTools:
             raise RequestError(f"name: {name!r} is not the name of a folder",
                                "the name of a run directory, without slashes", "name=first")
         return self.folder / name
-
-
-TOOLS = ("plan", "train", "read_record", "verify", "list_runs")
 
 
 def _digest(recipe: str, overrides: Sequence[str]) -> str:

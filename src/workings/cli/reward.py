@@ -14,6 +14,10 @@ from workings.record.progress import slow_operation
 if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
 
+reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
+                        rich_markup_mode=None)
+
+
 def judge_command(
     url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
                                      "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
@@ -36,10 +40,6 @@ def judge_command(
     answer(judge.recorded() | {"out": str(out)}, as_json=as_json, text=check_text(judge, out))
     if not judge.passed:
         raise typer.Exit(1)
-
-
-reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
-                        rich_markup_mode=None)
 
 
 @reward_app.callback()

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from workings.ui.folder import Folder
     from workings.ui.listing import RunRow
 
+runs_app = typer.Typer(help="List runs; sign one.",
+                       rich_markup_mode=None)
+
+
 def sign_command(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
@@ -63,10 +67,6 @@ def _make_key(out: Path, other: object, *, as_json: bool) -> None:
            as_json=as_json,
            text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
                 f"to sign: workings runs sign RUN --key {key.private}")
-
-
-runs_app = typer.Typer(help="List runs; sign one.",
-                       rich_markup_mode=None)
 
 
 @runs_app.callback(invoke_without_command=True)

@@ -22,6 +22,10 @@ from workings.errors import RequestError, WorkingsError
 
 MAX_SHOWN = 4
 """Differences that are shown."""
+READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
+"""Seconds in which all processes must be ready, and in which they must have heard the end."""
+STOP_KEY = "stop"
+"""Key that a process sets when it is asked to stop."""
 
 
 def facts_of(engine: Engine) -> dict[str, Any]:
@@ -52,12 +56,6 @@ def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, An
                                   f"{prefix}.{key}" if prefix else key)
     elif here != there:
         yield prefix, here, there
-
-
-READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
-"""Seconds in which all processes must be ready, and in which they must have heard the end."""
-STOP_KEY = "stop"
-"""Key that a process sets when it is asked to stop."""
 
 
 class ProcessGroup:

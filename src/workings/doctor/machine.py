@@ -16,6 +16,7 @@ MIN_FREE = 2 * 2**30
 """Free bytes that a run without a recipe should find on the disk."""
 KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
 """The folder that outlives a Kaggle session."""
+LOCK_FILE = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu itself takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +102,6 @@ def check_kaggle(out: Path, platform: str, environment: Mapping[str, str] = os.e
                       why="Kaggle's secrets reach a notebook through kaggle_secrets only; gated models such as Gemma "
                       "need the token in the environment, or the model as an input of the notebook",
                       mend="os.environ['HF_TOKEN'] = kaggle_secrets.UserSecretsClient().get_secret('HF_TOKEN')")
-
-
-LOCK_FILE = Path("/tmp/libtpu_lockfile")  # noqa: S108 the place that libtpu itself takes
 
 
 def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:

@@ -25,6 +25,10 @@ from workings.hints import SETUP_CUDA
 QUERY_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "memory.free")
 # A driver that is waking up a card takes seconds, and one that hangs never answers.
 TIMEOUT_SECONDS = 60
+WHEEL = "torch"
+"""Library whose wheel is compared with the cards: it brings machine code for some of them only."""
+# Importing PyTorch and opening a card may take a minute from a cold disk.
+TORCH_SECONDS = 120
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +179,6 @@ def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] 
 def version_number(version: str) -> tuple[int, ...]:
     """The first two parts of a version: `12.8` is (12, 8)."""
     return tuple(int(part) for part in version.split(".")[:2])
-
-
-WHEEL = "torch"
-"""Library whose wheel is compared with the cards: it brings machine code for some of them only."""
-# Importing PyTorch and opening a card may take a minute from a cold disk.
-TORCH_SECONDS = 120
 
 
 def wheel_program() -> Path:

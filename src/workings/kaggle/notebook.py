@@ -18,6 +18,12 @@ from workings.hints import pip_install
 
 DATASET_SLUG = "workings-wheel"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+UPGRADABLE = "jax"
+"""Library that is the only one which an image may have too old, and which a notebook may then install anew."""
+JAX_TESTED = "0.10.2"
+"""The version that a notebook may install if the image's version is too old."""
+_CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
+_MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,14 +96,6 @@ def dataset_metadata(user: str) -> dict[str, Any]:
     """Contents of `dataset-metadata.json`."""
     return {"id": f"{user}/{DATASET_SLUG}", "title": DATASET_SLUG.replace("-", " "),
             "licenses": [{"name": "Apache 2.0"}]}
-
-
-UPGRADABLE = "jax"
-"""Library that is the only one which an image may have too old, and which a notebook may then install anew."""
-JAX_TESTED = "0.10.2"
-"""The version that a notebook may install if the image's version is too old."""
-_CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
-_MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,15 @@ from workings.record.environment import LAUNCHER
 JOB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 REMOTE_FOLDER = re.compile(r"/[A-Za-z0-9._/-]*[A-Za-z0-9._-]")
 RECIPE, PLAN = "recipe.yaml", "plan.json"
+PORT = 29500
+"""Port of process 0: torchrun's own default; of JAX any port will do."""
+MAX_RESTARTS = 10
+"""Maximum restarts of a preempted job before someone has to look."""
+SECONDS_TO_SAVE = 300
+"""Seconds between the request to stop and the end, in which the run saves."""
+START = {"slurm": "sbatch", "kubernetes": "kubectl create -f", "skypilot": "sky jobs launch"}
+"""Command in front of the file's name."""
+BUCKET_ADDRESS = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,17 +105,6 @@ def names(launcher: str) -> dict[str, str]:
     """A launcher's names of accelerators."""
     by_purpose: dict[str, str] = table()[launcher]["names"]
     return by_purpose
-
-
-PORT = 29500
-"""Port of process 0: torchrun's own default; of JAX any port will do."""
-MAX_RESTARTS = 10
-"""Maximum restarts of a preempted job before someone has to look."""
-SECONDS_TO_SAVE = 300
-"""Seconds between the request to stop and the end, in which the run saves."""
-START = {"slurm": "sbatch", "kubernetes": "kubectl create -f", "skypilot": "sky jobs launch"}
-"""Command in front of the file's name."""
-BUCKET_ADDRESS = re.compile(r"(gs|s3|r2|cos)://[a-z0-9][a-z0-9._/-]*")
 
 
 @dataclass(frozen=True, kw_only=True)

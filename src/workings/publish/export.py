@@ -32,6 +32,15 @@ GENERATION_CONFIG = "generation_config.json"
 SUPPRESSED_TOKENS_KEY = "suppress_tokens"
 """Tokens that are never to be written (Gemma 4: those that represent images and sounds)."""
 OTHER_TOKENIZER = "the run has another tokenizer than the weights that it began with"
+SCHEMA = "export/1"
+ORIGIN_FILE = "export_info.json"
+"""Says which sealed run and step the files come from."""
+SAFETENSORS, GGUF = "safetensors", "gguf"
+FORMATS = (SAFETENSORS, GGUF)
+GGUF_FILE = "model.gguf"
+CONFIG_FORM = "5.0.0"
+"""The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
+vocabulary next to a file without a version that its pre-tokenizer may be a faulty one of another family."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,17 +122,6 @@ def _suppress(base: Path, directory: Path) -> None:
         text = json.dumps(own | {SUPPRESSED_TOKENS_KEY: published[SUPPRESSED_TOKENS_KEY]}, indent=2,
                           ensure_ascii=False, sort_keys=True)
         (directory / GENERATION_CONFIG).write_text(text + "\n", encoding="utf-8")
-
-
-SCHEMA = "export/1"
-ORIGIN_FILE = "export_info.json"
-"""Says which sealed run and step the files come from."""
-SAFETENSORS, GGUF = "safetensors", "gguf"
-FORMATS = (SAFETENSORS, GGUF)
-GGUF_FILE = "model.gguf"
-CONFIG_FORM = "5.0.0"
-"""The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
-vocabulary next to a file without a version that its pre-tokenizer may be a faulty one of another family."""
 
 
 @dataclass(frozen=True, kw_only=True)

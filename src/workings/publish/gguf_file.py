@@ -25,6 +25,10 @@ TYPES = ("bf16", "q8_0")
 """Number formats of matrices: bfloat16, or 8 bits with a scale for every 32 numbers."""
 IN_FP32 = ("ssm_conv1d.weight",)
 """Ends of the names of matrices that are float32 in llama.cpp's own files, as all vectors are."""
+MODELFILE = "Modelfile"
+_USER, _MORE, _ANSWER, _SYSTEM = "first question", "second question", "an answer", "a system text"
+NOT_WRITTEN = (f"{MODELFILE} has no TEMPLATE, because this chat template is not a fixed text around each turn: Ollama "
+               "may render turns in another way; llama.cpp uses the model's own template")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +138,6 @@ def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: Stop
     writer.add_add_bos_token(template.bos_id is not None)
     writer.add_add_eos_token(False)
     writer.add_chat_template(template.source)
-
-
-MODELFILE = "Modelfile"
-_USER, _MORE, _ANSWER, _SYSTEM = "first question", "second question", "an answer", "a system text"
-NOT_WRITTEN = (f"{MODELFILE} has no TEMPLATE, because this chat template is not a fixed text around each turn: Ollama "
-               "may render turns in another way; llama.cpp uses the model's own template")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,9 @@ from workings.scoring.items import Item
 RESULT = "rounds.json"
 REQUEST = "improve.json"
 """File of the request: a command only continues the same request, or one with more rounds."""
+TIMINGS_FILE = "seconds.jsonl"
+"""A line per finished part, with the seconds of the attempt that finished it."""
+TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,11 +151,6 @@ class ImproveResult:
         if last and self.stopped.startswith(f"round {last} "):
             return ["  the same command with --all-rounds, to continue after a round that did not help"]
         return ["  a better start (more training.steps, other questions), with another --out"]
-
-
-TIMINGS_FILE = "seconds.jsonl"
-"""A line per finished part, with the seconds of the attempt that finished it."""
-TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,14 +22,6 @@ ATTACKS = {
     "says both": "{wrong} or {right}",
 }
 """By name, with `{wrong}` for the wrong answer or completion and `{right}` for the correct answer."""
-
-
-def attacked(wrong: str, item: Item) -> dict[str, str]:
-    """Every attack around a wrong answer, or around a whole wrong completion."""
-    return {name: text.replace("{right}", item.expected_answer).replace("{wrong}", wrong)
-            for name, text in ATTACKS.items()}
-
-
 FILLER_WORDS = 2000
 """Words before the answer of the probe `very long`; they hold no number and no equation."""
 REPEATS = 100
@@ -38,6 +30,12 @@ _FILLER = ("well", "let", "us", "think", "about", "this", "again", "and", "then"
 NEAR_MISS = "near miss"
 # A style writes no empty parts; a character that no text has represents them.
 _NOTHING = "\0"
+
+
+def attacked(wrong: str, item: Item) -> dict[str, str]:
+    """Every attack around a wrong answer, or around a whole wrong completion."""
+    return {name: text.replace("{right}", item.expected_answer).replace("{wrong}", wrong)
+            for name, text in ATTACKS.items()}
 
 
 def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:

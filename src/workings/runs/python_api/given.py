@@ -29,6 +29,10 @@ Rows = str | Path | Iterable[Mapping[str, Any]]
 COMPLETIONS = "prompt-completion"
 """Format of rows with `prompt` and `completion`."""
 FORMS = "rows with prompt, steps and answer; or messages, question and answer, prompt and completion, …"
+Reward = str | Mapping[str, Any] | Callable[..., Any]
+"""A shipped reward's name; a function; or an entry of the recipe's section `rewards`, whose `scorer` may be one."""
+SIGNATURE = "def my_reward(prompts, completions, **columns):"
+IN_A_FILE = '"FILE.py:FUNCTION", for a function in its own file'
 
 
 def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
@@ -151,12 +155,6 @@ def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
         file = Path(folder, f"{name}.jsonl")
         write_given_items(items, file)
         yield file
-
-
-Reward = str | Mapping[str, Any] | Callable[..., Any]
-"""A shipped reward's name; a function; or an entry of the recipe's section `rewards`, whose `scorer` may be one."""
-SIGNATURE = "def my_reward(prompts, completions, **columns):"
-IN_A_FILE = '"FILE.py:FUNCTION", for a function in its own file'
 
 
 def recipe_rewards(given: Reward | Sequence[Reward], config: Path, change: Callable[[str], str]

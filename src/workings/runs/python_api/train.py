@@ -51,6 +51,16 @@ LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
 
 
 Method = Literal["full", "lora", "qlora"]
+IN_PYTHON = {
+    "train_dataset": "data", "eval_dataset": "items", "output_dir": "out", "report_to": "track",
+    "num_train_epochs": "epochs", "max_steps": "steps", "load_in_4bit": "method=\"qlora\"",
+    "max_length": "data.max_length", "reward_funcs": "rewards"}
+"""Arguments of other trainers' constructors and their counterpart here; `aliases.json` has the keys of recipes."""
+FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
+_KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items", "method": "method.name",
+         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate",
+         "rewards": "rewards"}
+"""The recipe's keys for the arguments that make a recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +88,6 @@ class Keywords:
 
 _ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "resume", "smoke", "force", "callbacks",
               "track")
-
-
-IN_PYTHON = {
-    "train_dataset": "data", "eval_dataset": "items", "output_dir": "out", "report_to": "track",
-    "num_train_epochs": "epochs", "max_steps": "steps", "load_in_4bit": "method=\"qlora\"",
-    "max_length": "data.max_length", "reward_funcs": "rewards"}
-"""Arguments of other trainers' constructors and their counterpart here; `aliases.json` has the keys of recipes."""
-FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
 
 
 def refuse_unknown(words: Mapping[str, Any]) -> None:
@@ -336,12 +338,6 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
-
-
-_KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items", "method": "method.name",
-         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate",
-         "rewards": "rewards"}
-"""The recipe's keys for the arguments that make a recipe."""
 
 
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
