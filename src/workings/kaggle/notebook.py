@@ -119,7 +119,7 @@ class NotebookRequest:
 def script(request: NotebookRequest) -> str:
     """The script twin: the notebook's cells in one script."""
     recipe = request.recipe.removesuffix("\n")
-    # Its lines as they are, so that people can read them, unless a triple-quoted string would end at or change a part.
+    # Readable lines, unless a triple-quoted string would end at a part of the recipe or change it.
     recipe = repr(request.recipe) if '"""' in recipe or "\\" in recipe else f'"""\\\n{recipe}\n"""'
     # Values that become code go in as literals, by `repr`: a quote in a name cannot end the string.
     machine = request.machine

@@ -109,7 +109,7 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
     # After everything that it names, and before the pack's own list.
-    # A run of a recorder alone has no words that it was asked for with.
+    # A run that only a recorder wrote has no overrides.
     runs = {unit_path: PackedRun(manifest=run.manifest, asked=loads(asked.read_bytes()) if (
         asked := run.path / OVERRIDES).is_file() else {}) for unit_path, run in contents.runs.items()}
     documents[README] = readme(

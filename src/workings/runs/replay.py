@@ -145,7 +145,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
                        "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
         "mode": mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in taken for line in lines],
-        # Of all ranges, the end that differs most from its checkpoint.
+        # The range whose end differs most from its checkpoint.
         "weights": max((weights for _, weights in taken if "absent" not in weights), default=taken[0][1],
                        key=lambda weights: float(weights["largest_difference"])),
         "controls": controls, "predictions": counted(predictions, request.predictions)}

@@ -1,4 +1,4 @@
-"""What all quickstarts share: a folder with recipes and runs, which is resumed, and the end of their answer."""
+"""Parts that all quickstarts share: the folder with recipes and runs, which is resumed, and the end of the answer."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
