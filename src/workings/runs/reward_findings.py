@@ -113,7 +113,7 @@ def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> str:
 
 
 def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool) -> str:
-    """Compares with the plain correct answer, which a right probe must not exceed and a wrong one not even reach."""
+    """Compares with the plain correct answer: a correct probe must not earn more, and a wrong one must earn less."""
     left_out = LENGTH_REWARDS if right else frozenset[str]()
     words = ("earns", "the plain correct answer") if right else ("is wrong and earns", "the correct answer")
     return _earns_more(probe, prompts, left_out, *words,
