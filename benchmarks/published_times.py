@@ -9,8 +9,9 @@ attention scores whole and nothing computed again. Ours are what `workings plan`
 peak, plus what devices send at half of their links' rates. Their slices hold a copy of the model each, ours share one:
 the bytes between slices are as many, for two gathers in bfloat16 and one scatter in float32 are one sum in float32.
 Nothing was run. TRL and Unsloth publish multiples of other settings, not seconds or tokens per second, so nothing of
-theirs can be compared. The same formula gives the device hours of a million tokens. Writes `benchmarks/results/published_times.json`. Exits with 1 where the order of steps' seconds agrees
-in less than nine of ten pairs.
+theirs can be compared. The same formula gives the device hours of a million tokens. Writes
+`benchmarks/results/published_times.json`. Exits with 1 where the order of steps' seconds agrees in less than nine of ten
+pairs.
 """
 
 import math

@@ -26,7 +26,7 @@ from workings.data.generators import addition
 from workings.data.generators.base import write_items
 from workings.evaluation.summary import EvaluationSummary
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 STEPS, EVERY, ITEMS, BATCH, LONGEST = 120, 10, 60, 4, 40
@@ -62,7 +62,7 @@ def failed_levels(base: Path, work: Path, kind: str, chance: random.Random) -> l
     KINDS[kind](run, work / "runs" / "b", chance)
     reseal.tell_again(run)
     reseal.reseal(run)
-    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     shutil.rmtree(work)
     return [check.level for check in found.checks if check.verdict == "failed"]
 

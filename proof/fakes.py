@@ -31,7 +31,7 @@ from tests.evidence.fakes import Fake, Outcome, Table, outcome
 from tools.result_file import write_result
 from workings.evidence.verify import verify
 from workings.evidence.verify.registry import CHECKS
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "fakes.json"
 EACH = 6
@@ -140,7 +140,7 @@ def _taken_again(folder: Path, record: Mapping[str, bytes], fake: Fake, expected
     told = Path(tempfile.mkdtemp(dir=folder))
     runs = records.write_files(walk.resealed(changed), told / "runs")
     shutil.copytree(folder / "short" / "asked", told / "asked")
-    found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)).facts)
+    found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     failed = {check.id for check in found.checks if check.verdict == "failed"}
     return "level_3" if expected in failed and all(CHECKS[name].level == 3 for name in failed) else MISSED
 

@@ -118,12 +118,11 @@ def replays(run: Path, start: int, data: Path, facts: dict[str, str]) -> list[di
 
 def measured(run: str, start: str, data: str, fsdp: str) -> dict[str, Any]:
     """Differences of one replay, in this process and its conditions."""
-    from workings.runs.replay import replay
-    from workings.runs.replay.reopen_run import ReplayInputs
+    from workings.runs import replay
 
     replay.tolerance_for = lambda *unused: UNJUDGED  # type: ignore[assignment]
     facts = replay.replay_run(Path(run), replay.ReplayRequest(
-        start=int(start), steps=LENGTH, predictions=ITEMS, inputs=ReplayInputs(data=Path(data), fsdp=int(fsdp)))).facts
+        start=int(start), steps=LENGTH, predictions=ITEMS, data=Path(data), fsdp=int(fsdp)))
     assert facts["mode"] == "tolerance", facts["mode"]
     assert all(line["same_batch"] for line in facts["lines"])
     lines = [line_differences(line) for line in facts["lines"]]

@@ -42,7 +42,7 @@ from tools.result_file import write_result
 from workings.evidence.verify import run_checks, verify
 from workings.evidence.verify.registry import CHECKS
 from workings.record.seal import seal_unit
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 
 RESULT = Path(__file__).parent / "verify_matrix.json"
 NOTHING = "nothing"
@@ -148,7 +148,7 @@ def replays_changed(folder: Path) -> dict[str, Any]:
     for name, (fake, check) in fakes_about_runs.ONLY_A_REPLAY.items():
         work = shutil.copytree(folder, folder.with_name(f"replays {name}"))
         records.tell(work / "runs", fake)
-        found = verify(work / "runs/a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
+        found = verify(work / "runs/a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest()))
         invented[f"{name} (level 3)"] = {
             "expected": [check], "caught_by": sorted({one.id for one in found.checks if one.verdict == "failed"})}
     return invented

@@ -46,8 +46,7 @@ from workings.record.layout import SEAL
 from workings.record.reader import RunRecord
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.quickstarts.folder import complete_run
-from workings.runs.quickstarts.real import RECIPE, ask_untrained
-from workings.runs.quickstarts.real_rewards import FULL_SIZE, REWARDS_RECIPE, make_data
+from workings.runs.quickstarts.real import FULL_SIZE_WITH_REWARDS, RECIPE, REWARDS_RECIPE, ask_untrained, make_data
 from workings.runs.sample import sample_run
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import PairRule
@@ -139,7 +138,7 @@ ARMS: dict[str, Callable[[Seed], Path]] = {
     name: getattr(Seed, name) for name in ("prompt", "answers", "steps", "iteration", "dpo", "grpo", "teacher")}
 FIRST = {"prompt", "answers", "steps"}
 """Arms that need no other; the others resume from `steps`."""
-SMALL = replace(FULL_SIZE, traces=16, prompts=16, items=16)
+SMALL = replace(FULL_SIZE_WITH_REWARDS, traces=16, prompts=16, items=16)
 
 
 def arm_values(runs: dict[int, Path], steps: dict[int, Path], kept: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +206,7 @@ def main() -> int:
     parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("words", nargs="*", help="overrides of every recipe, e.g. device=gpu")
     asked = parser.parse_args()
-    asked.size = SMALL if asked.small else FULL_SIZE
+    asked.size = SMALL if asked.small else FULL_SIZE_WITH_REWARDS
     asked.keep.mkdir(parents=True, exist_ok=True)
     if asked.only:
         seed, arm = asked.only

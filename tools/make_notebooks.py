@@ -10,8 +10,7 @@ from pathlib import Path
 
 from workings.config.load import load_recipe
 from workings.engines.registry import engine_libraries
-from workings.kaggle.notebook import NotebookRequest, notebook_text
-from workings.kaggle.settings import find_machine
+from workings.kaggle.notebook import NotebookRequest, find_machine, notebook_text
 
 TARGET = Path(__file__).resolve().parent.parent / "notebooks"
 RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")

@@ -5,7 +5,7 @@ Reported: NeMo-Gym#2852 (10 of 10 for such texts).
 
 from proof.silent._harness import Found, right_if
 from tests.scoring.test_rewards import ITEM, sample, settings
-from workings.runs.attacks import attacked
+from workings.runs.probes import attacked
 from workings.scoring.rewards import shipped_reward
 
 

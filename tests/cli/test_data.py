@@ -49,14 +49,6 @@ def test_import_of_nothing_usable_says_no(tmp_path: Path) -> None:
     assert (code, values["written"], values["rejected"]) == (1, 0, 1)
 
 
-def test_a_mistake_is_told_without_traceback_and_changes_nothing(gsm: Path, tmp_path: Path, workings) -> None:
-    done = workings("data", "import", "--format", "gsm8k", gsm, "--out", tmp_path / "t.jsonl", check=False)
-    assert done.returncode == 2
-    assert f"{gsm}:2: `answer` is missing" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "t.jsonl").exists()
-
-
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
     (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "is not one of 'fail', 'skip'"),
@@ -192,14 +184,3 @@ def test_preview_colors_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None
     colored = text("preview", "quickstart", "--n", 1)
     assert "\x1b[32m<reasoning>\x1b[0m" in colored
     assert "\x1b[32mWhat" not in colored
-
-
-def test_the_verbs_start_without_heavy_imports(run_python) -> None:
-    code = ("import sys; from workings.cli.main import app\n"
-            "heavy = {'numpy', 'jax', 'torch', 'transformers', 'pandas', 'datasets', 'pyarrow', 'tokenizers'}\n"
-            "print(sorted(heavy & set(sys.modules)))")
-    assert run_python("-c", code).stdout.strip() == "[]"
-    listed = ("import sys; from workings.cli.main import app\n"
-              "app(['data', 'list', '--json'], standalone_mode=False)\n"
-              "print(sorted({'jax', 'torch', 'pandas', 'datasets', 'pyarrow'} & set(sys.modules)))")
-    assert run_python("-c", listed).stdout.splitlines()[-1] == "[]"

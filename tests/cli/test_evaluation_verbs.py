@@ -33,16 +33,6 @@ def make(workings: Workings, folder: Path, name: str, right: int, count: int = 6
     return folder / name
 
 
-def test_a_file_of_traces_asks_their_questions(tmp_path: Path, workings: Workings) -> None:
-    asked = items(4)
-    write_lines(tmp_path / "traces.jsonl", [{"id": item.id, "prompt": item.prompt, "steps": ["a step"],
-                                             "answer": item.expected_answer} for item in asked])
-    write_lines(tmp_path / "p.jsonl", completions(asked, [True, True, True, False]))
-    done = workings("eval", "--predictions", tmp_path / "p.jsonl", "--items", tmp_path / "traces.jsonl",
-                    "--out", tmp_path / "out", "--json")
-    assert (answer(done)["items"], answer(done)["accuracy"]) == (4, 0.75)
-
-
 def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     a, b = make(workings, tmp_path, "a", 20), make(workings, tmp_path, "b", 50)
     found = workings("compare", a, b, "--html", tmp_path / "page.html", "--json")
@@ -106,9 +96,7 @@ def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> Non
     different = workings("compare", a, make(workings, tmp_path, "b", 10, 30), "--json", check=False)
     assert (different.returncode, answer(different)["verdict"]) == (2, "not comparable")
     for arguments, text in (
-            (("eval", "--out", tmp_path / "x"), "nothing to score"),
             (("eval", a, "--predictions", a, "--items", a, "--out", tmp_path / "x"), "MODEL and --predictions"),
-            (("eval", "--predictions", a, "--out", tmp_path / "x"), "--items is missing"),
             (("eval", "--predictions", a, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
             (("compare", a, tmp_path / "nothing"), "nothing"),
             (("gate", a, "--baseline", "none", "--dir", tmp_path), "none")):

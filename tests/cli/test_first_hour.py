@@ -1,6 +1,5 @@
 """What a person meets in the first hour: help, version, hints and errors that work as printed."""
 
-import io
 import json
 import sys
 
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 from workings import hints
 from workings.cli import output
 from workings.cli.main import app, main
-from workings.cli.output import COMMAND_GROUPS, as_typed, painted
+from workings.cli.output import COMMAND_GROUPS, as_typed
 from workings.cli.verify import NOT_PROVED, verification_text
 from workings.evidence.verify.result import Check, CheckVerdict, Verification
 from workings.hints import interpreter, pip_install
@@ -25,11 +24,6 @@ def test_every_verb_stands_in_one_group_of_the_help():
     assert all(f"\n{heading}:\n" in shown for heading in COMMAND_GROUPS)
     # To the end of the sentence, on a second line.
     assert "versions, space." in " ".join(shown.split())
-
-
-def test_the_version_is_printed():
-    done = CliRunner().invoke(app, ["--version"])
-    assert (done.exit_code, done.stdout.split()[0]) == (0, "workings")
 
 
 def test_an_error_is_a_line_of_json_for_who_asked_for_json(monkeypatch, capsys):
@@ -67,20 +61,6 @@ def test_commands_in_a_text_are_typed_as_this_program_was(monkeypatch, tmp_path)
                               "to verify: .venv/bin/workings verify runs/a; .venv/bin/workings ask")
     monkeypatch.setattr(output.shutil, "which", lambda name: "/usr/bin/workings")
     assert as_typed(text) == text
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_colour_is_for_terminals_alone(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert painted("no", "bad", Terminal()) == "\x1b[31mno\x1b[0m"
-    assert painted("no", "bad", io.StringIO()) == "no"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert painted("no", "bad", Terminal()) == "no"
 
 
 def verification(*verdicts: CheckVerdict, blocking=True) -> Verification:

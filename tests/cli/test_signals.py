@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import ForkedChild
 from workings.training.stopping import ASKED, StopRequest
 
 WAITING = """
@@ -28,18 +29,28 @@ STARTED = """    open("started", "w").close()
 """
 
 
+def wait_for(file: Path, child: ForkedChild) -> None:
+    """Wait until a child has written a file."""
+    while not file.exists():
+        assert child.poll() is None
+        time.sleep(0.01)
+
+
+def stopped(child: ForkedChild) -> str:
+    """What a stopped child said, which is no traceback."""
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert "Traceback" not in said
+    return said
+
+
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM"),
                                               (signal.SIGHUP, "SIGHUP"), (signal.SIGUSR1, "SIGUSR1")])
 def test_a_verb_that_is_stopped_says_so(number: signal.Signals, name: str, start_forked, tmp_path: Path) -> None:
     child = start_forked("-c", WAITING, cwd=tmp_path)
-    while not (tmp_path / "started").exists():
-        assert child.poll() is None
-        time.sleep(0.01)
+    wait_for(tmp_path / "started", child)
     child.send_signal(number)
-    _, said = child.communicate()
-    assert child.returncode == 130
-    assert said.startswith(f"stopped by {name}: nothing half-written remains")
-    assert "Traceback" not in said
+    assert stopped(child).startswith(f"stopped by {name}: nothing half-written remains")
 
 
 @pytest.mark.parametrize(("raised", "said_first", "code"), [
@@ -76,9 +87,8 @@ typer.core.TyperGroup.make_context = lambda *given, **named: signal.raise_signal
 @pytest.mark.parametrize("moment", [IMPORTING, READING_THE_WORDS])
 def test_a_verb_that_has_not_begun_says_so(moment: str, start_forked, tmp_path: Path) -> None:
     child = start_forked("-c", f"{moment}\nfrom workings.__main__ import run\nrun()", cwd=tmp_path)
-    _, said = child.communicate()
-    assert child.returncode == 130
-    assert said == "stopped by SIGTERM: nothing half-written remains; run the same command to start again\n"
+    assert stopped(child) == (
+        "stopped by SIGTERM: nothing half-written remains; run the same command to start again\n")
 
 
 def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
@@ -89,11 +99,8 @@ def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: P
             signal.raise_signal(signal.SIGTERM)
     Dying()
 """)
-    child = start_forked("-c", in_a_finalizer, cwd=tmp_path)
-    _, said = child.communicate()
-    assert child.returncode == 130
+    said = stopped(start_forked("-c", in_a_finalizer, cwd=tmp_path))
     assert said.startswith("stopped by SIGTERM: nothing half-written remains")
-    assert "Traceback" not in said
 
 
 def test_two_signals_at_once_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
@@ -105,9 +112,7 @@ def test_two_signals_at_once_end_in_one_sentence(start_forked, tmp_path: Path) -
         os.kill(os.getpid(), number)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 """)
-    child = start_forked("-c", at_once, cwd=tmp_path)
-    _, said = child.communicate()
-    assert child.returncode == 130
+    said = stopped(start_forked("-c", at_once, cwd=tmp_path))
     assert said == "stopped by Ctrl-C: nothing half-written remains; run the same command to start again\n"
 
 
@@ -123,19 +128,12 @@ def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
         open("cleared", "w").close()
 """)
     child = start_forked("-c", clearing_up, cwd=tmp_path)
-    while not (tmp_path / "started").exists():
-        assert child.poll() is None
-        time.sleep(0.01)
+    wait_for(tmp_path / "started", child)
     child.send_signal(signal.SIGINT)
-    while not (tmp_path / "clearing").exists():
-        assert child.poll() is None
-        time.sleep(0.01)
+    wait_for(tmp_path / "clearing", child)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1):
         child.send_signal(number)
-    _, said = child.communicate()
-    assert child.returncode == 130
-    assert "Traceback" not in said
-    assert said.count("stopped by") == 1
+    assert stopped(child).count("stopped by") == 1
     assert (tmp_path / "cleared").exists()
 
 

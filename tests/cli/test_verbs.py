@@ -13,12 +13,6 @@ def last_line(done):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_help_lists_the_verbs_and_module_and_script_are_the_same(workings):
-    done = workings("--help")
-    for verb in ("quickstart", "recipes", "data", "train", "ask", "eval", "compare", "gate", "verify", "runs"):
-        assert verb in done.stdout
-
-
 @pytest.mark.parametrize(("words", "said"), [
     (["train", "smoke-tny", "--out", "x"], "workings recipes show smoke-tiny"),
     (["train", "smoke-tiny", "--out", "x", "training.stps=3"], "did you mean `training.steps`?"),

@@ -59,7 +59,7 @@ class Counting(DistributedEngine):
         self.meeting = meeting
         """Steps end for all or for no one, as sums over processes do."""
 
-    def init(self, seed, *, trainable):
+    def init(self, seed, *, trainable=True):
         assert trainable
         self.asked.append(("init", seed))
         return []

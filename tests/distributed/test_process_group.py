@@ -90,7 +90,7 @@ def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:
     class Weights(list):
         pass
 
-    def init(seed, *, trainable):
+    def init(seed, *, trainable=True):
         del trainable
         weights = Weights([seed])
         made_states.append(weakref.ref(weights))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from workings.doctor.kernels import check_kernels
-from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
-from workings.doctor.tpu import check_tpu, tpu_devices
-from workings.doctor.versions import check_versions, known_conflicts
+from workings.doctor.machine import Needs, check_disk, check_host, check_kaggle, check_tpu, tpu_devices
+from workings.doctor.versions import check_versions
 from workings.hardware.memory import HostMemory
 from workings.hints import pip_install
 
@@ -47,13 +46,6 @@ def test_a_plugin_matters_where_its_hardware_is():
 def test_flax_breaks_with_a_newer_jax_although_it_declares_nothing(jax, seen):
     found = versions({"jax": jax, "flax": "0.12.8"}, {"flax": ["jax>=0.10.0"]})
     assert ("versions.flax" in found) is seen
-
-
-def test_every_known_conflict_has_a_source_and_a_command():
-    for row in known_conflicts():
-        assert row["source"]
-        assert row["mend"]
-        assert row["why"]
 
 
 def test_the_installed_libraries_are_read():

@@ -6,9 +6,20 @@ from pathlib import Path
 import pytest
 
 from tests.doctor.making import card
-from workings.doctor.builds import Build, builds, choose, compiled_for, runs_on
-from workings.doctor.gpus import check_cards, torch_wheel
-from workings.doctor.nvidia import Card, Driver, parse_cards, parse_cuda, read_driver
+from workings.doctor.nvidia import (
+    Build,
+    Card,
+    Driver,
+    builds,
+    check_cards,
+    choose,
+    compiled_for,
+    parse_cards,
+    parse_cuda,
+    read_driver,
+    runs_on,
+    torch_wheel,
+)
 
 RECORDED = Path(__file__).parent / "recorded"
 GPU = {"gpu": "/dev/nvidia0"}
@@ -53,33 +64,26 @@ def test_architectures_as_a_wheel_names_them():
     assert compiled_for(["sm_75", "sm_90a", "sm_120", "compute_120"]) == (["7.5", "9.0", "12.0"], ["12.0"])
 
 
-def test_a_wheel_without_sm_120_is_wrong_on_an_rtx_5090():
-    driver = Driver(cards=cards("rtx5090.csv"), cuda="12.8")
-    found = judged(driver, wheel("sm_50", "sm_80", "sm_90"))["wheel.torch"]
-    assert found.judgement == "problem"
-    assert "is sm_120" in found.what
-    assert found.mend == "workings doctor --setup cuda"
-    assert judged(driver, wheel("sm_90", "sm_120", cuda="12.8"))["wheel.torch"].judgement == "fine"
+T4 = Driver(cards=cards("t4x2.csv"), cuda="12.6")
+RTX = Driver(cards=cards("rtx5090.csv"), cuda="12.8")
+OLD = Driver(cards=(card("12.0", "560.35.03", "NVIDIA GeForce RTX 5090"),), cuda="12.6")
+HALF = Driver(cards=(Card(name="Tesla T4", capability="7.5", driver="560.35.03", memory_bytes=2**34,
+                          free_bytes=2**33),), cuda="12.6")
+SETUP = "workings doctor --setup cuda"
 
 
-def test_a_wheel_of_a_newer_cuda_than_the_driver_and_one_for_the_cpu():
-    driver = Driver(cards=cards("t4x2.csv"), cuda="12.6")
-    assert "supports CUDA 12.6" in judged(driver, wheel("sm_75", cuda="13.0"))["wheel.torch"].what
-    assert judged(driver, wheel("sm_75", cuda="12.8"))["wheel.torch"].judgement == "fine", "same major version"
-    only = judged(driver, wheel(cuda=""))["wheel.torch"]
-    assert (only.judgement, only.mend) == ("note", "workings doctor --setup cuda")
-
-
-def test_a_driver_that_does_not_know_the_card():
-    old = Driver(cards=(card("12.0", "560.35.03", "NVIDIA GeForce RTX 5090"),), cuda="12.6")
-    found = judged(old, {})["driver"]
-    assert found.judgement == "problem"
-    assert "this card needs CUDA 12.8" in found.what
-
-
-def test_memory_that_others_use_is_said():
-    half = Card(name="Tesla T4", capability="7.5", driver="560.35.03", memory_bytes=2**34, free_bytes=2**33)
-    assert "8.00 GiB of Tesla T4 are in use" in judged(Driver(cards=(half,), cuda="12.6"), {})["card.memory"].what
+@pytest.mark.parametrize(("driver", "built", "subject", "judgement", "what", "mend"), [
+    (RTX, wheel("sm_50", "sm_80", "sm_90"), "wheel.torch", "problem", "is sm_120", SETUP),
+    (RTX, wheel("sm_90", "sm_120", cuda="12.8"), "wheel.torch", "fine", "built for CUDA 12.8", ""),
+    (T4, wheel("sm_75", cuda="13.0"), "wheel.torch", "problem", "supports CUDA 12.6", SETUP),
+    (T4, wheel("sm_75", cuda="12.8"), "wheel.torch", "fine", "", ""),  # the same major version
+    (T4, wheel(cuda=""), "wheel.torch", "note", "the CPU only", SETUP),
+    (OLD, {}, "driver", "problem", "this card needs CUDA 12.8", "update NVIDIA's driver"),
+    (HALF, {}, "card.memory", "note", "8.00 GiB of Tesla T4 are in use", "nvidia-smi")])
+def test_cards_drivers_and_wheels_are_held_against_each_other(driver, built, subject, judgement, what, mend):
+    found = judged(driver, built)[subject]
+    assert (found.judgement, found.mend) == (judgement, mend)
+    assert what in found.what
 
 
 def test_a_card_without_a_driver_is_a_problem_and_no_card_is_none():
@@ -110,9 +114,8 @@ def test_the_installed_wheel_says_what_it_was_built_for():
         assert "sees no card" in found["failure"]
 
 
-# which build to install
-
 def tag(choice):
+    """Of the build to install."""
     return choice[0].tag if choice[0] else ""
 
 

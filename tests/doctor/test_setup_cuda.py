@@ -8,7 +8,7 @@ import pytest
 
 from tests.doctor.making import card
 from workings.doctor.nvidia import Driver
-from workings.doctor.setup_cuda import ENVIRONMENT, LOG, perform, plan_setup, run_command
+from workings.doctor.setup_cuda import ENVIRONMENT, LOG, perform, plan_setup
 from workings.errors import WorkingsError
 
 HERE = Driver(cards=(card("12.0", "580.65.06", "NVIDIA GeForce RTX 5090"),), cuda="13.0")
@@ -65,9 +65,3 @@ def test_without_card_or_build_nothing_is_set_up():
     refused = plan_setup(Driver(cards=(card("3.7", "470.82.01"),), cuda="11.4"))
     assert "holds no code" in refused.what
     assert "update NVIDIA's driver" in refused.mend
-
-
-def test_a_command_is_really_run():
-    done = run_command(["sh", "-c", "echo out; echo err >&2; exit 3"])
-    assert done.returncode == 3
-    assert set(done.stdout.split()) == {"out", "err"}

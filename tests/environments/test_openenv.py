@@ -19,7 +19,7 @@ from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError, RewardError
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytest.importorskip("openenv", reason="needs openenv 0.10, whose pins do not fit those of this project's tests")
@@ -141,7 +141,7 @@ def test_a_run_is_played_again_if_its_class_is_installed_and_not_if_a_server_rep
         recipe = package / f"{name}.yaml"
         recipe.write_text(RECIPE + f"environment: {{{environment}, turns: 3, tasks: 12}}\n")
         run = train(str(recipe), package / name, ["engine=torch", "training.steps=2"]).run
-        found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=2)).facts)
+        found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(start=0, steps=2)))
         told[name] = found.level, found.failed, {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     level, failed, checks = told["class"]
     assert (level, failed) == (2, 0), checks

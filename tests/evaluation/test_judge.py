@@ -14,8 +14,8 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
 from workings.record.seal import seal_unit
-from workings.runs.attacks import ATTACKS
 from workings.runs.judge_check import check_judge, check_text
+from workings.runs.probes import ATTACKS
 from workings.scoring.model_judge import PROMPT, judge_text, question_of, read_judge, score_of
 
 

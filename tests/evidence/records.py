@@ -18,7 +18,7 @@ from tests.evidence.packs import EXAMPLE, two_runs
 from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Guesses, rewarded_run
 from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of
 from tests.record import synthetic
-from tests.runs import distilled, killed, rewarded, taught
+from tests.runs import distilled, killed, rewarded
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
 from tests.samples.making import samples_unit
@@ -93,7 +93,8 @@ def teacher(folder: Path) -> Files:
 
 def top_tokens(folder: Path) -> Files:
     """A run that learned from a teacher's top tokens of traces."""
-    train(str(taught.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
+    recipe = distilled.write(folder, ["training.steps=2"], on_traces=True)
+    train(str(recipe), folder / "runs" / "student", ["training.steps=2"])
     return files_of(folder / "runs")
 
 

@@ -12,7 +12,7 @@ from tests.evidence.fakes import Fake, made_again
 from tests.evidence.fakes_elsewhere import another_log_prob_thoroughly, teacher, weights
 from tests.evidence.verdicts import failed, said
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 
 pytestmark = pytest.mark.slow
 
@@ -56,4 +56,4 @@ def test_a_thorough_fake_about_the_teacher_is_found_by_taking_the_step_again(hon
     tell(honest, made_again(another_log_prob_thoroughly))
     assert failed(honest) == set()
     assert failed(honest, level=3, replay=lambda path, _: replay_run(
-        path, ReplayRequest(start=0, steps=1)).facts) == {"replay.steps"}
+        path, ReplayRequest(start=0, steps=1))) == {"replay.steps"}

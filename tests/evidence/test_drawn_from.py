@@ -15,7 +15,7 @@ from workings.evidence.verify import verify
 from workings.publish.pack import pack
 from workings.record.digest import file_digest
 from workings.record.reader import RunRecord
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.samples.unit import SampleUnit
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def test_a_fake_about_how_many(out):
 
 def test_samples_drawn_again(out):
     run, drawn = out / "runs" / "round_0", out / "samples" / "for_round_1"
-    found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,))).facts["predictions"]
+    found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,)))["predictions"]
     # Items of the evaluation, and questions with four samples each, in whole batches of 16 prompts.
     assert found["units"] == ["eval/items", f"samples/{SampleUnit.open(drawn).root}"]
     assert found["same"] == found["asked"] >= 3 + 3 * 4
@@ -106,7 +106,7 @@ def test_samples_drawn_again(out):
                 for row in rows]
     reseal.edit_lines(drawn / "predictions.jsonl", another_text)
     reseal.reseal(drawn)
-    found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,))).facts["predictions"]
+    found = replay_run(run, ReplayRequest(steps=1, predictions=3, samples=(drawn,)))["predictions"]
     assert found["same"] < found["asked"]
 
 
@@ -117,7 +117,7 @@ def test_level_3_draws_the_samples_again_that_stand_beside_their_run(out):
         asked[path.name] = samples
         if not samples:
             raise RequestError("a run of no interest here", "the other one")
-        return replay_run(path, ReplayRequest(steps=1, predictions=3, samples=samples)).facts
+        return replay_run(path, ReplayRequest(steps=1, predictions=3, samples=samples))
 
     checks = {one.id: one for one in verify(out, level=3, replay=take_again).checks}
     assert asked == {"round_0": (drawn,), "round_1": ()}

@@ -35,9 +35,8 @@ from workings.evidence.replay.step_selection import (
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
-from workings.runs.replay import replay
-from workings.runs.replay.reopen_run import ReplayInputs
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs import replay
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.scoring.items import Item
 
 
@@ -67,13 +66,13 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 def level_3(run: Path, **request: Any) -> dict[str, tuple[str, str]]:
     """Verdict and text of every check, by id."""
-    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(**request)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(**request)))
     return {check.id: (str(check.verdict), check.text) for check in found.checks} | {
         "level": (str(found.level), f"{found.failed} failed")}
 
 
 def test_equal_conditions_give_equal_bits(run: Path) -> None:
-    facts = replay_run(run, ReplayRequest()).facts
+    facts = replay_run(run, ReplayRequest())
     assert (facts["verdict"], facts["mode"], facts["reasons"]) == ("passed", "bitwise", [])
     assert facts["conditions"]["differing"] == []
     assert [line["step"] for line in facts["lines"]] == [10, 11, 12]
@@ -100,7 +99,7 @@ def test_earlier_turns_are_asked_again(run: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:
-    facts = replay_run(run, ReplayRequest(start=0, steps=4, predictions=0)).facts
+    facts = replay_run(run, ReplayRequest(start=0, steps=4, predictions=0))
     assert facts["verdict"] == "passed"
     assert facts["start"] == "random weights of seed 5"
     assert [line["step"] for line in facts["lines"]] == [1, 2, 3, 4]
@@ -109,7 +108,7 @@ def test_from_the_first_weights_and_only_some_steps(run: Path) -> None:
 
 
 def test_one_step_says_nothing_about_the_learning_rate(run: Path) -> None:
-    facts = replay_run(run, ReplayRequest(steps=1, predictions=0)).facts
+    facts = replay_run(run, ReplayRequest(steps=1, predictions=0))
     assert facts["verdict"] == "inconclusive"
     assert facts["reasons"] == ["control 'learning_rate' stayed within the tolerance"]
     assert level_3(run, steps=1, predictions=0)["replay.controls"][0] == "not_checked"
@@ -124,11 +123,11 @@ def test_the_data_are_found_by_digest_and_nowhere_else(run: Path, tmp_path: Path
     assert checks["replay.steps"][0] == checks["replay.controls"][0] == "not_checked"
     assert "--data FILE" in checks["replay.steps"][1]
     assert checks["level"] == ("2", "0 failed"), "a skipped check never counts as passed"
-    assert replay_run(run, ReplayRequest(inputs=ReplayInputs(data=moved), predictions=0)).facts["verdict"] == "passed"
+    assert replay_run(run, ReplayRequest(data=moved, predictions=0))["verdict"] == "passed"
     other = tmp_path / "other.jsonl"
     other.write_bytes(moved.read_bytes().replace(b"carry", b"Carry"))
     with pytest.raises(RequestError, match="the data that the run was trained on"):
-        replay_run(run, ReplayRequest(inputs=ReplayInputs(data=other)))
+        replay_run(run, ReplayRequest(data=other))
 
 
 def test_a_checkpoint_that_is_not_there_is_named(run: Path) -> None:
@@ -162,7 +161,7 @@ def test_the_whole_run(run: Path) -> None:
     assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
     assert checks["replay.coverage"][0] == "passed"
     assert "missed: nothing, every step was recomputed" in checks["replay.coverage"][1]
-    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)).facts)
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     coverage = found.to_json()["coverage"]["."]
     assert coverage["steps"] == {"steps": 12, "replayed": 12, "ranges": 2, "not_replayed": []}
     assert all(row["asked"] == row["items"] for row in coverage["answers"])
@@ -226,7 +225,7 @@ def test_other_conditions_are_judged_by_a_tolerance_and_named(run: Path, monkeyp
     with pytest.raises(RequestError, match="that have a tolerance"):
         replay_run(run, ReplayRequest())  # this engine computes in float64
     monkeypatch.setitem(TOLERANCES, "float64", TOLERANCES["float32"])
-    facts = replay_run(run, ReplayRequest()).facts
+    facts = replay_run(run, ReplayRequest())
     assert (facts["mode"], facts["verdict"]) == ("tolerance", "passed")
     assert facts["conditions"]["differing"] == ["cpu_model", "usable_cores"]
     assert "these differ from the recorded run: cpu_model, usable_cores: passed (equal to the bit)" in facts["sentence"]

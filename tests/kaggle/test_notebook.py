@@ -15,8 +15,16 @@ import pytest
 from tools import make_notebooks
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.kaggle.notebook import NotebookRequest, cells, notebook_text, script
-from workings.kaggle.settings import MACHINES, find_machine, kernel_metadata, slug
+from workings.kaggle.notebook import (
+    MACHINES,
+    NotebookRequest,
+    cells,
+    find_machine,
+    kernel_metadata,
+    notebook_text,
+    script,
+    slug,
+)
 from workings.publish import kaggle
 from workings.publish.kaggle import write_kaggle
 from workings.record.digest import file_digest
@@ -82,12 +90,6 @@ def test_what_is_overridden_is_overridden_from_the_first_look_on() -> None:
                                                    "data.packing": True}
 
 
-def test_prose_stands_between_the_cells_and_the_run_is_drawn() -> None:
-    found = cells(script(request_for()))
-    assert [markdown for markdown, _ in found[2:]] == [True, False] * ((len(found) - 2) // 2)
-    assert (False, "run") in found
-
-
 @pytest.mark.parametrize(("name", "hours", "shape", "gpu"), [
     ("v5e-8", "SESSION_HOURS = 9\n", "TpuV5E8", False), ("t4x2", "SESSION_HOURS = 12\n", "NvidiaTeslaT4", True)])
 def test_settings_of_both_accelerators(name: str, hours: str, shape: str, gpu: bool) -> None:
@@ -135,13 +137,6 @@ def test_folders_with_wheel_and_data(wheel: Path, tmp_path: Path) -> None:
     assert kernel["dataset_sources"] == [made.dataset_id] == ["some-one/workings-wheel"]
     assert json.loads((made.dataset / "dataset-metadata.json").read_text())["id"] == made.dataset_id
     assert made.gated == "google/gemma-2b"
-
-
-def test_overrides_become_part_of_the_recipe() -> None:
-    loaded = load_recipe("gemma-2b-v5e8", ["training.steps=70"])
-    text = loaded.written()
-    assert text.startswith("# shipped:gemma-2b-v5e8 with training.steps=70\n")
-    assert "steps: 70" in text
 
 
 @pytest.mark.parametrize(("changes", "says"), [
@@ -230,20 +225,6 @@ def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
     assert f"goes on from {earlier}" in done.stdout
     assert "so far: unfinished" in done.stdout
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
-
-
-def test_a_wheel_of_a_release_has_the_digest_that_was_given(play: Play, wheel: Path, tmp_path: Path) -> None:
-    request = request_for(wheel_sha256="cd" * 32)
-    done = play(upto="WHEEL_URL = ", request=request, after=f"WHEEL_URL = {wheel.as_uri()!r}\n" + next(
-        source for markdown, source in cells(script(request)) if "urlretrieve" in source))
-    assert done.returncode == 1
-    assert "expected " + "cd" * 32 in done.stderr
-
-
-def test_a_command_that_fails_stops_the_notebook(play: Play, tmp_path: Path) -> None:
-    done = play(upto="constraints.txt", request=request_for(), after='command("false")')
-    assert done.returncode == 1
-    assert "exit code 1: false" in done.stderr
 
 
 # --- the whole ----------------------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 import zipfile
 from pathlib import Path
 
-from workings.launching.files import Wheel, kubernetes, skypilot, slurm
-from workings.launching.job import LaunchJob
+from workings.launching.files import LaunchJob, Wheel, kubernetes, skypilot, slurm
 
 WHEEL = Wheel(name="workings-1.0-py3-none-any.whl", sha256="cd" * 32)
 CLUSTER = {"image": "registry/workings:1", "claim": "shared"}

@@ -1,4 +1,7 @@
-"""What `launch` writes under excerpts of the published definitions of what reads it (`write_published.py`)."""
+"""What `launch` writes under excerpts of the published definitions of what reads it.
+
+An excerpt keeps every key at each level that a file of ours reaches, with what is demanded of its value.
+"""
 
 import json
 from copy import deepcopy
@@ -9,7 +12,6 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.launching.making import EVERY
-from tests.launching.write_published import excerpt
 
 PUBLISHED = {path.stem: json.loads(path.read_text("utf-8"))
              for path in (Path(__file__).parent / "published").glob("*.json")}
@@ -53,14 +55,3 @@ POD = ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec")
 ])
 def test_a_spoiled_object_is_refused(name, path, value):
     assert wrong(put(OBJECTS[name], path, value))
-
-
-def test_an_excerpt_keeps_the_names_beside_ours_and_refuses_what_is_not_published():
-    deep = {"type": "object", "properties": {"b": {"type": "integer", "description": "long"}}}
-    schema = {"type": "object", "required": ["a"], "properties": {"a": deep, "c": deep}}
-    kept = {"type": "object", "properties": {"b": {"type": "integer"}}, "additionalProperties": False}
-    assert excerpt(schema, [{"a": {"b": 1}}]) == {
-        "type": "object", "required": ["a"], "properties": {"a": kept, "c": {"type": "object"}},
-        "additionalProperties": False}
-    with pytest.raises(KeyError, match="d"):
-        excerpt(schema, [{"d": 1}])

@@ -12,7 +12,7 @@ from workings.hardware.catalog import find_target
 from workings.planning import search
 from workings.planning.planned_run import programs_of
 from workings.planning.run_time import estimate_run_time
-from workings.runs.plan_time import count_rows
+from workings.runs.plan import count_rows
 
 
 def pairs(**changes: Any) -> Recipe:

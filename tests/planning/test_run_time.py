@@ -13,7 +13,7 @@ from workings.inputs.resolve import find_shape
 from workings.planning.plan import make_plan
 from workings.planning.run_time import DISK_BYTES_A_SECOND, estimate_run_time, flop_text, step_operations
 from workings.record.number_text import duration
-from workings.runs.plan_time import count_items, parse_duration, with_deadline, with_time
+from workings.runs.plan import count_items, parse_duration, with_deadline, with_time
 
 
 def test_times_for_people():

@@ -13,7 +13,7 @@ ENGINES = {"jax", "torch", "tunix"}
 NAMED = {
     "config/recipe.py": "DEFAULT_ENGINE, the one place that prefers an engine",
     "config/training.py": "which engines have an optimizer, declared next to its settings",
-    "doctor/gpus.py": "a library whose wheel is examined, and the file that examines it",
+    "doctor/nvidia.py": "a library whose wheel is examined, and the file that examines it",
     "doctor/setup_cuda.py": "key of an answer: a library's version",
     "doctor/versions.py": "distributions whose versions must go together",
     "kaggle/notebook.py": "a library that an image may have too old",

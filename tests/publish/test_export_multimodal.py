@@ -16,8 +16,7 @@ from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer_training import train_tokenizer
 from workings.models.weights import tensor_shapes
-from workings.publish.copied_files import OTHER_TOKENIZER, carry_over
-from workings.publish.export import export_run
+from workings.publish.export import OTHER_TOKENIZER, carry_over, export_run
 from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
 from workings.runs.train import train

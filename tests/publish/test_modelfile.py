@@ -5,7 +5,7 @@ from pathlib import Path
 from workings.models.chat import ChatTemplate
 from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer_training import train_tokenizer
-from workings.publish.modelfile import NOT_WRITTEN, write_modelfile
+from workings.publish.gguf_file import NOT_WRITTEN, write_modelfile
 
 GEMMA = """FROM ./model.gguf
 PARAMETER temperature 0

@@ -198,14 +198,6 @@ def test_what_cannot_be_pushed_is_said_with_exit_code_2(run: Path, push: Any, tm
     assert (done.returncode, f"the upload to {REPO} failed" in done.stderr) == (2, True), done.stderr
 
 
-def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", None)
-    with pytest.raises(RequestError, match="the package huggingface_hub is not installed"):
-        prepare(run, PushRequest(repo=REPO), tmp_path)
-
-
 def test_the_run_of_an_exported_folder_is_asked_for(run: Path, tmp_path: Path) -> None:
     model = export_run(run, tmp_path / "model").directory
     with pytest.raises(RequestError, match=r"the run that .* was made from is not at runs/tiny"):

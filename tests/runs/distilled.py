@@ -6,7 +6,7 @@ from typing import Any
 
 from tests import kept_folders
 from workings.record.digest import json_digest
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 TEACHER = """name: teacher
@@ -37,17 +37,22 @@ training: {steps: 4, learning_rate: 1e-2, schedule: constant}
 optimizer: {name: adamw}
 checkpoint: {every_steps: 2}
 """
+ON_TRACES = "algorithm: {name: distill_traces, teacher: teacher, teacher_precision: fp32, top_k: 4}"
 
 
-def write(folder: Path, teacher: Sequence[str] = ()) -> Path:
-    """The student's recipe next to its teacher, a sealed run, which was trained with these ``key=value`` words."""
+def write(folder: Path, teacher: Sequence[str] = (), *, on_traces: bool = False) -> Path:
+    """The student's recipe next to its teacher, a sealed run, which was trained with these ``key=value`` words.
+
+    With ``on_traces`` the student learns from its teacher on the traces, else on its own completions.
+    """
     def make(place: Path) -> None:
         (place / "teacher.yaml").write_text(TEACHER)
         train(str(place / "teacher.yaml"), place / "teacher", teacher)
 
     kept_folders.copy(make, folder, f"teacher-{json_digest(list(teacher))}")
     student = folder / "student.yaml"
-    student.write_text(STUDENT)
+    student.write_text("\n".join(ON_TRACES if on_traces and line.startswith("algorithm:") else line
+                                 for line in STUDENT.splitlines()) + "\n")
     return student
 
 
@@ -57,7 +62,7 @@ def replayed_with_its_teacher_and_without(run: Path, teacher: Path) -> list[dict
     for there in (True, False):
         if not there:
             teacher.rename(teacher.with_name("gone"))
-        facts = replay_run(run, ReplayRequest(start=0, steps=2)).facts
+        facts = replay_run(run, ReplayRequest(start=0, steps=2))
         assert facts["verdict"] == "passed", facts["sentence"]
         assert all(control["outside"] for control in facts["controls"].values()), facts["controls"]
         assert set(facts["controls"]) == {"seed", "learning_rate", "rows", "checkpoint", "teacher"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import kept_folders
 from tests.children import ForkedChild
 from tests.runs.runs_helpers import lines_of
 from workings.data.generators import addition
@@ -15,6 +16,7 @@ from workings.data.preferences import PreferencePair
 from workings.data.row_fields import lines_bytes
 from workings.data.traces import completion_text, write_traces
 from workings.evidence.verify import verify
+from workings.publish.export import export_run
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
@@ -63,6 +65,17 @@ def write_recipe(folder: Path) -> Path:
     path.write_text(RECIPE)
     write_traces(folder / "traces.jsonl", addition.make(15, 1, seed=17)[0])
     return path
+
+
+def trained_and_exported(folder: Path) -> Path:
+    """A folder with a tiny Gemma 3 after some steps as a run, `run`, and as plain weights, `model`."""
+    settings = ["training.learning_rate=0.05", "training.steps=24", "checkpoint.every_steps=24",
+                "data.traces=addition", "model.shape.layers=2"]  # else it learns one answer to everything
+
+    def make(place: Path) -> None:
+        export_run(training.train(str(write_recipe(place)), place / "run", settings).run, place / "model")
+
+    return kept_folders.copy(make, folder, "trained-and-exported")
 
 
 def write_rewarded(folder: Path) -> Path:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from workings.runs import run_metadata
-from workings.runs.replay import replay
+from workings.runs import replay, run_metadata
 from workings.runs.run_metadata import CodeVersion
 
 SAME = CodeVersion(version="0.1.0", commit="a" * 39 + "b", dirty_diff_sha256="", absent_because="no changes")

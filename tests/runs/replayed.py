@@ -6,16 +6,16 @@ import pytest
 
 from tests.runs.pinned import pin_code_version
 from workings.evidence.verify import verify
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 REPLAY = """
 import json, sys
 from pathlib import Path
-from workings.runs.replay.replay import ReplayInputs, ReplayRequest, replay_run
-request = ReplayRequest(inputs=ReplayInputs(fsdp=int(sys.argv[2])))
-print(json.dumps(replay_run(Path(sys.argv[1]), request).facts))
+from workings.runs.replay import ReplayRequest, replay_run
+request = ReplayRequest(fsdp=int(sys.argv[2]))
+print(json.dumps(replay_run(Path(sys.argv[1]), request)))
 """
 """Code of a child that replays a run: its path, and devices or 0 for those recorded."""
 CONTROLS = ("checkpoint", "learning_rate", "rows", "seed")
@@ -28,7 +28,7 @@ def trained_and_replayed(out: Path, *words: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         pin_code_version(patch)
         train_and_evaluate("smoke-tiny", out, (*words, *OVERRIDES), smoke=Smoke(steps=8))
-        found = verify(out, level=3, replay=lambda path, _: replay_run(path, ReplayRequest()).facts)
+        found = verify(out, level=3, replay=lambda path, _: replay_run(path, ReplayRequest()))
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert found.level == 3, told
     assert "judged bitwise" in told["replay.steps"]

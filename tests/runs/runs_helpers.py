@@ -78,6 +78,14 @@ def refused(*words: object) -> str:
     return str(asked.exception)
 
 
+def train_refuses(recipe: Path, out: Path, words: Sequence[str], said: str) -> None:
+    """A run is refused with a text, before anything is made."""
+    with pytest.raises(RequestError) as caught:
+        train(str(recipe), out, words)
+    assert said in str(caught.value)
+    assert not [*out.parent.glob(f"{out.name}*")]
+
+
 def lines_of(run: Path) -> list[dict[str, Any]]:
     """The metrics of a run."""
     return [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text().splitlines()]

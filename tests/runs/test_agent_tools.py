@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from workings.cli import mcp as agent_tools
+from workings.cli.mcp import TOOLS, AgentTools
 from workings.errors import RequestError
 from workings.record.layout import MANIFEST
-from workings.runs import agent_tools
-from workings.runs.agent_tools import TOOLS, AgentTools
 
 WORDS = ["training.steps=2", "evaluation={traces: addition, items: none, every_steps: 2}"]
 

@@ -17,11 +17,11 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.inputs.datasets import find_data
 from workings.planning.preflight import rate_text
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.runs.evaluate import Pieces, Question, ask
-from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
-from workings.runs.python_api.python_rewards import recipe_rewards
-from workings.runs.python_api.python_rows import rows_of
+from workings.runs.evaluate import Question, ask
+from workings.runs.python_api.given import recipe_rewards, rows_of
+from workings.runs.python_api.train import Keywords, keyword_recipe
 from workings.scoring.rewards import CompletionToReward, RewardProcess
+from workings.serving.answering import Pieces
 from workings.training.schedule import Schedule
 from workings.ways.parts.training_data import reward_settings
 
@@ -190,6 +190,9 @@ def test_frames_and_data_sets_are_rows():
     ({"recipe": "smoke-tiny", "overrides": 5}, "overrides cannot be 5"),
     ({"model": "x", "data": {"train": ROWS}, "steps": 1}, r"(?s)a dict with train.*data=data\['train'\]"),
     ({"model": "x", "data": ROWS, "method": "lorra", "steps": 1}, r"(?s)method .lorra.*one of full, lora, qlora"),
+    ({"model": "x", "data": ROWS, "method": "LoRA", "steps": 1}, r"(?s)method 'LoRA'.*method=\"lora\""),
+    ({"model": "x", "data": ROWS, "method": "dpo", "steps": 1}, r"(?s)method 'dpo'.*\"algorithm.name\": \"dpo\""),
+    ({"model": object(), "data": ROWS, "steps": 1}, "(?s)model is an object of type object.*save_pretrained"),
     ({"recipe": "smoke-tiny", "method": "qlora", "data": ROWS},
      r'(?s)a recipe does not go with data, method.*overrides=\{"data.traces": "FILE", "method.name": "qlora"\}'),
     ({"recipe": "smoke-tiny", "learning_rate": 0.1, "items": Path("i.jsonl")},
@@ -227,12 +230,6 @@ def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     with pytest.raises(RequestError) as refused:
         workings.train(**asked)
     assert words.format(here=tmp_path) in str(refused.value)
-
-
-def test_overrides_as_a_dict_mean_what_their_values_are():
-    loaded = load_recipe("smoke-tiny", {"training.steps": 4, "name": "1e3", "mesh": {"tp": 1}})
-    assert loaded.overrides == ("training.steps=4", 'name="1e3"', 'mesh={"tp": 1}')
-    assert (loaded.recipe.training.steps, loaded.recipe.name) == (4, "1e3")
 
 
 @pytest.mark.parametrize(("overrides", "buckets"), [
@@ -376,17 +373,6 @@ def test_words_of_other_trainers_are_refused_with_what_they_are_here(words, advi
     with pytest.raises(RequestError) as wrong:
         workings.train(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, **words)
     assert next(iter(words)) in wrong.value.given
-    assert advice in wrong.value.try_next
-
-
-@pytest.mark.parametrize(("keywords", "given", "advice"), [
-    ({"model": object(), "steps": 1}, "model is an object of type object", "save_pretrained"),
-    ({"model": "Qwen/Qwen3-0.6B", "method": "LoRA", "steps": 1}, "method 'LoRA'", 'method="lora"'),
-    ({"model": "Qwen/Qwen3-0.6B", "method": "dpo", "steps": 1}, "method 'dpo'", '"algorithm.name": "dpo"')])
-def test_a_model_that_is_an_object_and_a_method_that_does_not_exist_are_named(keywords, given, advice):
-    with pytest.raises(RequestError) as wrong:
-        workings.train(data=ROWS, **keywords)
-    assert given in wrong.value.given
     assert advice in wrong.value.try_next
 
 

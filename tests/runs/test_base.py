@@ -12,7 +12,7 @@ from workings.record.reader import RunRecord
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 
-def test_runs_from_one_start_share_their_base(recipe, tmp_path):
+def test_runs_from_one_start_share_their_base_and_verify_together(recipe, tmp_path, workings):
     first = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
     second = train_and_evaluate(str(recipe), tmp_path / "runs" / "b", ["training.learning_rate=0.1"])
     assert first.base.path == second.base.path == next((tmp_path / "runs").glob("base-*"))
@@ -32,24 +32,17 @@ def test_runs_from_one_start_share_their_base(recipe, tmp_path):
     asked = json.loads((first.training.run / "eval" / "items" / "eval_config.json").read_text())
     assert asked["model"] == {"run": "a", "step": 12}
     assert asked["made_from"] == RunRecord.open(first.training.run).root
-
-
-def test_runs_and_their_base_verify_together(recipe, tmp_path, workings):
-    result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a")
     found = verify(tmp_path / "runs")
     assert (found.failed, found.level) == (0, 2), found
     page = tmp_path / "page.html"
-    done = workings("compare", result.base.path, result.training.run, "--html", page, "--json", check=False)
+    done = workings("compare", first.base.path, first.training.run, "--html", page, "--json", check=False)
     values = json.loads(done.stdout.splitlines()[-1])
-    assert values["delta"] == result.to_json()["delta"]
-    assert result.base.path.name in page.read_text(encoding="utf-8")
-    pack([result.base.path, result.training.run], tmp_path / "both.zip", weights="digest")
+    assert values["delta"] == told["delta"]
+    assert first.base.path.name in page.read_text(encoding="utf-8")
+    pack([first.base.path, first.training.run], tmp_path / "both.zip", weights="digest")
     assert verify(tmp_path / "both.zip").level == 2
-
-
-def test_another_start_is_another_base(recipe, tmp_path):
-    for seed in (5, 6):
-        train_and_evaluate(str(recipe), tmp_path / "runs" / f"s{seed}", [f"seed={seed}"])
+    # Another start is another base.
+    train_and_evaluate(str(recipe), tmp_path / "runs" / "other", ["seed=6"])
     assert len(list((tmp_path / "runs").glob("base-*"))) == 2
 
 

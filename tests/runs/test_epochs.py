@@ -13,7 +13,7 @@ from workings.data.batches import Batches
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
-from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe
+from workings.runs.python_api.train import Keywords, keyword_recipe
 from workings.runs.train import train
 
 IN_EPOCHS = RECIPE.replace("steps: 12", "epochs: 1.5")

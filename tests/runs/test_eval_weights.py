@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests import kept_folders
 from tests.evaluation.making import items, records, write_lines
-from tests.runs.killed import write_recipe
+from tests.runs.killed import trained_and_exported
 from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH, refused
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.publish.export import export_run
 from workings.record.digest import file_digest
 from workings.runs.evaluate import evaluate_run
 from workings.runs.open_model import WeightsRequest
-from workings.runs.train import train
 
 pytest.importorskip("jax")
 pytest.importorskip("torch")
@@ -33,15 +30,10 @@ SAMPLED: dict[str, Any] = {"max_new_tokens": 8, "temperature": 1.0, "samples": 2
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny Gemma 3 after some steps as a run and as plain weights, and items."""
-    settings = ["training.learning_rate=0.05", "training.steps=24", "checkpoint.every_steps=24",
-                "data.traces=addition", "model.shape.layers=2"]  # else it learns one answer to everything
-
-    def make(folder: Path) -> None:
-        export_run(train(str(write_recipe(folder)), folder / "run", settings).run, folder / "model")
-        write_lines(folder / "items.jsonl", [item.to_json() for item in items(COUNT)])
-
-    return kept_folders.copy(make, tmp_path_factory.mktemp("weights"), "weights")
+    """What `trained_and_exported` gives, and items."""
+    folder = trained_and_exported(tmp_path_factory.mktemp("weights"))
+    write_lines(folder / "items.jsonl", [item.to_json() for item in items(COUNT)])
+    return folder
 
 
 def words(made: Path, engine: str, out: Path) -> list[str | Path]:

@@ -165,6 +165,6 @@ def test_a_round_that_does_not_help_is_the_last(tmp_path):
                    request=request(tmp_path, all_rounds=False, rounds=3))
     assert told.rounds[0].overall["mean"] == 1.0  # there is nothing left to improve
     assert len(told.rounds) == 2
-    assert told.stopped.startswith("round 1 did not help: +0.0 points, 95 % interval")
+    assert told.stopped.startswith("round 1 did not help: +0.0 points (95 % interval")
     assert "left the model at 100.0 % right: +0.0 points" in told.sentence
     assert "the same command with --all-rounds" in told.text()

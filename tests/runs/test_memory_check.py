@@ -150,6 +150,10 @@ def test_the_largest_device_that_is_too_small_names_a_larger_one(tmp_path, monke
     assert "--on t4" in str(caught.value) or "by memory alone" in str(caught.value)
     assert caught.value.answer["fits"] is False
     assert caught.value.answer["peak_bytes"] > caught.value.answer["limit_bytes"]
+    assert not list(tmp_path.glob("run*"))
+    forced = RunRecord.open(train(str(recipe), tmp_path / "run", force=True).run)
+    plan = json.loads((forced.path / "plan" / "plan.json").read_text())
+    assert plan["peak_bytes"] > plan["limit_bytes"]
 
 
 @pytest.mark.parametrize(("facts", "name"), [

@@ -5,8 +5,7 @@ from pydantic import TypeAdapter
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError
-from workings.runs.attacks import ATTACKS
-from workings.runs.probes import near_miss, probes, wrong_answer
+from workings.runs.probes import ATTACKS, near_miss, probes, wrong_answer
 from workings.scoring.form import check_steps, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward

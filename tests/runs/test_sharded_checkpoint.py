@@ -15,7 +15,7 @@ from workings.config.load import load_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.publish.export import export_run
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -52,7 +52,7 @@ def test_it_verifies_and_replays(runs) -> None:
     found = verify(runs[1])
     assert found.failed == 0
     assert any(check.id == "consistency.tensors" and "tensors each in 4 files" in check.text for check in found.checks)
-    facts = replay_run(runs[1], ReplayRequest(seed=1)).facts
+    facts = replay_run(runs[1], ReplayRequest(seed=1))
     assert facts["verdict"] == "passed"
     assert facts["weights"]["files_identical"] == facts["weights"]["files"] == 2
 

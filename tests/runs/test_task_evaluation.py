@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests import kept_folders
-from tests.runs.killed import write_recipe
+from tests.runs.killed import trained_and_exported
 from tests.runs.tasks import inspect_file, lines, multiple_choice, questions
 from tests.serving.serving_helpers import TOKEN, served
 from workings.cli.main import app
@@ -19,10 +18,8 @@ from workings.errors import RequestError
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.harness import TaskRequest
 from workings.evidence.verify import verify
-from workings.publish.export import export_run
 from workings.runs.evaluate import evaluate_task, open_task
 from workings.runs.open_model import WeightsRequest, open_weights
-from workings.runs.train import train
 
 for _engine in ("jax", "torch"):
     pytest.importorskip(_engine)
@@ -33,14 +30,8 @@ DOCS = [{"question": f"What is {k}+{k + 3}?", "answer": f"#### {2 * k + 3}"} for
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny Gemma 3 after some steps as a run and as plain weights."""
-    settings = ["training.learning_rate=0.05", "training.steps=24", "checkpoint.every_steps=24",
-                "data.traces=addition", "model.shape.layers=2"]
-
-    def make(folder: Path) -> None:
-        export_run(train(str(write_recipe(folder)), folder / "run", settings).run, folder / "model")
-
-    return kept_folders.copy(make, tmp_path_factory.mktemp("tasks"), "tasks")
+    """A model as a run and as plain weights."""
+    return trained_and_exported(tmp_path_factory.mktemp("tasks"))
 
 
 @pytest.fixture(autouse=True)

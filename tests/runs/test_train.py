@@ -14,8 +14,7 @@ import pytest
 import workings
 from tests.record import synthetic
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, write_recipe
-from workings.errors import DoesNotFit, RequestError
-from workings.evaluation.comparison.seeds import compare_seeds
+from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
@@ -112,16 +111,6 @@ def test_what_is_not_there_is_named_before_anything_is_written(recipe, tmp_path,
     with pytest.raises(RequestError, match=re.escape(said)):
         train(str(recipe), tmp_path / "run", [override])
     assert not list(tmp_path.glob("run*"))
-
-
-def test_a_step_that_does_not_fit_is_refused_and_can_be_forced(recipe, tmp_path, monkeypatch):
-    monkeypatch.setenv("UNIGRAM_LIMIT_BYTES", "100")
-    with pytest.raises(DoesNotFit, match="does not fit"):
-        train(str(recipe), tmp_path / "run")
-    assert not list(tmp_path.glob("run*"))
-    forced = RunRecord.open(train(str(recipe), tmp_path / "run", force=True).run)
-    plan = json.loads((forced.path / "plan" / "plan.json").read_text())
-    assert plan["peak_bytes"] > plan["limit_bytes"]
 
 
 @pytest.mark.parametrize(("step", "said"), [(1, "there is no checkpoint"), (8, "is the last good state")])
@@ -304,14 +293,6 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert "base" not in result.to_json()
     assert "kept for further runs" not in result.sentence()
     assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl"}
-
-
-def test_a_recipe_trained_twice_with_one_seed_is_one_seed(recipe, tmp_path):
-    first, again, other = [train_and_evaluate(str(recipe), tmp_path / name, [f"seed={seed}"]).training.run
-                           for name, seed in (("first", 5), ("again", 5), ("other", 6))]
-    assert compare_seeds([first, other], [again]).method_verdict == "no claim"
-    with pytest.raises(RequestError, match="on one side, are the same recipe with seed 5"):
-        compare_seeds([first, again], [other])
 
 
 def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(recipe, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import distilled, killed
-from tests.runs.runs_helpers import lines_of
+from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.config.load import load_recipe
 from workings.engines.base import EngineRequest
 from workings.errors import RecordError, RequestError
@@ -19,9 +19,9 @@ from workings.evidence.verify import verify
 from workings.inputs.resolve import find_shape
 from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
-from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary, refuse_processes
+from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
     assert facts["base"] == {"id": "scratch:gemma", "seed": 3}
     assert [Path(name).name for name in facts["weights"]] == ["adapter_model.safetensors"]
     assert verify(found["teacher"]).failed == 0
-    facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1)).facts
+    facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1))
     assert (facts["teacher"].get("run"), facts["mode"]) == ("teacher", "bitwise")
     assert facts["lines"][0]["drawn"]["asked"] == facts["lines"][0]["drawn"]["same"] > 0
     with pytest.raises(RequestError, match="adapters next to random weights of engine jax"):
@@ -128,10 +128,7 @@ def test_what_cannot_teach_is_refused_before_anything_is_made(recipe, tmp_path):
         ("data.max_length=10000",): "data.max_length: 10000 is longer than the model's context",
     }
     for words, said in refused.items():
-        with pytest.raises(RequestError) as caught:
-            train(str(recipe), tmp_path / "run", words)
-        assert said in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+        train_refuses(recipe, tmp_path / "run", words, said)
 
 
 def test_a_changed_checkpoint_does_not_teach(recipe, tmp_path):
@@ -169,12 +166,6 @@ def test_bits_that_the_teachers_matrices_cannot_have_are_refused_by_the_recipes_
     odd = replace(teacher, shape=replace(teacher.shape, mlp_width=33))
     with pytest.raises(RequestError, match=r"teacher_precision: nf4(?s:.*)33 x 16(?s:.*)teacher_precision=bf16"):
         odd.engine("jax", EngineRequest.of(loaded.recipe, shape, device="cpu"))
-
-
-def test_several_processes_are_refused(recipe):
-    with pytest.raises(RequestError, match="in several processes"):
-        refuse_processes(load_recipe(str(recipe)).recipe)
-    refuse_processes(load_recipe("smoke-tiny").recipe)
 
 
 @pytest.mark.slow

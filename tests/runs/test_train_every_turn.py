@@ -13,7 +13,7 @@ from workings.data.traces import write_traces
 from workings.errors import RecordError
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -61,7 +61,7 @@ def test_it_records_every_turn_and_is_computed_again(run):
     assert "supervised tokens per epoch in 48 turns of the assistant" in (
         run / "train" / "training_log.txt").read_text()
     assert verdict(run, "consistency.rows")[0] == "passed"
-    facts = replay_run(run, ReplayRequest()).facts
+    facts = replay_run(run, ReplayRequest())
     assert (facts["verdict"], [line["same_batch"] for line in facts["lines"]]) == ("passed", [True] * 3)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import taught
-from tests.runs.runs_helpers import lines_of
+from tests.runs import distilled
+from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.config.load import load_recipe
 from workings.data import top_tokens
 from workings.errors import RequestError
@@ -25,7 +25,7 @@ from workings.ways.parts.find_teacher import refuse_processes
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return taught.write(tmp_path_factory.mktemp("taught"), ["training.steps=10"])
+    return distilled.write(tmp_path_factory.mktemp("taught"), ["training.steps=10"], on_traces=True)
 
 
 @pytest.mark.slow
@@ -81,9 +81,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_made(recipe, tm
         ("tokenizer=train", "data.traces=dev-reasoning"): "tokens have another id than the student's or none",
     }
     for words, said in refused.items():
-        with pytest.raises(RequestError) as caught:
-            train(str(recipe), tmp_path / "run", words)
-        assert said in str(caught.value)
+        train_refuses(recipe, tmp_path / "run", words, said)
     with pytest.raises(RequestError, match="distill_traces does not run in several processes"):
         refuse_processes(load_recipe(str(recipe)).recipe)
 

@@ -16,7 +16,7 @@ from workings.record.digest import bytes_digest
 from workings.record.layout import TOKENIZER
 from workings.runs.evaluate import Question, ask
 from workings.runs.open_model import open_run, open_weights
-from workings.runs.replay.replay import ReplayRequest, replay_run
+from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 
@@ -36,7 +36,7 @@ def test_thinking_from_the_recipe_to_the_record_and_back(tmp_path):
         ("channel", bytes_digest(source.encode()))] * 2, "the untrained model's evaluation and the run's"
     assert ask(run, Question(text="1+1?", max_new_tokens=2)).tokens <= 2
     assert verify(run).failed == 0
-    facts = replay_run(run, ReplayRequest()).facts
+    facts = replay_run(run, ReplayRequest())
     assert (facts["verdict"], [line["same_batch"] for line in facts["lines"]]) == ("passed", [True] * 3)
 
 

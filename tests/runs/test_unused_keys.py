@@ -7,7 +7,6 @@ import pytest
 
 from workings.config.load import check_recipe, load_recipe
 from workings.config.section import Section
-from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.runs.plan import plan
@@ -122,12 +121,6 @@ def test_it_refuses_in_a_plan_as_well(recipe):
     with pytest.raises(RequestError, match=r"memory\.loss_chunk: 128 with engine unigram"):
         plan(str(recipe), "cpu", ["memory.loss_chunk=128"])
     assert plan(str(recipe), "cpu").verdict.fits
-
-
-def test_it_opens_a_record_that_names_every_key(recipe):
-    loaded = load_recipe(str(recipe), ["evaluation={}"])
-    recorded = check_recipe(loaded.resolved(), "a record")
-    find_engine("unigram").engine.open(EngineRequest.of(recorded, prepare(loaded).shape))
 
 
 def test_smoke_trains_a_recipe_without_items(recipe, tmp_path):

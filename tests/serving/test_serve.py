@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-import lm_eval
 import pytest
 from openai import OpenAI
 
@@ -59,24 +58,6 @@ def test_a_judge_asks_it_once_a_question(url: str, monkeypatch: pytest.MonkeyPat
     replies = endpoint.replies([f"What is {n}+7?" for n in (1, 2, 3, 1)])
     assert replies[0] == replies[3] == SUM
     assert len(endpoint.kept) == 3
-
-
-@pytest.mark.slow
-def test_lm_evaluation_harness_scores_it(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "items.jsonl").write_text("".join(
-        json.dumps({"q": f"What is {n}+7?", "a": str(n + 7)}) + "\n" for n in (1, 2, 4)))
-    task = {"task": "sums", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(
-        tmp_path / "items.jsonl")}}, "test_split": "test", "output_type": "generate_until", "doc_to_text": "{{q}}",
-        "doc_to_target": "<answer>{{a}}</answer>", "generation_kwargs": {"until": ["\n"], "temperature": 0},
-        "process_results": lambda doc, results: {"acc": float(f"<answer>{doc['a']}</answer>" in results[0])},
-        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}]}
-    monkeypatch.setenv("OPENAI_API_KEY", TOKEN)
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    found = lm_eval.simple_evaluate(
-        model="local-chat-completions", model_args={"model": "adder", "base_url": f"{url}/chat/completions"},
-        tasks=[task], apply_chat_template=True, bootstrap_iters=0)
-    # The adder is wrong where the first number is a multiple of four.
-    assert found["results"]["sums"]["acc,none"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.slow

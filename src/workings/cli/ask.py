@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,8 +49,12 @@ def ask_command(
         """Show one model's answer as it is written. Returns its keys of `--json`."""
         if len(asked) + base > 1 and not as_json:
             show(f"{model}:\n" if path == run and put is ask else f"\n{model}:\n")
-        tell = partial(_json_piece, model) if as_json and pieces else None if as_json else show
-        reply = put(path, put_question, show=tell)
+
+        def tell(piece: str) -> None:
+            answer({"model": model, "piece": piece}, as_json=True, text="")
+
+        shown = show if not as_json else tell if pieces else None
+        reply = put(path, put_question, show=shown)
         wrong_step = wrong_place(reply.text)
         if not as_json:
             show("\n")
@@ -96,7 +99,3 @@ def _turns(history: str) -> "tuple[Turn, ...]":
         raise RequestError(f"--history {history[:60]} cannot be read: {error}",
                            "a JSON list of turns with `role` and `content`",
                            '--history \'[{"role": "user", "content": "Hi"}, …]\'') from None
-
-
-def _json_piece(model: str, piece: str) -> None:
-    answer({"model": model, "piece": piece}, as_json=True, text="")

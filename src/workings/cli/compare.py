@@ -10,7 +10,6 @@ from workings.cli.output import JsonFlag, answer, say
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
-    from workings.evaluation.comparison.compare import Comparison
     from workings.evaluation.first_wrong_step import FirstWrongSteps
 
 # As in every command, 2 means a wrong request and 3 an open result.
@@ -55,13 +54,20 @@ def compare_command(
         if html is not None:
             raise RequestError("--html has no page about several seeds of a side", "--html with two to four runs",
                                "leave out --html, or --with-a and --with-b")
-        _seeds(seeds_a, seeds_b, margin, as_json)
+        from workings.evaluation.comparison.seeds import compare_seeds
+
+        result = compare_seeds(seeds_a, seeds_b, equivalent_within=margin)
+        answer(result.to_json(), as_json=as_json,
+               text="\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]))
+        _exit(result.verdict)
     else:
         _pair(a, b, margin, html, as_json)
 
 
 def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bool) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
+    from workings.evaluation.first_wrong_step import count_first_wrong_steps
+    from workings.evaluation.unit import EvaluationRecord
 
     comparison = compare(a, b, equivalent_within=margin)
     if html is not None:
@@ -70,20 +76,13 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bo
         # Write the page first: if that fails, no result has been printed.
         write_report(html, [a, b], comparison)
         say(f"page: {html}")
-    breaks = _breaks(comparison)
+    # First wrong equations of both; none if they are not comparable.
+    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
+              for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
     values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}
                                      if breaks else {})
     answer(values, as_json=as_json, text="\n".join([comparison_text(comparison), *_breaks_text(breaks)]))
     _exit(comparison.verdict)
-
-
-def _breaks(comparison: "Comparison") -> "dict[str, FirstWrongSteps]":
-    """First wrong equations of A and B; empty if they are not comparable."""
-    from workings.evaluation.first_wrong_step import count_first_wrong_steps
-    from workings.evaluation.unit import EvaluationRecord
-
-    return {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
-            for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
 
 
 def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
@@ -95,14 +94,6 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
     rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
     return ["items by the line of their first wrong equation (A, B):",
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
-
-
-def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, as_json: bool) -> None:
-    from workings.evaluation.comparison.seeds import compare_seeds
-
-    result = compare_seeds(a, b, equivalent_within=margin)
-    answer(result.to_json(), as_json=as_json, text="\n".join([result.sentence, *(f"note: {n}" for n in result.notes)]))
-    _exit(result.verdict)
 
 
 def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:

@@ -1,41 +1,24 @@
 """`workings eval`: let a model answer items, or score completions from elsewhere."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli.options import (
-    MODEL_HELP,
-    DeviceOption,
-    EngineOption,
-    MaxNewTokensOption,
-    PrecisionOption,
-    RevisionOption,
-    TemplateOption,
-    TokenizerOption,
-    as_recorded,
-    misplaced,
-    refuse_unread,
-    typed,
-    weights_request,
-)
+from workings.cli import options
+from workings.cli.options import as_recorded, misplaced, refuse_unread, typed, weights_request
 from workings.cli.output import JsonFlag, answer, say
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError
 from workings.record.layout import MANIFEST, partial_unit_path
 
 if TYPE_CHECKING:
-    from workings.distributed.process_group import ProcessGroup
-    from workings.evaluation.harness import TaskRequest
     from workings.evaluation.scorecard import Scorecard
-    from workings.evaluation.settings import EvaluationSettings
 
 
 def eval_command(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
         "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
@@ -54,13 +37,13 @@ def eval_command(
     out: Annotated[Path | None, typer.Option(
         "--out", help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
-    device: DeviceOption = None,
-    template: TemplateOption = None,
-    engine: EngineOption = None,
-    precision: PrecisionOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    max_new_tokens: MaxNewTokensOption = None,
+    device: options.DeviceOption = None,
+    template: options.TemplateOption = None,
+    engine: options.EngineOption = None,
+    precision: options.PrecisionOption = None,
+    tokenizer: options.TokenizerOption = None,
+    revision: options.RevisionOption = None,
+    max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
         "--batch-size", help="Prompts per batch; by default as in the run's recipe.")] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
@@ -84,8 +67,11 @@ def eval_command(
     model. With --task another program asks and scores.
     """
     from workings.evaluation.harness import TaskRequest
+    from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.settings import EvaluationSettings
-    from workings.runs.open_model import follow_run
+    from workings.inputs.datasets import read_questions
+    from workings.runs.evaluate import evaluate_run, evaluate_task
+    from workings.runs.open_model import ALONE, AS_RECORDED, follow_run, processes_of
 
     _check_source(model, predictions, items, task)
     if task is None:
@@ -116,13 +102,37 @@ def eval_command(
     asked = None if task is None else TaskRequest(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
-    source = _Source(model=model, items=items, predictions=predictions, task=asked, opening=opening, device=device)
+    where = device or AS_RECORDED
+    if model is None or opening:
+        if several := launched():
+            raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
+                               "a sealed run, whose model several processes can hold together",
+                               "the same without the launcher")
+        group = ALONE
+    else:
+        group = processes_of(Path(model), where)
+    # Filled by a callback, because the evaluation's result has no warnings.
+    leaks: list[str] = []
+
+    def warn(ids: list[str]) -> None:
+        leaks.append(f"{len(ids):,} items are questions that {model} was trained on, such as {ids[0]}: "
+                     "they measure memorization")
+        say(f"leak       {leaks[0]}")
+
+    # `_check_source` has refused a request without items or predictions.
+    file, completions = Path(str(items)), Path(str(predictions))
     try:
-        with source.processes() as group:
+        with group:
             if not group.is_coordinator:
-                follow_run(Path(str(model)), source.where, group)
+                follow_run(Path(str(model)), where, group)
                 return
-            scorecard, leaks = source.evaluate(out, settings, group)
+            if model is None:
+                scorecard = evaluate_predictions(completions, read_questions(file), out, settings=settings)
+            else:
+                weights = weights_request(opening, device, settings.form) if opening else None
+                opened: dict[str, Any] = {"weights": weights, "device": where, "on_trained_items": warn, "group": group}
+                scorecard = (evaluate_run(model, file, out, settings=settings, **opened) if asked is None else
+                             evaluate_task(model, asked, out, **opened))
     # Scored answers are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         if task is not None:
@@ -132,71 +142,13 @@ def eval_command(
     _answer(scorecard, out, leaks, as_json=as_json)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Source:
-    """The source of completions: a run or weights (with ``opening``) on items or a task; or predictions."""
-
-    model: str | None
-    items: Path | None
-    predictions: Path | None
-    task: "TaskRequest | None"
-    opening: dict[str, Any]
-    """Options for opening plain weights; empty for a run."""
-    device: str | None
-
-    @property
-    def where(self) -> str:
-        """The device."""
-        from workings.runs.open_model import AS_RECORDED
-
-        return self.device or AS_RECORDED
-
-    def processes(self) -> "ProcessGroup":
-        """The processes that hold a run's model together; of weights and predictions one process has everything."""
-        from workings.runs.open_model import ALONE, processes_of
-
-        if self.model is not None and not self.opening:
-            return processes_of(Path(self.model), self.where)
-        if several := launched():
-            raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
-                               "a sealed run, whose model several processes can hold together",
-                               "the same without the launcher")
-        return ALONE
-
-    def evaluate(self, out: Path, settings: "EvaluationSettings", group: "ProcessGroup"
-                 ) -> "tuple[Scorecard, list[str]]":
-        """The scorecard, and warnings about items that the run was trained on, printed at once."""
-        from workings.evaluation.run import evaluate_predictions
-        from workings.inputs.datasets import read_questions
-
-        if self.predictions is not None and self.items is not None:
-            return evaluate_predictions(self.predictions, read_questions(self.items), out, settings=settings), []
-        weights = weights_request(self.opening, self.device, settings.form) if self.opening else None
-        from workings.runs.evaluate import evaluate_run, evaluate_task
-
-        # Filled by a callback, because the evaluation's result has no warnings.
-        leaks: list[str] = []
-
-        def warn(ids: list[str]) -> None:
-            leaks.append(f"{len(ids):,} items are questions that {self.model} was trained on, such as {ids[0]}: "
-                         "they measure memorization")
-            say(f"leak       {leaks[0]}")
-
-        if self.task is not None:
-            return evaluate_task(str(self.model), self.task, out, weights=weights, device=self.where,
-                                 on_trained_items=warn, group=group), leaks
-        return evaluate_run(str(self.model), Path(str(self.items)), out, settings=settings, weights=weights,
-                            device=self.where, on_trained_items=warn, group=group), leaks
-
-
 def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: bool) -> None:
     """Print the scorecard of the evaluation in ``out``, and its warnings."""
     from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.unit import EvaluationRecord
-
-    overall = scorecard.overall.to_json()
     from workings.scoring.model_judge import judge_text
 
+    overall = scorecard.overall.to_json()
     values = {"items": overall["n"], "accuracy": overall["mean"], "errors": overall["errors"], "out": str(out)}
     # Without an interval its ends are objects with the reason: leave these keys out.
     values |= {name: overall[name] for name in ("ci_low", "ci_high") if isinstance(overall[name], float | int)}

@@ -27,8 +27,7 @@ def export_command(
     """
     from workings.errors import RequestError
     from workings.hints import typed_path
-    from workings.publish.copied_files import Carried
-    from workings.publish.export import GGUF, GGUF_FILE, export_run
+    from workings.publish.export import GGUF, GGUF_FILE, Carried, export_run
     from workings.publish.gguf_file import TYPES
     from workings.runs.open_model import follow_run, processes_of
 

@@ -1,17 +1,14 @@
 """`workings launch`: write the files that start a run on another machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument
+from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RequestError
-
-if TYPE_CHECKING:
-    from workings.runs.launch import LaunchResult
 
 DEFAULT_HOME = "/shared/workings"
 
@@ -50,11 +47,11 @@ def launch_command(
     there, and resume after a restart. Kaggle gets a notebook and a data set with this package's wheel.
     """
     if launcher == "kaggle":
-        _refuse_unread({"--home": home != DEFAULT_HOME, "--hosts": hosts, "--cards": cards, "--name": name,
-                        "--image": image, "--claim": claim, "--storage": storage}, launcher, "another launcher")
+        refuse_unread("with --for kaggle", "these with another launcher", home=home != DEFAULT_HOME, hosts=bool(hosts),
+                      cards=bool(cards), name=bool(name), image=bool(image), claim=bool(claim), storage=bool(storage))
         _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
         return
-    _refuse_unread({"--user": user, "--smoke": smoke}, launcher, "--for kaggle")
+    refuse_unread(f"with --for {launcher}", "these with --for kaggle", user=bool(user), smoke=smoke)
     if not on:
         raise RequestError("--on is missing", "the target, e.g. h100 or v5e-16", "--on h100")
     from workings.config.load import load_recipe
@@ -63,25 +60,14 @@ def launch_command(
     result = launch(load_recipe(recipe, overrides or ()), LaunchRequest(
         launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
         volume_claim=claim, storage=storage, wheel=wheel), write)
-    answer(result.to_json(), as_json=as_json, text=_text(result))
-
-
-def _refuse_unread(options: Mapping[str, object], launcher: str, reader: str) -> None:
-    """Raise `RequestError` for an option that these files do not use."""
-    if unread := [option for option, value in options.items() if value]:
-        raise RequestError(f"--for {launcher} does not use {unread[0]}", f"{reader} with this option",
-                           f"without {unread[0]}")
-
-
-def _text(result: "LaunchResult") -> str:
     job = result.job
-    return "\n".join([
+    answer(result.to_json(), as_json=as_json, text="\n".join([
         f"launch     {job.name}: {job.hosts} x {job.devices} devices of {job.target}, engine {job.engine}",
         f"plan       {job.plan}",
         *(f"files      {sentence}" for sentence in job.file_notes),
         f"written    {result.folder}: {', '.join(result.files)}",
         "           validated, not run: nothing was started",
-        f"start      put the folder at {job.remote_folder}, and there: {result.start}"])
+        f"start      put the folder at {job.remote_folder}, and there: {result.start}"]))
 
 
 def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: str, on: str, wheel: Path | None,
@@ -95,9 +81,6 @@ def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: s
     from workings.publish.kaggle import write_kaggle
 
     paths = write_kaggle(recipe, out, overrides, user=user, on=on, wheel=wheel, smoke=smoke)
-    values = {"notebook": str(paths.notebook), "dataset": str(paths.dataset), "kernel_id": paths.kernel_id,
-              "dataset_id": paths.dataset_id, "machine": paths.machine.editor_name,
-              "wheel_sha256": paths.wheel_sha256}
     # Commands for the user: nothing is uploaded here.
     steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
              f"data set with the wheel: {paths.dataset}", "",
@@ -106,4 +89,4 @@ def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: s
     if paths.gated:
         steps.append(f"{paths.gated} comes from the Hub: if it is gated, accept its licence there and attach the "
                      "secret HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
-    answer(values, as_json=as_json, text="\n".join(steps))
+    answer(paths.to_json(), as_json=as_json, text="\n".join(steps))

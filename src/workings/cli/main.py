@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -50,7 +51,7 @@ class CommandGroup(typer.core.TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the commands in the order of the groups."""
-        return [command for commands in COMMAND_GROUPS.values() for command in commands]
+        return [*chain.from_iterable(COMMAND_GROUPS.values())]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Print a heading for each group, and for each command its whole sentence."""
@@ -58,10 +59,8 @@ class CommandGroup(typer.core.TyperGroup):
         for heading, commands in COMMAND_GROUPS.items():
             with formatter.section(heading):
                 # One width for all groups, so that the sentences align.
-                formatter.write_dl([(command.ljust(width), self._sentence(command)) for command in commands])
-
-    def _sentence(self, name: str) -> str:
-        return str(self.commands[name].get_short_help_str(limit=1000))
+                formatter.write_dl([(command.ljust(width), str(self.commands[command].get_short_help_str(limit=1000)))
+                                    for command in commands])
 
 
 app = typer.Typer(
@@ -95,43 +94,33 @@ def root_options(
     context.with_resource(report_progress_to(WaitingLine()))
 
 
-def _add_commands() -> None:
-    """Adds the commands: each is a function `NAME_command`, or several as `NAME_app`, in the module of its name."""
-    for name in (command for commands in COMMAND_GROUPS.values() for command in commands):
-        module = import_module(f"workings.cli.{name}")
-        if hasattr(module, f"{name}_app"):
-            app.add_typer(getattr(module, f"{name}_app"), name=name)
-        else:
-            app.command(name)(getattr(module, f"{name}_command"))
-
-
-_add_commands()
+# Each is a function `NAME_command`, or several as `NAME_app`, in the module of its name.
+for _name in chain.from_iterable(COMMAND_GROUPS.values()):
+    _module = import_module(f"workings.cli.{_name}")
+    if hasattr(_module, f"{_name}_app"):
+        app.add_typer(getattr(_module, f"{_name}_app"), name=_name)
+    else:
+        app.command(_name)(getattr(_module, f"{_name}_command"))
 
 
 def main() -> None:
     """Run a command; errors raised on purpose become a message and an exit code."""
     try:
-        _check_working_folder()
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            raise RequestError("the working folder was deleted", "a folder that exists",
+                               "cd to another folder and run the command again") from None
         app()
-    except WorkingsError as error:
-        _fail(error)
+        return
+    except WorkingsError as failure:
+        error: WorkingsError = failure
     except PermissionError as denied:  # commands that know more raise their own error
-        _fail(RequestError(f"permission is denied for {denied.filename or denied}",
-                           "a path that this user may read and write", "another path, or chmod"))
-    except OSError as error:
-        if not is_of_the_disk(error):
+        error = RequestError(f"permission is denied for {denied.filename or denied}",
+                             "a path that this user may read and write", "another path, or chmod")
+    except OSError as failure:
+        if not is_of_the_disk(failure):
             raise
-        _fail(storage_error(error, error.filename or "a file", "use"))
-
-
-def _fail(error: WorkingsError) -> NoReturn:
+        error = storage_error(failure, failure.filename or "a file", "use")
     say_failure(error, sys.argv[1:])
     sys.exit(error.exit_code)
-
-
-def _check_working_folder() -> None:
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise RequestError("the working folder was deleted", "a folder that exists",
-                           "cd to another folder and run the command again") from None

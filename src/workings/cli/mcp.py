@@ -1,6 +1,11 @@
 """`workings mcp`: plan, train and read records as tools of an agent, by the Model Context Protocol."""
 
-from collections.abc import Callable
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +14,140 @@ import typer
 
 from workings.errors import RequestError, WorkingsError
 from workings.hints import pip_install
+from workings.record import jsonl
+from workings.record.digest import json_digest
+from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partial_path
+from workings.record.values import leaves
+
+MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
+"""Numbers of a manifest that `read_record` returns."""
+TOOLS = ("plan", "train", "read_record", "verify", "list_runs")
+
+
+@dataclass(kw_only=True)
+class AgentTools:
+    """The tools over one folder of runs. Errors are texts: given, expected, try."""
+
+    folder: Path
+    """Folder in which runs are written and read."""
+    _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
+    """Token -> recipe, overrides, digest of the resolved recipe."""
+    _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """Name of a run started here -> its process."""
+
+    def plan(self, recipe: str, overrides: Sequence[str] = (), on: str = "cpu") -> dict[str, Any]:
+        """Say whether a run fits and how long it takes; returns the token that `train` needs.
+
+        Args:
+            recipe: name of a shipped recipe, or a file.
+            overrides: `key=value` words.
+            on: the target, e.g. `cpu` for this machine.
+        """
+        digest = _digest(recipe, overrides)
+        found = command_answer(["plan", recipe, *overrides, "--on", on, "--json"])
+        token = secrets.token_urlsafe(16)
+        self._plans[token] = (recipe, tuple(overrides), digest)
+        return {"plan": found, "recipe_digest": digest, "token": token,
+                "next": "train with this token starts exactly this recipe, once"}
+
+    def train(self, token: str, name: str) -> dict[str, Any]:
+        """Start a planned run and return at once; `read_record` reports its progress.
+
+        Args:
+            token: from `plan`; valid for one run.
+            name: of the run directory.
+        """
+        out = self._path(name)
+        if token not in self._plans:
+            raise RequestError("train needs the token of a plan", "the token that plan gave, which starts one run",
+                               "plan RECIPE first")
+        if out.exists() or partial_path(out).exists():
+            raise RequestError(f"name: {name} already exists", "a new name", f"name={name}-2")
+        recipe, overrides, digest = self._plans[token]
+        if _digest(recipe, overrides) != digest:
+            raise RequestError(f"recipe {recipe} is not what was planned", "the recipe as it was planned",
+                               "plan it again")
+        del self._plans[token]
+        log = self.folder / f"{name}.log"
+        with log.open("wb") as said:
+            child = subprocess.Popen([sys.executable, "-m", "workings", "train", recipe, *overrides, "--out", str(out)],
+                                     stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                                     start_new_session=True)
+        self._children[name] = child
+        return {"run": name, "process": child.pid, "log": log.name, "recipe_digest": digest}
+
+    def read_record(self, name: str) -> dict[str, Any]:
+        """State of a run and its numbers, each with its record and field.
+
+        Args:
+            name: of the run directory.
+        """
+        from workings.record.reader import RunRecord
+
+        out = self._path(name)
+        if not (out / MANIFEST).is_file():
+            if not partial_path(out).is_dir() and name not in self._children:
+                raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
+            partial = partial_path(out)
+            return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": [
+                _number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
+                for line in jsonl.read(partial / METRICS)[0][-1:] for key in ("step", "loss")]}
+        run = RunRecord.open(out)
+        numbers = [_number(f"{name}/{MANIFEST}", key, getattr(run.manifest, key)) for key in MANIFEST_FIELDS]
+        numbers += [_number(f"{name}/{METRICS}", f"line {line['step']}, {key}", line[key])
+                    for line in run.metrics()[-1:]
+                    for key in ("loss", "evaluation_loss", "held_out_score") if key in line]
+        numbers += [_number(f"{name}/eval/{unit.name}/{EVALUATION_SUMMARY}", key, value)
+                    for unit in run.evaluations() for key, value in leaves(unit.summary)
+                    if isinstance(value, int | float) and not isinstance(value, bool)]
+        return {"run": name, "state": run.status, "reason": run.manifest.status_reason, "root": run.root,
+                "process": self._process(name), "numbers": numbers}
+
+    def verify(self, name: str) -> dict[str, Any]:
+        """Check a run's record without its weights: what passed, failed and was not checked.
+
+        Args:
+            name: of the run directory.
+        """
+        return command_answer(["verify", str(self._path(name)), "--json"], codes=(0, 1))
+
+    def list_runs(self) -> dict[str, Any]:
+        """Runs of this folder."""
+        return {"runs": sorted(path.parent.name for path in self.folder.glob(f"*/{MANIFEST}"))}
+
+    def _process(self, name: str) -> str:
+        if name not in self._children:
+            return "not started here"
+        code = self._children[name].poll()
+        return "running" if code is None else f"ended with {code}; its output is in {name}.log"
+
+    def _path(self, name: str) -> Path:
+        # A name, not a path: an agent works below the folder only.
+        if not name or Path(name).name != name or name.startswith("."):
+            raise RequestError(f"name: {name!r} is not the name of a folder",
+                               "the name of a run directory, without slashes", "name=first")
+        return self.folder / name
+
+
+def _digest(recipe: str, overrides: Sequence[str]) -> str:
+    from workings.config.load import load_recipe
+
+    return json_digest(load_recipe(recipe, list(overrides)).recipe.model_dump(mode="json"))
+
+
+def command_answer(words: Sequence[str], codes: Sequence[int] = (0,)) -> dict[str, Any]:
+    """The answer of a command. Raises `WorkingsError` with its message."""
+    done = subprocess.run([sys.executable, "-m", "workings", *words], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=False)
+    lines = done.stdout.splitlines()
+    answer: Any = json.loads(lines[-1]) if lines else {}
+    if done.returncode not in codes or "error" in answer:
+        raise WorkingsError(str(answer.get("error", {}).get("message", done.stderr[-500:])))
+    return dict(answer)
+
+
+def _number(record: str, name: str, value: Any) -> dict[str, Any]:
+    return {"record": record, "field": name, "value": value}
 
 
 def mcp_command(
@@ -28,7 +167,6 @@ def make_server(folder: Path) -> Any:
     except ModuleNotFoundError as error:
         raise RequestError(f"workings mcp needs {error.name}", "the package mcp",
                            pip_install("mcp")) from error
-    from workings.runs.agent_tools import TOOLS, AgentTools
 
     folder.mkdir(parents=True, exist_ok=True)
     tools, server = AgentTools(folder=folder.resolve()), MCPServer("workings")

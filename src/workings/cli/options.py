@@ -16,10 +16,6 @@ RecipeArgument = Annotated[str, typer.Argument(help="A recipe file, or the name 
 OverridesArgument = Annotated[list[str] | None, typer.Argument(
     metavar="[KEY=VALUE]...", help="Overrides of the recipe, e.g. training.steps=100.")]
 RunArgument = Annotated[Path, typer.Argument(help="A sealed run directory.")]
-DataOption = Annotated[Path | None, typer.Option(
-    "--data", help="File of the traces, if it is not at the recipe's path.")]
-FirstWeightsOption = Annotated[Path | None, typer.Option(
-    "--weights", help="Directory of the base weights, if it is not at the recipe's path.")]
 MODEL_HELP = "A sealed run; or a folder or Hub id of weights in Hugging Face's format."
 DeviceOption = Annotated[str | None, typer.Option(
     "--device", help="auto, cpu, gpu or tpu; by default as in the run's recipe, auto for weights.")]

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
@@ -82,6 +82,12 @@ def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
         parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
                  if isinstance(error, RequestError) else {})
         answer({"error": {"message": str(error), "exit_code": error.exit_code, **parts}}, as_json=True, text="")
+
+
+def say_sizes(files: Iterable[tuple[str, int]]) -> None:
+    """Print the bytes and the name of each file to standard error."""
+    for name, size in files:
+        say(f"  {size:>14,}  {name}")
 
 
 def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import JsonFlag, answer, say, say_sizes
 
 if TYPE_CHECKING:
     from workings.publish.pack import Packed
@@ -48,8 +48,6 @@ def pack_command(
 def _show(planned: "Packed") -> None:
     """Shows what is about to be published."""
     say(f"this will be published in {planned.out}:")
-    for name, size in planned.entries:
-        say(f"  {size:>14,}  {name}")
-    for name, size in planned.by_digest:
-        say(f"  {size:>14,}  {name} (by digest, not in the zip)")
+    say_sizes(planned.entries)
+    say_sizes((f"{name} (by digest, not in the zip)", size) for name, size in planned.by_digest)
     say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files")

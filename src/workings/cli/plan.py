@@ -1,18 +1,15 @@
 """`workings plan`: does a recipe fit machines that are not here."""
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, Meaning, answer, painted, program
-from workings.cli.waiting import WaitingLine
 from workings.errors import RequestError
 from workings.hardware.memory import gib
-from workings.record.number_text import about, duration
-from workings.record.progress import report_progress_to
+from workings.record.number_text import about, duration, table_lines
 
 if TYPE_CHECKING:
     from workings.planning.plan import Plan
@@ -38,8 +35,7 @@ def plan_command(
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
-    from workings.runs.plan import estimate_memory, estimate_sentence, plan
-    from workings.runs.plan_time import parse_duration, with_deadline
+    from workings.runs.plan import estimate_memory, parse_duration, plan, with_deadline
 
     # Resolve aliases, so that one machine under two names is planned once.
     names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
@@ -59,9 +55,7 @@ def plan_command(
     # A dict keeps the order of targets and drops repeated ones.
     plans = []
     for name in dict.fromkeys(names):
-        # The formula's estimate is there at once; print it only before a compilation.
-        with report_progress_to(WaitingLine(partial(estimate_sentence, loaded, name))):
-            planned = plan(loaded, name, nearest=nearest)
+        planned = plan(loaded, name, nearest=nearest)
         plans.append(with_deadline(planned, seconds) if deadline else planned)
     if len(plans) == 1:
         answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
@@ -132,12 +126,10 @@ def comparison(plans: list["Plan"]) -> str:
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
-    # Padded by hand, so that the table looks the same in a terminal, a log and a notebook.
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    for line, plan in zip(lines[1:], plans, strict=True):
-        line[1] = painted(line[1], _meaning(plan), sys.stdout)  # after padding, because colour codes have a length
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+    heading, *lines = table_lines(rows, rest="<")
+    # Painted after padding, because colour codes have a length.
+    return "\n".join([heading, *(painted(line, _meaning(plan), sys.stdout)
+                                 for line, plan in zip(lines, plans, strict=True))])
 
 
 def _meaning(plan: "Plan") -> Meaning:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import JsonFlag, answer, say, say_sizes
 
 if TYPE_CHECKING:
     from workings.publish.push import Push
@@ -47,13 +47,11 @@ def _show(push: "Push") -> None:
     """Shows what is about to be uploaded."""
     sizes = push.sizes
     say(f"for {push.request.repo}{' (private)' if push.request.private else ''}, replacing files of the same names:")
-    for name, size in sizes.items():
-        say(f"  {size:>14,}  {name}")
+    say_sizes(sizes.items())
     say(f"  {sum(sizes.values()):>14,}  bytes in {len(sizes)} files; licence: {push.licence or 'not named'}")
     say("texts in record.zip, readable by anyone who sees the repository:" if push.texts else
         "record.zip holds no question, answer or completion; training data appear as digests only")
-    for name, size in push.texts:
-        say(f"  {size:>14,}  {name}")
+    say_sizes(push.texts)
     say("README.md, the model card:")
     # Not `say`, which would rewrite commands for this machine.
     typer.echo(push.card, err=True)

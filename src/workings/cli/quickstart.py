@@ -58,9 +58,9 @@ def _result(out: Path, overrides: list[str], *, seed: int, tiny: bool, rewards: 
     if rewards:
         # Passed as an argument, because `runs` may not import `publish`.
         from workings.publish.export import export_run
-        from workings.runs.quickstarts.real_rewards import real_quickstart_rewards
+        from workings.runs.quickstarts.real import rewards_quickstart
 
-        return real_quickstart_rewards(out, overrides, export=export_run, seed=seed, say=say)
+        return rewards_quickstart(out, overrides, export=export_run, seed=seed, say=say)
     from workings.runs.quickstarts.real import real_quickstart
 
     return real_quickstart(out, overrides, seed=seed, say=say)

@@ -1,14 +1,14 @@
 """`workings reward`: check rewards and judges before training on them."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli import judge
 from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import JsonFlag, answer
-from workings.record.number_text import percent
+from workings.record.number_text import percent, table_lines
 from workings.record.progress import slow_operation
 
 if TYPE_CHECKING:
@@ -16,6 +16,30 @@ if TYPE_CHECKING:
 
 reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
                         rich_markup_mode=None)
+
+
+def judge_command(
+    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
+                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
+    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
+    items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
+                                        "right (true or false).")],
+    out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Longest reply in tokens; more for a model "
+                                            "that thinks "
+                                            "first.")] = 64,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
+
+    Writes the judge's file; exit code 1 if it did not pass.
+    """
+    from workings.runs.judge_check import check_judge, check_text
+
+    judge = check_judge(url, model, items, out, max_tokens=max_tokens)
+    answer(judge.recorded() | {"out": str(out)}, as_json=as_json, text=check_text(judge, out))
+    if not judge.passed:
+        raise typer.Exit(1)
 
 
 @reward_app.callback()
@@ -47,7 +71,7 @@ def check_command(
         raise typer.Exit(1)
 
 
-reward_app.command("judge")(judge.judge_command)
+reward_app.command("judge")(judge_command)
 
 
 def page(check: "RewardCheck") -> str:
@@ -60,9 +84,7 @@ def page(check: "RewardCheck") -> str:
     rows.append(_row("(the correct answer)", values["right_answer"], ""))
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(f"{cell:<{width}}" if not column else f"{cell:>{width}}" for column, (cell, width) in enumerate(
-        zip(row, widths, strict=True))).rstrip() for row in rows]
+    lines = table_lines(rows)
     count = values["prompts"]
     lines.append("")
     if samples:
@@ -81,9 +103,6 @@ def page(check: "RewardCheck") -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, earned: Mapping[str, object], beats: str) -> list[str]:
-    rewards, right = earned["rewards"], earned["right"]
-    # `to_json` has values of any type; the annotations are for the type checker.
-    assert isinstance(rewards, Mapping)
-    assert isinstance(right, float)
-    return [name, f"{earned['reward']:.2f}", percent(right, 0), beats, *(f"{x:.2f}" for x in rewards.values())]
+def _row(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:
+    return [name, f"{earned['reward']:.2f}", percent(earned["right"], 0), beats,
+            *(f"{x:.2f}" for x in earned["rewards"].values())]

@@ -1,18 +1,17 @@
-"""`workings runs`: list the runs of a folder, and work with finished ones."""
+"""`workings runs`: list the runs of a folder, and sign one."""
 
-from math import isfinite
+import shlex
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli import sign
 from workings.cli.output import JsonFlag, answer
 from workings.errors import RecordError, RequestError
 from workings.hints import typed_path
 from workings.record.layout import OVERRIDES, PARTIAL_SUFFIX
-from workings.record.number_text import percent
+from workings.record.number_text import percent, table_lines
 
 if TYPE_CHECKING:
     from workings.ui.folder import Folder
@@ -20,9 +19,54 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(help="List runs; sign one.",
                        rich_markup_mode=None)
-BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 16
-"""Characters of a sparkline."""
+
+
+def sign_command(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
+    new_key: Annotated[Path | None, typer.Option(
+        "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sign the root digests of a run and of the units in it; --new-key makes a key.
+
+    Writes an in-toto statement in a DSSE envelope to the run's folder attest.
+    """
+    if new_key is not None:
+        _make_key(new_key, run or key, as_json=as_json)
+        return
+    if run is None or key is None:
+        raise RequestError("RUN is missing" if run is None else "--key is missing",
+                           "a sealed run and the private key that signs it",
+                           f"workings runs sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
+                           f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
+    from workings.evidence.attest.keys import require_available
+    from workings.evidence.attest.sign import sign_run
+
+    require_available()
+    signed = sign_run(run, key)
+    values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
+              "existed": signed.existed}
+    answer(values, as_json=as_json,
+           text=f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
+                f"{', '.join(signed.subjects)}\n{signed.path}\n"
+                f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}")
+
+
+def _make_key(out: Path, other: object, *, as_json: bool) -> None:
+    """Make a key pair; nothing is signed."""
+    if other:
+        raise RequestError("--new-key cannot be combined with a run or --key", "--new-key FILE alone",
+                           f"workings runs sign --new-key {shlex.quote(str(out))}, "
+                           "then workings runs sign RUN --key FILE")
+    from workings.evidence.attest.keys import new_key, require_available
+
+    require_available()
+    key = new_key(out)
+    answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
+           as_json=as_json,
+           text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
+                f"to sign: workings runs sign RUN --key {key.private}")
 
 
 @runs_app.callback(invoke_without_command=True)
@@ -45,40 +89,24 @@ def list_command(
     phases = {run.relative_to(runs.root).as_posix(): phase for run, phase in read_phases().items()
               if run.is_relative_to(runs.root)}
     rows = run_rows(runs, {}, phases)
-    lines = [line for row in rows for line in (_line(row, sparkline(_losses(runs, row))), *_resume_lines(row, runs))]
-    heading = ["run", "state", "steps", "loss", "curve", "accuracy", ""]
+    heading, *table = table_lines([["run", "state", "steps", "loss", "accuracy", ""], *map(_cells, rows)], rest="<")
+    lines = [line for row, cells in zip(rows, table, strict=True) for line in (cells, *_resume_lines(row, runs))]
     values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]
     answer({"runs": values}, as_json=as_json,
-           text="\n".join(_aligned([heading, *lines])) if rows else f"no runs in {folder}")
+           text="\n".join([heading, *lines]) if rows else f"no runs in {folder}")
 
 
-def sparkline(values: list[float]) -> str:
-    """A sparkline of at most `WIDTH` characters; each shows the last value of its part."""
-    if not values:
-        return ""
-    count = min(WIDTH, len(values))
-    thinned = [values[(index + 1) * len(values) // count - 1] for index in range(count)]
-    low, span = min(thinned), max(thinned) - min(thinned)
-    return "".join(BARS[int((value - low) / span * (len(BARS) - 1)) if span else 0] for value in thinned)
-
-
-def _losses(runs: "Folder", row: "RunRow") -> list[float]:
-    if row.kind != "run" or row.begun or row.state == "unreadable":
-        return []
-    return [float(line["loss"]) for line in runs.metrics(runs.path(row.name)) if isfinite(line["loss"])]
-
-
-def _line(row: "RunRow", curve: str) -> list[str]:
+def _cells(row: "RunRow") -> list[str]:
     """Cells of one run."""
     steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
     accuracy = f"{percent(row.accuracy.mean)} of {row.accuracy.n}" if row.accuracy else ""
     kept = f"{row.samples.kept} of {row.samples.samples} kept" if row.samples else ""
     loss = f"{row.loss:.4f}" if row.loss is not None else ""
-    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, curve, accuracy or kept,
+    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, accuracy or kept,
             row.problem or row.reason]
 
 
-def _resume_lines(row: "RunRow", runs: "Folder") -> list[list[str]]:
+def _resume_lines(row: "RunRow", runs: "Folder") -> list[str]:
     """The command that resumes an unfinished run, with the recipe that it recorded."""
     if row.kind != "run" or row.state not in ("stopped", "interrupted", "failed") or row.earlier_of:
         return []
@@ -90,15 +118,7 @@ def _resume_lines(row: "RunRow", runs: "Folder") -> list[list[str]]:
     except (RecordError, KeyError):  # no recorded recipe: only its name is known
         pass
     out = quote(typed_path(runs.root / row.name.removesuffix(PARTIAL_SUFFIX)))
-    return [[f"  resume: workings train {recipe} --out {out} --resume"]]
+    return [f"  resume: workings train {recipe} --out {out} --resume"]
 
 
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Lines with aligned columns; a row of one cell is not padded."""
-    full = [row for row in rows if len(row) > 1]
-    widths = [max(len(row[column]) for row in full) for column in range(len(full[0]))] if full else []
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() if len(row) > 1
-            else row[0] for row in rows]
-
-
-runs_app.command("sign")(sign.sign_command)
+runs_app.command("sign")(sign_command)

@@ -7,27 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.options import (
-    MODEL_HELP,
-    DeviceOption,
-    EngineOption,
-    MaxNewTokensOption,
-    PrecisionOption,
-    RevisionOption,
-    TemplateOption,
-    TokenizerOption,
-    as_recorded,
-    typed,
-    weights_request,
-)
+from workings.cli import options
+from workings.cli.options import as_recorded, typed, weights_request
 from workings.cli.output import JsonFlag, answer, say
-from workings.errors import Interrupted
+from workings.errors import Interrupted, RequestError
 from workings.record.layout import KEPT, PAIRS, partial_unit_path
 
 if TYPE_CHECKING:
     from workings.samples.unit import SampleUnit
-
-
 
 KeepOption = Annotated[str, typer.Option(
     "--keep", help="correct: correct answers; best: the highest score of each prompt, above 0; all.")]
@@ -38,14 +25,13 @@ PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
 MostPairsOption = Annotated[int | None, typer.Option(
     "--most-pairs", help="With --pairs: most pairs per prompt; 1 if not given.")]
-
 PromptsOutOption = Annotated[Path | None, typer.Option(
     "--prompts-out", help="File for the prompts that were solved sometimes: those always or never "
                           "solved teach nothing when learning from rewards.")]
 
 
 def sample_command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)],
     prompts: Annotated[str, typer.Option(
         "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
     out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
@@ -58,13 +44,13 @@ def sample_command(
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
     prompts_out: PromptsOutOption = None,
-    device: DeviceOption = None,
-    template: TemplateOption = None,
-    engine: EngineOption = None,
-    precision: PrecisionOption = None,
-    tokenizer: TokenizerOption = None,
-    revision: RevisionOption = None,
-    max_new_tokens: MaxNewTokensOption = None,
+    device: options.DeviceOption = None,
+    template: options.TemplateOption = None,
+    engine: options.EngineOption = None,
+    precision: options.PrecisionOption = None,
+    tokenizer: options.TokenizerOption = None,
+    revision: options.RevisionOption = None,
+    max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
         "--batch-size", help="Completions per batch; by default as many as fit the device.")] = None,
     scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
@@ -110,7 +96,6 @@ def sample_command(
 
 def refuse_written(prompts_out: Path | None) -> None:
     """Raise `RequestError` if the file exists or its folder does not: before sampling, which may take hours."""
-    from workings.errors import RequestError
     if prompts_out is not None and prompts_out.exists():
         raise RequestError(f"--prompts-out {prompts_out} exists", "a file that does not exist yet",
                            f"--prompts-out {prompts_out.with_stem(prompts_out.stem + '-2')}")
@@ -125,27 +110,19 @@ def answer_with(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None, 
         from workings.data.row_fields import lines_bytes
         from workings.record import atomic
         atomic.write_bytes(prompts_out, lines_bytes(item.to_json() for item in unit.sometimes_solved()))
-    answer({"out": str(unit.path), "root": unit.root, **unit.counts.to_json(), "pairs": len(unit.pairs)},
-           as_json=as_json, text=_text(unit, with_pairs, prompts_out))
-
-
-def _text(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> str:
-    """The result in words, with the next commands."""
     counts = unit.counts
     left_out = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.left_out.items()))
     lines = [f"{counts.prompts} prompts: {counts.never} never solved, {counts.sometimes} sometimes, "
              f"{counts.always} always",
              f"{counts.kept} of {counts.samples} samples kept, of {counts.with_kept} prompts: {unit.path / KEPT}"]
-    if left_out:
-        lines.append(f"left out: {left_out}")
-    if prompts_out is not None:
-        lines.append(f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}")
-    if with_pairs:
-        lines.append(f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}")
+    lines += [f"left out: {left_out}"] if left_out else []
+    lines += [f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}"] if prompts_out else []
+    lines += [f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}"] if with_pairs else []
     # Exit code 0: sampling succeeded, and an empty selection is its result.
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it answers in another form")
-    return "\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"])
+    answer({"out": str(unit.path), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)}, as_json=as_json,
+           text="\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"]))
 
 
 def select_command(

@@ -7,17 +7,8 @@ from typing import Annotated
 
 import typer
 
-from workings.cli.options import (
-    MODEL_HELP,
-    DeviceOption,
-    EngineOption,
-    PrecisionOption,
-    TemplateOption,
-    TokenizerOption,
-    as_recorded,
-    typed,
-    weights_request,
-)
+from workings.cli import options
+from workings.cli.options import as_recorded, typed, weights_request
 from workings.cli.output import say
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -27,13 +18,13 @@ TOKEN = "WORKINGS_SERVE_TOKEN"
 
 
 def serve_command(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(help=options.MODEL_HELP)],
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8000,
-    template: TemplateOption = None,
-    engine: EngineOption = None,
-    precision: PrecisionOption = None,
-    tokenizer: TokenizerOption = None,
-    device: DeviceOption = None,
+    template: options.TemplateOption = None,
+    engine: options.EngineOption = None,
+    precision: options.PrecisionOption = None,
+    tokenizer: options.TokenizerOption = None,
+    device: options.DeviceOption = None,
 ) -> None:
     """Serve a run to programs on this machine through OpenAI's HTTP interface, until Ctrl-C.
 

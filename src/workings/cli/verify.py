@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.options import DataOption, FirstWeightsOption
 from workings.cli.output import JsonFlag, Meaning, answer, painted, say
 from workings.errors import RecordError, RequestError
 
@@ -45,8 +44,10 @@ def verify_command(
     seed: Annotated[int | None, typer.Option(
         "--seed", min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.",
     )] = None,
-    data: DataOption = None,
-    weights: FirstWeightsOption = None,
+    data: Annotated[Path | None, typer.Option(
+        "--data", help="File of the traces, if it is not at the recipe's path.")] = None,
+    weights: Annotated[Path | None, typer.Option(
+        "--weights", help="Directory of the base weights, if it is not at the recipe's path.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
     render: Annotated[str, typer.Option(
         "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
@@ -79,9 +80,11 @@ def verify_command(
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
+    # For the progress display; 0 if unknown (a zip, a missing path).
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, _size(path)), replay=replay)
+                        progress=HashProgress(say, size), replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
@@ -91,7 +94,10 @@ def verify_command(
     if result.level < require_level:
         raise typer.Exit(3)
     if level is not None and result.level < level:
-        say(f"level {level} was asked for, and the record reaches level {result.level}: {_reason(result)}")
+        # What blocked the next level's first check, although nothing failed.
+        reason = next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
+                      _nothing_here(result))
+        say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
         raise typer.Exit(1)
 
 
@@ -102,7 +108,8 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     """
     from workings.evidence.replay.step_selection import sentences
 
-    lines = _every_check(result) if verbose else _what_is_wrong(result)
+    lines = [_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks
+             ] if verbose else _what_is_wrong(result)
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
     summary = painted(f"{result.outcome}: {result.path}", meaning, sys.stdout) + (
         f", {result.counts}" + ("" if verbose else "; -v lists them"))
@@ -118,11 +125,6 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
     root = [f"root {result.root} (of everything here)"] if result.root else []
     return "\n".join([*lines, *unchecked_lines, *limits, *coverage_lines, summary, *root])
-
-
-def _every_check(result: "Verification") -> list[str]:
-    """A line for each check."""
-    return [_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks]
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
@@ -154,12 +156,6 @@ def _what_is_wrong(result: "Verification") -> list[str]:
 
 def _nothing_here(result: "Verification") -> str:
     return f"nothing here to check{', such as an evaluation' if result.level == 1 else ''}"
-
-
-def _reason(result: "Verification") -> str:
-    """Why no higher level was reached although nothing failed: what blocked the next level's first check."""
-    return next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
-                _nothing_here(result))
 
 
 def _line(verdict: str, text: str) -> str:
@@ -197,16 +193,8 @@ def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, d
     if steps is not None and whole:
         raise RequestError("--steps and --whole cannot be combined", "a number of steps, or the whole run",
                            "leave --steps out")
-    from workings.runs.replay.reopen_run import ReplayInputs
-    from workings.runs.replay.replay import STEPS, ReplayRequest, replay_run
+    from workings.runs.replay import STEPS, ReplayRequest, replay_run
 
-    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS,
-                            inputs=ReplayInputs(data=data, weights=weights))
-    return lambda run, samples: replay_run(run, replace(request, samples=samples), say).facts
-
-
-def _size(path: Path) -> int:
-    """Bytes to hash in a folder; 0 if unknown (a zip, a missing path)."""
-    # Only for the progress display; `verify` itself decides what to hash.
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink()) \
-        if path.is_dir() else 0
+    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS, data=data,
+                            weights=weights)
+    return lambda run, samples: replay_run(run, replace(request, samples=samples), say)

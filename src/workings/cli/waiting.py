@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -24,14 +23,9 @@ class _Operation:
 
 
 class WaitingLine(ProgressListener):
-    """A listener that reports the innermost operation, from a thread that lives while there is one.
+    """A listener that reports the innermost operation, from a thread that lives while there is one."""
 
-    Args:
-        before_first: text to print once, when the first operation begins.
-    """
-
-    def __init__(self, before_first: Callable[[], str] | None = None) -> None:
-        self._before_first = before_first
+    def __init__(self) -> None:
         self._operations: list[_Operation] = []
         self._changed = threading.Condition()
         self._said_at = self._next_at = 0.0
@@ -39,9 +33,6 @@ class WaitingLine(ProgressListener):
 
     def begins(self, what: str) -> None:
         """Report this operation from now on, instead of the one around it."""
-        if self._before_first is not None:
-            first, self._before_first = self._before_first, None
-            say(first())
         with self._changed:
             if not self._operations:
                 self._said_at = time.monotonic()

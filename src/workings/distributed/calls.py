@@ -16,15 +16,11 @@ from typing import Any
 from workings.distributed.failure import PeerFailed, explaining_failures, wait_for
 from workings.engines.base import (
     DistributedEngine,
-    Inspection,
-    Memory,
     Processes,
     ReportingEngine,
     State,
 )
 from workings.errors import RequestError
-from workings.hardware.device import DeviceFacts
-from workings.models.batch import Batch
 from workings.models.shards import missing_shards
 
 IDLE, LAST = "idle", "last"
@@ -63,6 +59,20 @@ class OwnPart:
 
     def __init__(self, part: State, number: int) -> None:
         self.part, self.number = part, number
+
+
+def _of_all(name: str) -> Callable[..., Any]:
+    def call(self: "LeadingEngine", *arguments: Any, **named: Any) -> Any:
+        return self._call(name, *arguments, **named)
+
+    return call
+
+
+def _of_this_process(name: str) -> Callable[..., Any]:
+    def call(self: "LeadingEngine", *arguments: Any) -> Any:
+        return getattr(self.engine, name)(*arguments)
+
+    return call
 
 
 class LeadingEngine:
@@ -159,73 +169,12 @@ class LeadingEngine:
         weakref.finalize(handle, self._dropped.append, self._numbers)
         return handle
 
-    def init(self, seed: int, *, trainable: bool = True) -> State:
-        """A new state with random weights."""
-        return self._call("init", seed, trainable=trainable)
-
-    def load(self, weights: Path, *, trainable: bool = True) -> State:
-        """A new optimizer on weights; each process reads its own copy of them."""
-        return self._call("load", weights, trainable=trainable)
-
-    def restore(self, directory: Path) -> State:
-        """The state that `save` wrote; every process reads the directory."""
-        return self._call("restore", directory)
-
-    def without_adapters(self, state: State) -> State:
-        """The model below the adapters."""
-        return self._call("without_adapters", state)
-
-    def step(self, state: State, batch: Batch, learning_rate: float) -> Any:
-        """One update with one batch: the next state, and a `StepResult`."""
-        return self._call("step", state, batch, learning_rate)
-
-    def evaluate(self, state: State, batch: Batch) -> Any:
-        """Loss of a batch, a `LossSum`."""
-        return self._call("evaluate", state, batch)
-
-    def log_probs(self, state: State, batch: Batch) -> Any:
-        """``[A, B, S]`` float32 log probabilities of a batch's targets."""
-        return self._call("log_probs", state, batch)
-
-    def generate(self, state: State, prompts: Sequence[Sequence[int]], **named: Any) -> Any:
-        """Greedy completions in the order of the prompts."""
-        return self._call("generate", state, prompts, **named)
-
-    def sample(self, state: State, prompts: Sequence[Sequence[int]], **named: Any) -> Any:
-        """One sampled completion per prompt, in their order."""
-        return self._call("sample", state, prompts, **named)
-
-    def save(self, state: State, directory: Path) -> None:
-        """Gather the parts of all processes; process 0 writes."""
-        self._call("save", state, directory)
-
-    def save_shards(self, state: State, directory: Path) -> None:
-        """Each process writes its own part; returns when all have."""
-        self._call(SAVE_SHARDS, state, directory)
-
-    def export(self, state: State, directory: Path) -> None:
-        """Gather the parts of all processes; process 0 writes."""
-        self._call("export", state, directory)
-
-    def describe(self) -> DeviceFacts:
-        """The device of this process."""
-        return self.engine.describe()
-
-    def dtypes(self) -> Mapping[str, str]:
-        """Number formats."""
-        return self.engine.dtypes()
-
-    def memory(self) -> Memory:
-        """Peak memory of this process's devices."""
-        return self.engine.memory()
-
-    def inspect(self, batch: Batch) -> Inspection:
-        """Memory of a step on a device."""
-        return self.engine.inspect(batch)
-
-    def check_device(self) -> Mapping[str, Any]:
-        """Whether this process's devices compute."""
-        return self.engine.check_device()
+    # Calls that all processes make, as `workings.engines.base` describes them.
+    init, load, restore, without_adapters, step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
+        _of_all, (*NEW_STATE, "step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
+    # Facts about this process alone.
+    describe, dtypes, memory, inspect, check_device = map(
+        _of_this_process, ("describe", "dtypes", "memory", "inspect", "check_device"))
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts about libraries and drivers of this process."""

@@ -67,15 +67,11 @@ def explaining_failures(processes: Processes) -> Iterator[None]:
         # Its own lack of memory comes first: others that failed because of it would hide the cause.
         if is_out_of_memory(error):
             raise
-        if (failure := _stored(processes)) is not None:
+        try:
+            # The connection may break a moment before the other process has stored its reason.
+            failure = processes.wait(KEY, REASON_TIMEOUT)
+        except RuntimeError:  # not even the store can be reached
+            failure = None
+        if failure is not None:
             raise PeerFailed(failure) from error
         raise Interrupted(f"{PEER_GONE} ({first_line(error)})") from error
-
-
-def _stored(processes: Processes) -> bytes | None:
-    """Why another process failed, if it said so; None if not even the store can be reached."""
-    try:
-        # The connection may break a moment before the other process has stored its reason.
-        return processes.wait(KEY, REASON_TIMEOUT)
-    except RuntimeError:
-        return None

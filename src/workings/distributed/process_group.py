@@ -7,13 +7,12 @@ timeout, and says how to go on.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from workings.distributed import failure
-from workings.distributed.agreement import difference
 from workings.distributed.calls import LeadingEngine, follow
 from workings.distributed.failure import PeerFailed, wait_for, write_failure
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
@@ -21,10 +20,42 @@ from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
 
+MAX_SHOWN = 4
+"""Differences that are shown."""
 READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
 """Seconds in which all processes must be ready, and in which they must have heard the end."""
 STOP_KEY = "stop"
 """Key that a process sets when it is asked to stop."""
+
+
+def facts_of(engine: Engine) -> dict[str, Any]:
+    """Facts about an engine that must be equal in every process."""
+    device = engine.describe()
+    return {"platform": device.platform, "mesh": dict(device.mesh), "versions": dict(device.versions),
+            "dtypes": dict(engine.dtypes())}
+
+
+def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) -> RequestError | None:
+    """The error for process ``index`` that prepared another run than process 0; None if both are equal."""
+    found = [f"process {index} with {key}: {other}; process 0 has {own}"
+             for key, own, other in differing(here, there)]
+    if not found:
+        return None
+    return RequestError("; ".join([*found[:MAX_SHOWN], *([f"and {len(found) - MAX_SHOWN} more"]
+                                                         if len(found) > MAX_SHOWN else [])]),
+                        "the same recipe, data, weights and versions in all processes",
+                        "the same command on every machine, with the same files")
+
+
+def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted keys with both values, down to the innermost mapping, such as ``recipe.training.learning_rate``."""
+    if isinstance(here, Mapping) and isinstance(there, Mapping):
+        # Sorted, so that the same difference gives the same message.
+        for key in sorted(here.keys() | there.keys()):
+            yield from differing(here.get(key, "(absent)"), there.get(key, "(absent)"),
+                                  f"{prefix}.{key}" if prefix else key)
+    elif here != there:
+        yield prefix, here, there
 
 
 class ProcessGroup:
@@ -129,8 +160,8 @@ class ProcessGroup:
         for index in range(1, self.count):
             # Process 0 alone compares; the others hear of a difference as its failure.
             theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
-            if (differing := difference(same, theirs["same"], index)) is not None:
-                raise differing
+            if (error := difference(same, theirs["same"], index)) is not None:
+                raise error
             facts.append(theirs["own"])
         self._processes.set(agreed, b"")
         return facts
@@ -153,20 +184,21 @@ class ProcessGroup:
         Raises:
             WorkingsError: another process failed or is gone.
         """
-        assert self._processes
-        self.outcome = follow(_distributed(engine), self._processes, weights,
-                              lambda: self._forward_stop(stop_requested))
+        processes = self._processes
+        assert processes
+
+        def forward_stop() -> None:
+            """Tell process 0 once that this process was asked to stop."""
+            if not self._stop_sent and stop_requested():
+                self._stop_sent = True
+                processes.set(STOP_KEY, b"")
+
+        self.outcome = follow(_distributed(engine), processes, weights, forward_stop)
         return self.outcome
 
     def stop_requested(self, here: bool) -> bool:
         """Whether this process or any other was asked to stop."""
         return here or (self._processes is not None and self._processes.wait(STOP_KEY, 0.0) is not None)
-
-    def _forward_stop(self, stop_requested: Callable[[], bool]) -> None:
-        """Tell process 0 once that this process was asked to stop."""
-        if self._processes and not self._stop_sent and stop_requested():
-            self._stop_sent = True
-            self._processes.set(STOP_KEY, b"")
 
 
 def _distributed(engine: Engine) -> DistributedEngine:

@@ -10,10 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workings.doctor.builds import Build, choose
 from workings.doctor.finding import Finding
-from workings.doctor.gpus import wheel_program
-from workings.doctor.nvidia import Driver
+from workings.doctor.nvidia import Build, Driver, choose, wheel_program
 from workings.errors import WorkingsError
 
 ENVIRONMENT = Path(".venv-gpu")
@@ -62,23 +60,20 @@ def plan_setup(driver: Driver) -> Setup | Finding:
             why="no stable build of PyTorch holds code for this card and runs with this driver, and a build for the "
             "CPU is not what was asked for", mend="update NVIDIA's driver, then: workings doctor --setup cuda")
     python = str(ENVIRONMENT / "bin" / "python")
+    # This package's working copy if it is installed from one, else its name and version.
+    package = metadata.distribution("workings")
+    direct = package.read_text("direct_url.json")
+    address = json.loads(direct)["url"] if direct else ""
+    source = address.removeprefix("file://") if address.startswith("file://") else f"workings=={package.version}"
     return Setup(build=build, reasons=reasons, commands=(
         # Cleared, so that nothing of an earlier build is left.
         (sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)),
         # First alone from PyTorch's index, which has this build; then with everything else from PyPI. The same version
         # is named again, so that pip keeps it instead of the build for another CUDA that PyPI has.
         (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
-        (python, "-m", "pip", "install", f"torch=={build.torch}", f"{_own_source()}[torch,hub]"),
+        (python, "-m", "pip", "install", f"torch=={build.torch}", f"{source}[torch,hub]"),
         # An import is not proof: a wheel without code for the card fails at its first kernel only.
         (python, "-P", str(wheel_program()), "--kernel", "fp32")))
-
-
-def _own_source() -> str:
-    """Source of this package: its working copy if it is installed from one, else its name and version."""
-    package = metadata.distribution("workings")
-    direct = package.read_text("direct_url.json")
-    address = json.loads(direct)["url"] if direct else ""
-    return str(address.removeprefix("file://")) if address.startswith("file://") else f"workings=={package.version}"
 
 
 def perform(setup: Setup, run: Runner, say: Callable[[str], None]) -> Setup:

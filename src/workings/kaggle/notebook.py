@@ -1,4 +1,8 @@
-"""Makes a notebook and its script twin from a recipe: one template, cut at its `# %%` lines."""
+"""Makes a notebook and its script twin from a recipe (one template, cut at its `# %%` lines), and Kaggle's settings.
+
+`kernel-metadata.json` and `dataset-metadata.json` are as Kaggle's command line reads them. No `docker_image` is named:
+pinned to the CPU image, it would take the place of the TPU machine (github.com/Kaggle/kaggle-cli/issues/1197).
+"""
 
 import re
 from dataclasses import dataclass
@@ -6,17 +10,92 @@ from importlib import import_module
 from importlib.metadata import requires
 from importlib.resources import files
 from types import ModuleType
+from typing import Any
 
 from workings.errors import RequestError
+from workings.hardware.catalog import targets
 from workings.hints import pip_install
-from workings.kaggle.settings import Machine
 
+DATASET_SLUG = "workings-wheel"
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 UPGRADABLE = "jax"
 """Library that is the only one which an image may have too old, and which a notebook may then install anew."""
 JAX_TESTED = "0.10.2"
 """The version that a notebook may install if the image's version is too old."""
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
 _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One setting of a notebook's accelerator."""
+
+    target: str
+    """Name of `workings plan --on`."""
+    editor_name: str
+    """Name in the notebook editor."""
+    machine_shape: str
+    """Name in `kernel-metadata.json`."""
+    platform: str
+    """`tpu` or `gpu`."""
+    jax_extra: str
+    """Requirement that installs JAX for it, if Kaggle's own is too old."""
+
+    @property
+    def session_hours(self) -> float:
+        """A session ends after these hours, even while something runs in it."""
+        return float(targets()[self.target].kaggle_session_hours or 0)
+
+
+# Names from github.com/Kaggle/kaggle-cli/pull/1198.
+MACHINES = {
+    "v5e-8": Machine(target="v5e-8", editor_name="TPU v5e-8", machine_shape="TpuV5E8", platform="tpu", jax_extra="tpu"),
+    "t4x2": Machine(target="t4x2", editor_name="GPU T4 x2", machine_shape="NvidiaTeslaT4", platform="gpu",
+                    jax_extra="cuda12")}
+
+
+def find_machine(name: str, device: str) -> Machine:
+    """The machine of a name; of an empty name, the one that suits a recipe's device. Raises `RequestError`."""
+    if name in MACHINES:
+        return MACHINES[name]
+    # A name that was given and is not known is never replaced by a guess.
+    platform = {"tpu": "tpu", "gpu": "gpu", "cuda": "gpu"}.get(device, "") if not name else ""
+    machine = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
+    if machine is None:
+        raise RequestError(
+            f"--on {name} names no machine of Kaggle" if name else f"Kaggle has no machine for device {device}",
+            " or ".join(MACHINES), f"--on {next(iter(MACHINES))}")
+    return machine
+
+
+def slug(title: str) -> str:
+    """Kaggle's slug of a title: lower case, dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def check_user(user: str) -> str:
+    """The name if it can be one. Raises `RequestError`."""
+    if not _USER.fullmatch(user):
+        raise RequestError(f"--user cannot be {user}", "your name on Kaggle, as in kaggle.com/NAME", "--user NAME")
+    return user
+
+
+def kernel_metadata(user: str, name: str, machine: Machine) -> dict[str, Any]:
+    """Contents of `kernel-metadata.json`."""
+    # Kaggle makes the slug of a new notebook from its title, so id and title have to agree.
+    title = f"workings {name}"
+    return {
+        "id": f"{user}/{slug(title)}", "title": title, "code_file": f"{name}.ipynb", "language": "python",
+        "kernel_type": "notebook", "is_private": True, "enable_gpu": machine.platform == "gpu",
+        "enable_tpu": machine.platform == "tpu", "enable_internet": True, "machine_shape": machine.machine_shape,
+        "dataset_sources": [f"{user}/{DATASET_SLUG}"], "competition_sources": [], "kernel_sources": [],
+        "model_sources": []}
+
+
+def dataset_metadata(user: str) -> dict[str, Any]:
+    """Contents of `dataset-metadata.json`."""
+    return {"id": f"{user}/{DATASET_SLUG}", "title": DATASET_SLUG.replace("-", " "),
+            "licenses": [{"name": "Apache 2.0"}]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +118,9 @@ class NotebookRequest:
 
 def script(request: NotebookRequest) -> str:
     """The script twin: the notebook's cells in one script."""
+    recipe = request.recipe.removesuffix("\n")
+    # Readable lines, unless a triple-quoted string would end at a part of the recipe or change it.
+    recipe = repr(request.recipe) if '"""' in recipe or "\\" in recipe else f'"""\\\n{recipe}\n"""'
     # Values that become code go in as literals, by `repr`: a quote in a name cannot end the string.
     machine = request.machine
     values = {
@@ -49,7 +131,7 @@ def script(request: NotebookRequest) -> str:
         "SMOKE": repr(request.smoke), "WHEEL_SHA256": repr(request.wheel_sha256),
         "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),
         "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={JAX_TESTED}"),
-        "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": _literal(request.recipe),
+        "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": recipe,
     }
     text = (files("workings.kaggle") / "template.py.txt").read_text(encoding="utf-8")
     # A function as replacement, because backslashes in a recipe would mean groups in a text.
@@ -79,8 +161,9 @@ def cells(text: str) -> list[tuple[bool, str]]:
     matches = list(_CELL.finditer(text))
     # A cell ends where the next one begins; text before the first mark belongs to none.
     ends = [match.start() for match in matches[1:]] + [len(text)]
-    return [(bool(match["markdown"]), _source(text[match.end():end], markdown=bool(match["markdown"])))
-            for match, end in zip(matches, ends, strict=True)]
+    sources = [text[match.end():end].strip("\n") for match, end in zip(matches, ends, strict=True)]
+    return [(True, "\n".join(line.removeprefix("#").removeprefix(" ") for line in source.splitlines()))
+            if match["markdown"] else (False, source) for match, source in zip(matches, sources, strict=True)]
 
 
 def jax_needed() -> str:
@@ -90,16 +173,3 @@ def jax_needed() -> str:
         if match := re.match(r"jax\s*>=\s*([\d.]+)", line):
             return match.group(1)
     return JAX_TESTED
-
-
-def _source(text: str, *, markdown: bool) -> str:
-    text = text.strip("\n")
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in text.splitlines()) if markdown else text
-
-
-def _literal(text: str) -> str:
-    """A Python literal that people can read: the recipe's lines as they are, unless quotes in them forbid it."""
-    # Either would end or change a triple-quoted string.
-    if '"""' in text or "\\" in text:
-        return repr(text)
-    return f'"""\\\n{text}"""' if text.endswith("\n") else f'"""\\\n{text}\n"""'

@@ -7,25 +7,30 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from workings.config.model import FromPretrained
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FOLDER, CONFIG, merge_non_text_weights
 from workings.errors import RequestError
 from workings.hints import pip_install
+from workings.inputs.object_store import STORED
 from workings.models.chat import ChatTemplate
 from workings.models.gguf.forms import form_of
+from workings.models.hub import TERMS, TOKENIZER_FORMS, is_local
 from workings.models.json_file import read_object, write_object
 from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
-from workings.publish.copied_files import Carried, carry_over, first_folder, has_tokenizer, published_id
-from workings.publish.gguf_file import write_gguf
-from workings.publish.modelfile import MODELFILE, write_modelfile
+from workings.publish.gguf_file import MODELFILE, write_gguf, write_modelfile
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import SKIPPED_TENSORS
 from workings.record.storage import storage
-from workings.record.values import Absent
+from workings.record.values import Absent, absent
 from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
+GENERATION_CONFIG = "generation_config.json"
+SUPPRESSED_TOKENS_KEY = "suppress_tokens"
+"""Tokens that are never to be written (Gemma 4: those that represent images and sounds)."""
+OTHER_TOKENIZER = "the run has another tokenizer than the weights that it began with"
 SCHEMA = "export/1"
 ORIGIN_FILE = "export_info.json"
 """Says which sealed run and step the files come from."""
@@ -35,6 +40,87 @@ GGUF_FILE = "model.gguf"
 CONFIG_FORM = "5.0.0"
 """The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
 vocabulary next to a file without a version that its pre-tokenizer may be a faulty one of another family."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """Files copied from a run's base weights."""
+
+    source: str
+    """Their id on the Hub, or a local folder's own name."""
+    files: tuple[str, ...]
+    """Names of the files that were copied."""
+    left: dict[str, str]
+    """Files that were not -> why."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Key `carried_over` of `export --json`."""
+        return {"from": self.source, "files": list(self.files)} | ({"left": self.left} if self.left else {})
+
+
+def published_id(opened: TrainedModel) -> str | None:
+    """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
+    model = opened.recipe.model
+    revision = str(opened.run.manifest.model_revision)
+    is_published = isinstance(model, FromPretrained) and not is_local(revision) and revision != STORED
+    return model.id if isinstance(model, FromPretrained) and is_published else None
+
+
+def first_folder(opened: TrainedModel) -> Path | Absent:
+    """The published folder that a run began with, or why none exists.
+
+    Weights and tokenizer of a full fine-tuning are in its checkpoint, so that the folder may be gone.
+    """
+    if not isinstance(opened.recipe.model, FromPretrained):
+        return absent("the run began with random weights")
+    try:
+        return starting_weights(opened.run.path, tensors=False)
+    except RequestError as error:
+        return absent(f"{error.given}; needed: {error.expected}")
+
+
+def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True) -> Carried | Absent:
+    """Copy terms of use and further forms of the tokenizer into an exported folder; nothing in it is replaced.
+
+    Args:
+        opened: the run.
+        directory: the exported folder.
+        tokenizer: whether forms of the tokenizer belong there.
+    """
+    base = first_folder(opened)
+    if isinstance(base, Absent):
+        return base
+    # Forms of another tokenizer next to the run's own would be two vocabularies in one folder.
+    same = has_tokenizer(base, opened.session.tokenizer)
+    # Sorted, because a file system lists names in any order.
+    forms, terms = ([path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
+                    for patterns in (TOKENIZER_FORMS if tokenizer else (), TERMS))
+    copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
+    for name in copied:
+        # Without times and permissions: an equal model gives an equal folder.
+        shutil.copyfile(base / name, directory / name)
+    if same and tokenizer:
+        # Ids: with another tokenizer they would name other tokens.
+        _suppress(base, directory)
+    return Carried(source=published_id(opened) or base.name, files=tuple(sorted(copied)),
+                   left={} if same else dict.fromkeys(forms, OTHER_TOKENIZER))
+
+
+def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
+    """Whether a folder has this very tokenizer."""
+    return (base / "tokenizer.json").is_file() and Tokenizer.load(base).digest == tokenizer.digest
+
+
+def _suppress(base: Path, directory: Path) -> None:
+    """Take over which tokens are never to be written; stop tokens and temperature stay those of the run."""
+    if not (base / GENERATION_CONFIG).is_file():
+        return
+    published = json.loads((base / GENERATION_CONFIG).read_text(encoding="utf-8"))
+    if published.get(SUPPRESSED_TOKENS_KEY):
+        own = json.loads((directory / GENERATION_CONFIG).read_text(encoding="utf-8"))
+        text = json.dumps(own | {SUPPRESSED_TOKENS_KEY: published[SUPPRESSED_TOKENS_KEY]}, indent=2,
+                          ensure_ascii=False, sort_keys=True)
+        (directory / GENERATION_CONFIG).write_text(text + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +205,15 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
         notes += _write_gguf(opened, directory, out.name, stop, gguf_type)
     else:
         _write_safetensors(opened, directory, stop)
-        notes += _format_note(base, directory)
+        if isinstance(base, Path):
+            first, own = (read_object(folder / CONFIG) for folder in (base, directory))
+            before, after = first.get("dtype", first.get("torch_dtype")), own["dtype"]
+            notes += [f"the weights are in {after}, in which the run kept them; those that it began with are in "
+                      f"{before}"] if before and before != after else []
     carried = carry_over(opened, directory, tokenizer=not gguf_type)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
-    exported = Exported(directory=out, run=opened.run.path.name, root=opened.root, step=opened.checkpoint.step,
+    exported = Exported(directory=out, run=opened.run.path.name, root=opened.run.root, step=opened.checkpoint.step,
                         format=f"{GGUF} {gguf_type}" if gguf_type else SAFETENSORS, files=files, carried=carried,
                         notes=tuple(notes))
     # Without the place: it belongs to this machine, and the folder may be moved or published.
@@ -139,9 +229,17 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     if SKIPPED_TENSORS in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
-    _name_special_tokens(session.tokenizer, stop, directory / CONFIG)
-    if (directory / ADAPTER_FOLDER).is_dir():
-        _name_base(opened, directory / ADAPTER_FOLDER / ADAPTER_CONFIG)
+    # Readers take the defaults of a family for special tokens that `config.json` does not name. A version that the file
+    # has already wins over ours.
+    values = {"transformers_version": CONFIG_FORM} | json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+    if session.tokenizer.special_text("pad_token"):
+        values["pad_token_id"] = session.tokenizer.pad_id
+    write_object(directory / CONFIG, values | _special_ids(session.tokenizer, stop))
+    adapters = directory / ADAPTER_FOLDER / ADAPTER_CONFIG
+    # Adapters say on which published weights they belong; a local folder has no such name.
+    if adapters.parent.is_dir() and (name := published_id(opened)):
+        write_object(adapters, json.loads(adapters.read_text(encoding="utf-8")) | {
+            "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
 
 
 def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> list[str]:
@@ -157,16 +255,6 @@ def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopToke
     return write_modelfile(directory / MODELFILE, GGUF_FILE, session.template, stop)
 
 
-def _format_note(base: Path | Absent, directory: Path) -> list[str]:
-    """A note on weights in another number format than those that the run began with."""
-    if isinstance(base, Absent):
-        return []
-    first, own = (read_object(folder / CONFIG) for folder in (base, directory))
-    before, after = first.get("dtype", first.get("torch_dtype")), own["dtype"]
-    return [f"the weights are in {after}, in which the run kept them; those that it began with are in {before}"
-            ] if before and before != after else []
-
-
 def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -> None:
     """Tokenizer files with the trained chat template, and ``generation_config.json`` with the trained stop tokens."""
     tokenizer = template.tokenizer
@@ -176,7 +264,8 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     settings = json.loads(config.read_text(encoding="utf-8")) | {"chat_template": template.source}
     # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
     # take a mark of turns for ordinary text without them.
-    settings["added_tokens_decoder"] = _added_tokens(directory / "tokenizer.json")
+    added = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
+    settings["added_tokens_decoder"] = {str(token.pop("id")): token for token in added}
     if stop.disagreement:
         settings |= {"eos_token": tokenizer.token(stop.ids[0]), "eos_token_id": stop.ids[0]}
     write_object(config, settings)
@@ -187,30 +276,7 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
                 _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 
 
-def _added_tokens(file: Path) -> dict[str, dict[str, Any]]:
-    """Id -> text and matching rules of every token that a ``tokenizer.json`` adds to its vocabulary."""
-    added = json.loads(file.read_text(encoding="utf-8"))["added_tokens"]
-    return {str(token["id"]): {name: value for name, value in token.items() if name != "id"} for token in added}
-
-
 def _special_ids(tokenizer: Tokenizer, stop: StopTokens) -> dict[str, Any]:
     """Ids of the tokens that begin a sequence and end an answer, by Hugging Face's names; none that does not exist."""
     special = {"bos_token_id": tokenizer.bos_id, "eos_token_id": list(stop.ids)}
     return {name: value for name, value in special.items() if value is not None}
-
-
-def _name_special_tokens(tokenizer: Tokenizer, stop: StopTokens, config: Path) -> None:
-    """Say in ``config.json`` which tokens are special: without a word, readers take the defaults of its family."""
-    # A version that the file has already wins over ours.
-    values = {"transformers_version": CONFIG_FORM} | json.loads(config.read_text(encoding="utf-8"))
-    if tokenizer.special_text("pad_token"):
-        values["pad_token_id"] = tokenizer.pad_id
-    write_object(config, values | _special_ids(tokenizer, stop))
-
-
-def _name_base(opened: TrainedModel, config: Path) -> None:
-    """Say in ``adapter_config.json`` on which published weights adapters belong; a local folder has no such name."""
-    if name := published_id(opened):
-        values = json.loads(config.read_text(encoding="utf-8"))
-        write_object(config, values | {"base_model_name_or_path": name,
-                                      "revision": str(opened.run.manifest.model_revision)})

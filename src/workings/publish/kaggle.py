@@ -17,8 +17,16 @@ from workings.config.model import FromPretrained
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
 from workings.inputs.gguf import names_gguf
-from workings.kaggle.notebook import NotebookRequest, notebook_text, script
-from workings.kaggle.settings import Machine, check_user, dataset_metadata, find_machine, kernel_metadata
+from workings.kaggle.notebook import (
+    Machine,
+    NotebookRequest,
+    check_user,
+    dataset_metadata,
+    find_machine,
+    kernel_metadata,
+    notebook_text,
+    script,
+)
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import SUMS
@@ -41,6 +49,11 @@ class KaggleFolders:
     dataset_id: str
     gated: str
     """Id of a model that is fetched from the Hub; empty for none."""
+
+    def to_json(self) -> dict[str, str]:
+        """Keys of ``launch --for kaggle --json``."""
+        return {"notebook": str(self.notebook), "dataset": str(self.dataset), "kernel_id": self.kernel_id,
+                "dataset_id": self.dataset_id, "machine": self.machine.editor_name, "wheel_sha256": self.wheel_sha256}
 
 
 def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user: str, on: str = "",

@@ -26,7 +26,8 @@ def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Map
         evaluations: by the unit's name, its `summary` and `config`.
         metadata: what the Hub should read of library, base, licence and data.
     """
-    cards = {name: card for name, card in sorted(evaluations.items()) if _overall(card) is not None}
+    cards = {name: card for name, card in sorted(evaluations.items())
+             if isinstance(card["summary"], dict) and "overall" in card["summary"].get("scorecard", {})}
     scorecards = "".join(_scorecard(name, card) for name, card in cards.items()) or NOT_EVALUATED
     return (f"{_metadata(manifest, cards, metadata)}\n# {_code(manifest.name)}\n\n{_training(manifest)}"
             f"{scorecards}\n## Check it\n\nThe record's root digest:\n\n    {root}\n\n"
@@ -53,7 +54,8 @@ def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]], giv
 
 
 def _training(manifest: RunManifest) -> str:
-    begin = f"{SCRATCH} of the family" if _is_scratch(manifest) else f"{_code(manifest.model_id)}, family"
+    begin = (f"{SCRATCH} of the family" if isinstance(manifest.weight_digests, Absent)
+             else f"{_code(manifest.model_id)}, family")
     loss = "" if isinstance(manifest.final_loss, Absent) else f"; final loss {manifest.final_loss:.4f}"
     text = (f"Status: {manifest.status}. Trained from {begin} {_code(manifest.architecture)} "
             f"({manifest.parameters:,} parameters) for {manifest.completed_steps:,} of {manifest.planned_steps:,} "
@@ -87,15 +89,6 @@ def _scorecard(name: str, evaluation: Mapping[str, Any]) -> str:
                                              ("ci_low", 100, ".1f"), ("ci_high", 100, ".1f"))]
         text += f"| {' | '.join([words, *numbers])} |\n"
     return text
-
-
-def _overall(evaluation: Mapping[str, Any]) -> Any:
-    card = evaluation["summary"].get("scorecard") if isinstance(evaluation["summary"], dict) else None
-    return card.get("overall") if isinstance(card, dict) else None
-
-
-def _is_scratch(manifest: RunManifest) -> bool:
-    return isinstance(manifest.weight_digests, Absent)
 
 
 def _code(name: str) -> str:

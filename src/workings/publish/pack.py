@@ -1,10 +1,9 @@
 """`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
@@ -16,7 +15,6 @@ from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line, loads
 from workings.record.layout import OVERRIDES, README, SEAL
-from workings.record.reader import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max
     # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
         unverified.unlink(missing_ok=True)
-    return Packed(**{**vars(planned), "bytes": size})
+    return replace(planned, bytes=size)
 
 
 def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
@@ -110,14 +108,10 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
     # After everything that it names, and before the pack's own list.
-    runs = {unit_path: (run.manifest, _asked(run)) for unit_path, run in contents.runs.items()}
+    # A run that only a recorder wrote has no overrides.
+    runs = {unit_path: (run.manifest, loads(asked.read_bytes()) if (asked := run.path / OVERRIDES).is_file() else {})
+            for unit_path, run in contents.runs.items()}
     documents[README] = pack_readme(
         version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
     documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
     return documents
-
-
-def _asked(run: RunRecord) -> dict[str, Any]:
-    """The words that the run was asked for with; empty where a recorder alone wrote it."""
-    overrides: dict[str, Any] = loads((run.path / OVERRIDES).read_bytes()) if (run.path / OVERRIDES).is_file() else {}
-    return overrides

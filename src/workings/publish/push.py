@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from workings.models.hub import is_local
 from workings.models.json_file import read_object
 from workings.publish.export import GGUF, ORIGIN_FILE, export_run
 from workings.publish.model_card import model_card
-from workings.publish.pack import Packed, pack
+from workings.publish.pack import pack
 from workings.record.canonical import loads
 from workings.record.digest import file_digest
 from workings.record.layout import (
@@ -123,7 +122,9 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
     sizes = {name: len(file) if isinstance(file, bytes) else file.stat().st_size
              for name, file in sorted(files.items())}
     return Push(request=request, run=run.manifest.name, files=files, sizes=sizes, card=card, licence=licence,
-                root=packed.root, texts=tuple(_texts(packed)))
+                root=packed.root, texts=tuple(
+                    (name, size) for name, size in packed.entries if name.endswith(_TEXTS) or f"/{ROLLOUTS}/" in name
+                    or (name.startswith("data/") and name.endswith(".jsonl"))))
 
 
 def upload(push: Push) -> str:
@@ -231,7 +232,10 @@ def licence_of(run: RunRecord, request: PushRequest) -> str:
     base = f"the base {facts['id']}"
     if _is_scratch(run):
         return given
-    named = {_hub_name(one) for one in [*_said(facts["licence"]), *_said_by_card(run)]}
+    # Several names of one file are joined; a record without one has the reason.
+    said = [one for one in str(facts["licence"]).split(", ") if one != "not named in the file"
+            ] if isinstance(facts["licence"], str) else []
+    named = {_hub_name(one) for one in [*said, *_said_by_card(run)]}
     if len(named) != 1:
         what = f"names several licences: {', '.join(sorted(named))}" if named else "names no licence that is known here"
         if given not in (named or {given}) or not given:
@@ -252,11 +256,6 @@ def licence_of(run: RunRecord, request: PushRequest) -> str:
 
 def _is_scratch(run: RunRecord) -> bool:
     return run.manifest.config.get("model", {}).get("source") == "scratch"
-
-
-def _said(licence: object) -> list[str]:
-    # Several names of one file are joined; a record without one has the reason.
-    return [one for one in licence.split(", ") if one != "not named in the file"] if isinstance(licence, str) else []
 
 
 def _said_by_card(run: RunRecord) -> list[str]:
@@ -286,26 +285,13 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
     # A folder or a file of this machine is no name on the Hub.
     if not (_is_scratch(run) or is_local(revision) or revision == STORED):
         metadata["base_model"] = run.manifest.model_id
-    if datasets := sorted(_datasets(run)):
+    # Data sets of the Hub that rows name as their source, as an import from there writes it.
+    rows = [json.loads(row) for path in data_files(run) if path.suffix == ".jsonl"
+            for row in path.read_bytes().splitlines()]
+    sources = {_HUB_SOURCE.fullmatch(str(row.get("source", ""))) for row in rows if isinstance(row, dict)}
+    if datasets := sorted({match[1] for match in sources if match}):
         metadata["datasets"] = datasets
     evaluations = {unit.name: {"summary": unit.summary, "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
                    for unit in run.evaluations()}
     text = model_card(RECORD, run.manifest, root, evaluations, metadata)
     return f"{text}\n## Terms\n\n{_GEMMA_USE}\n" if licence == GEMMA else text
-
-
-def _datasets(run: RunRecord) -> set[str]:
-    """Data sets of the Hub that rows of the run's data name as their source, as an import from there writes it."""
-    sources = set()
-    for path in data_files(run):
-        for row in path.read_bytes().splitlines() if path.suffix == ".jsonl" else []:
-            entry = json.loads(row)
-            sources.add(str(entry.get("source", "")) if isinstance(entry, dict) else "")
-    return {match[1] for source in sources if (match := _HUB_SOURCE.fullmatch(source))}
-
-
-def _texts(packed: Packed) -> Iterator[tuple[str, int]]:
-    """Files of a pack that hold questions, answers or completions."""
-    for name, size in packed.entries:
-        if name.endswith(_TEXTS) or f"/{ROLLOUTS}/" in name or (name.startswith("data/") and name.endswith(".jsonl")):
-            yield name, size

@@ -1,7 +1,7 @@
-"""Numbers as people read them: shares and times."""
-
+"""Numbers as people read them: shares, times, tables."""
 
 import re
+from collections.abc import Sequence
 
 MILLISECOND = 1e-3
 """Shorter times are not said in numbers."""
@@ -54,3 +54,10 @@ def small_p(text: str, blank: str = "\N{NO-BREAK SPACE}") -> str:
     '+83.0 points, p < 0.001'
     """
     return _TINY.sub(f"p{blank}<{blank}0.001", text)
+
+
+def table_lines(rows: Sequence[Sequence[str]], *, first: str = "<", rest: str = ">") -> list[str]:
+    """Lines with aligned columns; ``first`` and ``rest``: alignment of the first column and of the others."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:{rest if number else first}{width}}" for number, (cell, width) in enumerate(
+        zip(row, widths, strict=True))).rstrip() for row in rows]

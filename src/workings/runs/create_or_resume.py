@@ -1,15 +1,16 @@
 """Names and opens a run directory: a new one, or that of a killed, interrupted or failed run after its checkpoint."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
 from workings.data.batches import Position
+from workings.distributed.process_group import differing
 from workings.errors import RequestError
 from workings.evaluation.cache import base_key
 from workings.hardware.device import row_devices
@@ -158,7 +159,7 @@ def has_base(run: RunRecord) -> bool:
 def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:
     """Opens a sealed run. Raises `RequestError` if its request was another one (as `resume_run`)."""
     for relative, values in request.items():
-        _refuse(_difference_texts(_differences(loads((out / relative).read_bytes()), values, "")), [])
+        _refuse(_texts(differing(loads((out / relative).read_bytes()), values)), [])
     return RunRecord.open(out)
 
 
@@ -194,34 +195,37 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
         before = _before(folders, relative)
         if before is None:  # killed before the request was written: there is nothing to compare with
             continue
-        differing = _differences(before, values, "")
-        texts = _difference_texts(differing)
+        differences = [*differing(before, values)]
+        texts = _texts(differences)
         # The recipe was compared before, so a reward that differs has another file.
-        if relative == DATA_DIGESTS and {key for key, _, _ in differing} == {"rewards"}:
-            _refuse_another_reward(folders[0], texts[0])
+        if relative == DATA_DIGESTS and {key for key, _, _ in differences} == {"rewards"}:
+            anew = "start a new run with another --out"
+            if has_checkpoint(folders[0]):
+                final = folders[0].with_name(folders[0].name.removesuffix(PARTIAL_SUFFIX))
+                # Only a sealed run can be exported, and a stopped one is sealed.
+                first = "" if final == folders[0] else (
+                    "put the file back, resume, and stop with Ctrl-C, which seals the run; then ")
+                anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
+            raise RequestError(f"the file of a reward has changed since the run began ({texts[0]})",
+                               "the original file, because all steps of a run need the same rewards", anew)
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
-        if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differing} <= LAYOUT_KEYS:
-            _refuse_other_rows(_rows(before, meshes), _rows(values, mesh), row_devices(mesh))
+        if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differences} <= LAYOUT_KEYS:
+            had, has = (int(config["batch"]["micro_batch"]) * row_devices(axes)
+                        for config, axes in ((before, meshes), (values, mesh)))
+            if had != has:
+                raise RequestError(f"micro batches have {has} rows over all devices, and the run had {had}",
+                                   "as many rows as before, so that all batches stay the same",
+                                   f"batch.micro_batch={had // row_devices(mesh)}" if had % row_devices(mesh) == 0 else
+                                   f"a number of devices that divides {had} rows")
             moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         else:
             _refuse(texts, (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else [])
     return moved
 
 
-def _difference_texts(differing: Sequence[tuple[str, Any, Any]]) -> list[str]:
-    return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differing]
-
-
-def _refuse_another_reward(run: Path, difference: str) -> NoReturn:
-    anew = "start a new run with another --out"
-    if has_checkpoint(run):
-        final = run.with_name(run.name.removesuffix(PARTIAL_SUFFIX))
-        # Only a sealed run can be exported, and a stopped one is sealed.
-        first = "" if final == run else "put the file back, resume, and stop with Ctrl-C, which seals the run; then "
-        anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
-    raise RequestError(f"the file of a reward has changed since the run began ({difference})",
-                       "the original file, because all steps of a run need the same rewards", anew)
+def _texts(differences: Iterable[tuple[str, Any, Any]]) -> list[str]:
+    return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -252,27 +256,6 @@ def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
     paths = [folder / relative for folder in folders]
     values: dict[str, Any] | None = next((loads(path.read_bytes()) for path in paths if path.is_file()), None)
     return values
-
-
-def _rows(config: Mapping[str, Any], mesh: Mapping[str, int]) -> int:
-    """Rows of a micro batch over all devices."""
-    return int(config["batch"]["micro_batch"]) * row_devices(mesh)
-
-
-def _refuse_other_rows(before: int, now: int, devices: int) -> None:
-    if before != now:
-        raise RequestError(f"micro batches have {now} rows over all devices, and the run had {before}",
-                           "as many rows as before, so that all batches stay the same",
-                           f"batch.micro_batch={before // devices}" if before % devices == 0 else
-                           f"a number of devices that divides {before} rows")
-
-
-def _differences(before: Any, now: Any, prefix: str) -> list[tuple[str, Any, Any]]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        # Sorted, so that the same difference gives the same message.
-        return [difference for key in sorted(before.keys() | now.keys()) for difference in _differences(
-            before.get(key, "(absent)"), now.get(key, "(absent)"), f"{prefix}{key}.")]
-    return [] if before == now else [(prefix.rstrip("."), before, now)]
 
 
 RUNS = Path("runs")

@@ -8,11 +8,9 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.training import BYTES_OF_FORMAT
 from workings.doctor.finding import Finding
-from workings.doctor.gpus import WHEEL, check_cards, torch_wheel
 from workings.doctor.kernels import check_kernels
-from workings.doctor.nvidia import Driver, read_driver
-from workings.doctor.space import Needs, check_disk, check_host, check_kaggle
-from workings.doctor.tpu import check_tpu, tpu_devices
+from workings.doctor.machine import Needs, check_disk, check_host, check_kaggle, check_tpu, tpu_devices
+from workings.doctor.nvidia import WHEEL, Driver, check_cards, read_driver, torch_wheel
 from workings.doctor.versions import check_versions, installed_version
 from workings.engines.base import EngineRequest
 from workings.engines.hardware_probe import accelerators
@@ -72,7 +70,9 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
 def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, out: Path,
               kernels: bool) -> Iterator[Finding]:
     recipe = loaded.recipe if loaded else None
-    yield _hardware(present)
+    seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
+    yield Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
+                  why="device: auto uses the accelerator, and stops if that is impossible")
     if "tpu" in present:
         yield from check_tpu(present["tpu"], tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
@@ -88,12 +88,6 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)
     yield from check_kaggle(out, next(iter(present), "cpu"))
-
-
-def _hardware(present: dict[str, str]) -> Finding:
-    seen = ", ".join(f"{platform.upper()} at {path}" for platform, path in present.items())
-    return Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
-                   why="device: auto uses the accelerator, and stops if that is impossible")
 
 
 def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:

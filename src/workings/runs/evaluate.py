@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -25,14 +25,14 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import refuse_existing
 from workings.hints import pip_install
 from workings.inputs.datasets import read_questions
-from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.progress import slow_operation
 from workings.runs.open_model import ALONE, AS_RECORDED, WeightsRequest, open_model, open_run, open_untrained
-from workings.runs.python_api.python_rows import Rows, items_file
+from workings.runs.python_api.given import Rows, items_file
 from workings.scoring.items import Item
+from workings.serving.answering import Pieces
 
 INSPECT = "inspect:"
 """Prefix of tasks of inspect_ai."""
@@ -51,10 +51,6 @@ class Reply:
         return {"completion": self.text, "finish_reason": self.finish_reason, "tokens": self.tokens}
 
 
-ShowPiece = Callable[[str], None]
-"""Shows the next piece of an answer."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """A question, and how it is answered."""
@@ -68,7 +64,7 @@ class Question:
     seed: int = 0
 
 
-def ask(run: Path, question: Question, *, show: ShowPiece | None = None) -> Reply:
+def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
     """Ask a run's last checkpoint a question in the chat template it was trained with.
 
     ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream.
@@ -82,7 +78,7 @@ def ask(run: Path, question: Question, *, show: ShowPiece | None = None) -> Repl
     return _reply(session, question, show)
 
 
-def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = None) -> Reply:
+def ask_untrained(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
     """Ask the untrained model of a run; otherwise as `ask`.
 
     Raises:
@@ -93,7 +89,7 @@ def ask_untrained(run: Path, question: Question, *, show: ShowPiece | None = Non
     return _reply(session, question, show)
 
 
-def _reply(session: ModelSession, question: Question, show: ShowPiece | None) -> Reply:
+def _reply(session: ModelSession, question: Question, show: Callable[[str], None] | None) -> Reply:
     # Before an engine compiles a program for it.
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
@@ -121,28 +117,6 @@ def _reply(session: ModelSession, question: Question, show: ShowPiece | None) ->
     text = session.tokenizer.decode(completion.tokens)
     pieces.show_up_to(text)
     return Reply(text=text, finish_reason=completion.finish_reason, tokens=len(completion.tokens))
-
-
-class Pieces:
-    """Converts single tokens to pieces of text; together the pieces are the text of all tokens."""
-
-    def __init__(self, tokenizer: Tokenizer, show: ShowPiece) -> None:
-        self._tokenizer, self._show = tokenizer, show
-        self._tokens: list[int] = []
-        self._shown = ""
-
-    def add(self, token: int) -> None:
-        """Adds a token and shows its text once its characters are complete."""
-        self._tokens.append(token)
-        # A character may be several tokens; the first ones alone decode to this sign.
-        self.show_up_to(self._tokenizer.decode(self._tokens).rstrip("\N{REPLACEMENT CHARACTER}"))
-
-    def show_up_to(self, text: str) -> None:
-        """Shows the rest of the text so far."""
-        if len(text) > len(self._shown):
-            self._show(text[len(self._shown):])
-            # Decoded from all tokens each time: a token's text may depend on those before it (spaces, byte pairs).
-            self._shown = text
 
 
 def free_unit(run: Path, name: str) -> Path:
@@ -246,8 +220,11 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     """
     refuse_existing(out)
     task = open_task(request.name, request)
-    if weights is None and on_trained_items and (trained := _learned_texts(Path(model), task.texts())):
-        on_trained_items(trained)
+    if weights is None and on_trained_items:
+        learned = _learned_digests(Path(model))
+        if trained := [name for name, texts in task.texts().items()
+                       if any(prompt_digest(text) in learned for text in texts)]:
+            on_trained_items(trained)
     with slow_operation("opening the model"):
         opened = open_model(model, weights, device, group)
     found = task.answer(opened.session)
@@ -257,12 +234,6 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
     config = harness_config(items, scorer=found.scorer, source=found.source, made_from=opened.root,
                             facts={"decoding": found.decoding, **session_facts(opened.session, opened.facts)})
     return seal_answers(found.answers, len(found.answers), out, config, rule=found.rule, made_from=opened.root)
-
-
-def _learned_texts(run: Path, texts: Mapping[str, Sequence[str]]) -> list[str]:
-    """Ids of the items one of whose texts is a question that a run was trained on."""
-    learned = _learned_digests(run)
-    return [name for name, each in texts.items() if any(prompt_digest(text) in learned for text in each)]
 
 
 def _learned_digests(run: Path) -> set[str | None]:

@@ -7,9 +7,10 @@ Known as STaR (arXiv 2203.14465), rejection sampling fine-tuning (2308.01825) an
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.rows import prompt_digest, row_problems
 from workings.data.traces import Trace, write_traces
 from workings.errors import Interrupted, RecordError, RequestError
-from workings.evaluation.comparison.compare import compare
+from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.settings import settings_of
+from workings.evaluation.unit import read_scorecard
 from workings.inputs.datasets import RunData, find_data, read_prompts
 from workings.inputs.object_store import local_name
 from workings.models.chat import ChatTemplate
@@ -26,22 +29,128 @@ from workings.models.tokenizer import Tokenizer
 from workings.record import atomic, jsonl, recovery
 from workings.record.canonical import line, loads
 from workings.record.digest import file_digest
-from workings.record.layout import RECIPE_EVALUATION, SEAL, TOKENIZER, partial_path
+from workings.record.layout import SEAL, SELECTION, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
+from workings.record.manifest import DRAWN_FROM
+from workings.record.number_text import percent, table_lines
 from workings.record.reader import RunRecord
-from workings.runs.evaluate import evaluate_run
-from workings.runs.improve_result import REQUEST, RESULT, ImproveResult, Round, change_text, write_result
+from workings.runs.create_or_resume import what_is_left
 from workings.runs.sample import sample_run
 from workings.runs.select_engine import with_engine
-from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.runs.train_and_evaluate import difference_json, train_and_evaluate
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
+RESULT = "rounds.json"
+REQUEST = "improve.json"
+"""File of the request: a command only continues the same request, or one with more rounds."""
 TIMINGS_FILE = "seconds.jsonl"
 """A line per finished part, with the seconds of the attempt that finished it."""
 TWO_RIGHT_SAMPLES = Selection(keep="correct", most_per_prompt=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """A model of an improvement with its training samples."""
+
+    number: int
+    """0: the start."""
+    run: Path
+    samples: Path | None = None
+    """Samples that it was trained on, in addition to the recipe's traces; None for the start."""
+    against_before: Comparison | None = None
+    """Comparison of this model (B) with that of the previous round (A)."""
+
+    @cached_property
+    def overall(self) -> dict[str, Any]:
+        """Its greedy accuracy on the held-out items, with its interval."""
+        return dict(read_scorecard(self.run)["overall"])
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """Counts of its samples: questions never, sometimes and always solved; samples kept and trained on."""
+        if self.samples is None:
+            return {}
+        trained = sum(RunRecord.open(self.run).manifest.facts[DRAWN_FROM].values())
+        return {**loads((self.samples / SELECTION).read_bytes())["counts"], "learned": trained}
+
+    def to_json(self) -> dict[str, Any]:
+        """An entry of `rounds` in `improve --json`."""
+        return {"round": self.number, "run": str(self.run), "accuracy": self.overall["mean"],
+                **({"unit": str(self.samples), **self.counts} if self.samples else {}),
+                **(difference_json(self.against_before) if self.against_before else {})}
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table; the start learned from no samples."""
+        counts, difference = self.counts, self.against_before.difference if self.against_before else None
+        return (str(self.number or "start"),
+                *(f"{counts[key]:,}" if key in counts else "" for key in ("learned", "never", "sometimes", "always")),
+                percent(self.overall["mean"]), difference_text(difference, difference.p_value) if difference else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImproveResult:
+    """All rounds of an improvement."""
+
+    out: Path
+    rounds: tuple[Round, ...]
+    stopped: str
+    """Why there are fewer rounds than requested; empty if there are as many."""
+    seconds: float
+    """Seconds of training, sampling and evaluation."""
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Comparison of the last round (B) with the start (A)."""
+        # Without rounds the start is compared with itself, and the sentence says so.
+        return compare(self.rounds[0].run, self.rounds[-1].run)
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `improve --json`."""
+        difference = self.comparison.difference
+        return {
+            "accuracies": [round_.overall["mean"] for round_ in self.rounds], **difference_json(self.comparison),
+            **({} if difference is None else {"items": difference.n}),
+            "seconds": round(self.seconds, 1), "runs": [str(round_.run) for round_ in self.rounds],
+            "rounds": [round_.to_json() for round_ in self.rounds], "stopped": self.stopped, "sentence": self.sentence}
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        first, last, difference = self.rounds[0], self.rounds[-1], self.comparison.difference
+        if difference is None or len(self.rounds) == 1:
+            return f"No round was made: {self.stopped}."
+        count = "1 round" if len(self.rounds) == 2 else f"{len(self.rounds) - 1} rounds"
+        before, after = percent(first.overall["mean"]), percent(last.overall["mean"])
+        took = f"left the model at {after}" if before == after else f"took the model from {before} to {after}"
+        text = (f"On {difference.n} held-out items, {count} in {self.seconds:.0f} s {took} right: "
+                f"{difference_text(difference, difference.p_value)}")
+        return f"{text}." + (f" Stopped: {self.stopped}." if self.stopped else "")
+
+    def text(self, program: str = "workings") -> str:
+        """The result, a table, and next commands, in words."""
+        table = table_lines([("round", "learned", "never", "sometimes", "always", "right", "change, 95 % interval"),
+                             *(round_.cells for round_ in self.rounds)])
+        return "\n".join(["", self.sentence, "", *table, "",
+                          "never, sometimes, always: questions by how many of their samples were correct",
+                          f"page: {program} ui {self.out}", "", "Try next:",
+                          f"  {program} verify {self.out}",
+                          *([f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"]
+                            if len(self.rounds) > 1 else []),
+                          *self._further])
+
+    @property
+    def _further(self) -> list[str]:
+        """Commands that continue from here."""
+        last = self.rounds[-1].number
+        if not self.stopped:
+            return [f"  the same command with --rounds {last + 1}, for one more round"]
+        if last and self.stopped.startswith(f"round {last} "):
+            return ["  the same command with --all-rounds, to continue after a round that did not help"]
+        return ["  a better start (more training.steps, other questions), with another --out"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,25 +175,6 @@ class ImproveRequest:
             raise RequestError(f"--rounds {self.rounds} is too few", "at least 1")
 
 
-@dataclass(frozen=True)
-class ImproveFolder:
-    """Paths of an improvement."""
-
-    out: Path
-
-    def run(self, number: int) -> Path:
-        """The sealed run of a round; 0 is the start."""
-        return self.out / "runs" / f"round_{number}"
-
-    def samples(self, number: int) -> Path:
-        """The sealed samples for a round, from the model of the previous round."""
-        return self.out / "samples" / f"for_round_{number}"
-
-    def traces(self, number: int) -> Path:
-        """The training traces of a round."""
-        return self.out / "traces" / f"round_{number}.jsonl"
-
-
 def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
             say: Callable[[str], None] = lambda text: None) -> ImproveResult:
     """Improves a model by training on its own correct answers, in rounds, as long as a round helps.
@@ -107,14 +197,16 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     loaded = with_engine(load_recipe(recipe, overrides))
     prompts = read_prompts(request.prompts)
     data = _checked_data(loaded, request, prompts)
-    recorded_request = _open(out, loaded, request, data.digests | _prompts_digest(request.prompts))
+    file = Path(local_name(request.prompts)).expanduser()
+    # A shipped set is the same each time.
+    digests = data.digests | ({"prompts": file_digest(file)} if file.is_file() else {})
+    recorded_request = _open(out, loaded, request, digests)
     # Against a second call, which would write the same rounds. The folder exists from here on.
     lock = DirectoryLock(out)
     try:
         atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
-        steps = ImprovementSteps(ImproveFolder(out), loaded, request, prompts, list(data.traces), say)
-        result = steps.all()
-        write_result(result)
+        result = ImprovementSteps(out, loaded, request, prompts, list(data.traces), say).all()
+        atomic.write_json(out / RESULT, result.to_json())
         return result
     finally:
         lock.release()
@@ -149,11 +241,6 @@ def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) 
     return SampleRequest(selection=request.selection, settings=replace(
         settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))
-
-
-def _prompts_digest(name: str) -> dict[str, str]:
-    path = Path(local_name(name)).expanduser()
-    return {"prompts": file_digest(path)} if path.is_file() else {}  # a shipped set is the same each time
 
 
 def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
@@ -191,37 +278,53 @@ def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dic
 class ImprovementSteps:
     """The parts of an improvement; finished ones are skipped."""
 
-    folder: ImproveFolder
+    out: Path
     loaded: LoadedRecipe
     request: ImproveRequest
     prompts: list[Item]
     own_traces: list[Trace]
     say: Callable[[str], None]
 
+    def run(self, number: int) -> Path:
+        """The sealed run of a round; 0 is the start."""
+        return self.out / "runs" / f"round_{number}"
+
+    def samples(self, number: int) -> Path:
+        """The sealed samples for a round, from the model of the previous round."""
+        return self.out / "samples" / f"for_round_{number}"
+
+    def traces(self, number: int) -> Path:
+        """The training traces of a round."""
+        return self.out / "traces" / f"round_{number}.jsonl"
+
     def all(self) -> ImproveResult:
         """Every round."""
         # Round 0 has no samples: it is the reference for all others.
-        rounds = [Round(number=0, run=self._train(self.folder.run(0), []))]
+        rounds = [Round(number=0, run=self._train(self.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):
             kept = self._sample(number)
             if not kept:
                 stopped = f"round {number}: none of the samples was kept"
                 break
-            run = self._train(self.folder.run(number), self._words(number))
+            run = self._train(self.run(number), self._words(number))
             comparison = compare(rounds[-1].run, run)
-            rounds.append(Round(number=number, run=run, samples=self.folder.samples(number), against_before=comparison))
+            rounds.append(Round(number=number, run=run, samples=self.samples(number), against_before=comparison))
             self.say(f"round {number}: {comparison.sentence}")
             if comparison.verdict != "better" and not self.request.all_rounds:
-                stopped = f"round {number} did not help: {change_text(comparison)}"
+                change = comparison.difference
+                stopped = f"round {number} did not help: " + (
+                    comparison.sentence if change is None else difference_text(change, change.p_value))
                 break
-        return ImproveResult(out=self.folder.out, rounds=tuple(rounds), stopped=stopped, seconds=self._seconds())
+        timings = self.out / TIMINGS_FILE
+        seconds = float(sum(row["seconds"] for row in jsonl.read(timings)[0])) if timings.is_file() else 0.0
+        return ImproveResult(out=self.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds)
 
     def _sample(self, number: int) -> int:
         """Samples for a round and writes its training traces. Returns the number of kept samples."""
-        unit = self.folder.samples(number)
+        unit = self.samples(number)
         if not (unit / SEAL).is_file():
-            before = self.folder.run(number - 1)
+            before = self.run(number - 1)
             self.say(f"round {number}: {self.request.samples} samples of each of {len(self.prompts):,} questions "
                      f"from {before.name}")
             # The batch size of an evaluation is small for an accelerator. On a CPU a larger one gains nothing.
@@ -230,15 +333,15 @@ class ImprovementSteps:
                 sample_run(before, self.prompts, unit, by_plan=None if on_cpu else self.say,
                            request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
-        self.folder.traces(number).parent.mkdir(exist_ok=True)
+        self.traces(number).parent.mkdir(exist_ok=True)
         # In every attempt, because the sealed unit determines the file.
-        write_traces(self.folder.traces(number), [*self.own_traces, *kept])
+        write_traces(self.traces(number), [*self.own_traces, *kept])
         self.say(f"round {number}: trained on {len(kept):,} samples and {len(self.own_traces):,} traces")
         return len(kept)
 
     def _fitting(self, kept: Sequence[Trace]) -> list[Trace]:
         """The samples that give a row; encoding may give a text more tokens than it was sampled with."""
-        config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.folder.run(0) / TOKENIZER)
+        config, tokenizer = self.loaded.recipe.data, Tokenizer.load(self.run(0) / TOKENIZER)
         template = ChatTemplate.for_config(config.template, tokenizer, config.reasoning)
         problems = dict(row_problems(kept, tokenizer, template, config))
         if problems:
@@ -252,10 +355,10 @@ class ImprovementSteps:
             # Resolve both, because a link in one would make the relative path wrong.
             return os.path.relpath(path.resolve(), self.loaded.base.resolve())
 
-        words = [f"data.traces={seen_from_recipe(self.folder.traces(number))}"]
+        words = [f"data.traces={seen_from_recipe(self.traces(number))}"]
         if self.loaded.recipe.tokenizer == "train":
             # The start's tokenizer: each round with a new vocabulary would be another model.
-            words.append(f"tokenizer={seen_from_recipe(self.folder.run(0) / TOKENIZER)}")
+            words.append(f"tokenizer={seen_from_recipe(self.run(0) / TOKENIZER)}")
         return words
 
     def _train(self, run: Path, words: Sequence[str]) -> Path:
@@ -263,40 +366,26 @@ class ImprovementSteps:
         if partial_path(run).exists():
             # Killed while it was sealed: there is nothing to resume.
             recovery.finish_sealing(run)
-        sealed = (run / SEAL).is_file()
-        if not sealed or RunRecord.open(run).status != "complete":
-            started = sealed or partial_path(run).exists()
+        left = what_is_left(run)
+        if left != "nothing":
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
             # The last override wins, so the round's come after the user's.
             # Loaded again with these words, so that the record of the run names all of them.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
-                training = train_and_evaluate(recipe, run, resume=started).training
+                training = train_and_evaluate(recipe, run, resume=left == "resume").training
             if training.status == "interrupted":
                 raise Interrupted(f"stopped while {run.name} was trained; to resume, run the same command")
             if training.status != "complete":
                 raise RecordError(f"{run}: {training.reason}")
-        elif not (run / RECIPE_EVALUATION / SEAL).is_file():  # killed between the two
-            with self._timed(f"runs/{run.name}/{RECIPE_EVALUATION}"):
-                evaluate_run(run, self._items(), run / RECIPE_EVALUATION, settings=settings_of(self.loaded.recipe))
         return run
-
-    def _items(self) -> Path:
-        name = self.loaded.recipe.evaluation.items
-        path = self.loaded.path(name)
-        return path if path.is_file() else Path(name)
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
         # Only finished parts are recorded: the seconds of a killed attempt are lost.
         started = time.perf_counter()
         yield
-        with (self.folder.out / TIMINGS_FILE).open("ab") as file:
+        with (self.out / TIMINGS_FILE).open("ab") as file:
             # Append each time, so that a killed attempt leaves complete lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))
-
-    def _seconds(self) -> float:
-        """Seconds of all parts."""
-        path = self.folder.out / TIMINGS_FILE
-        return float(sum(row["seconds"] for row in jsonl.read(path)[0])) if path.is_file() else 0.0

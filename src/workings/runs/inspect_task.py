@@ -4,7 +4,7 @@ Imported on demand, because the library is an extra.
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -176,15 +176,8 @@ def _answer(sample: EvalSample, scorer: str) -> ScoredAnswer:
         item=Item(id=str(sample.id), prompt=prompt or "(empty)", expected_answer=targets[0] if targets and targets[0]
                   else "(none)", aliases=tuple(targets[1:]), extra=extra),
         sample=sample.epoch - 1, text=sample.output.completion, extracted=score.answer or "",
-        score=_number(score.value), finish_reason={"max_tokens": "length"}.get(str(sample.output.stop_reason), "stop"),
-        tokens=_tokens(sample))
-
-
-def _number(value: Any) -> Any:
-    """A score as counted in inspect_ai's means; a list or an object is unchanged."""
-    return value if isinstance(value, Sequence | Mapping) and not isinstance(value, str) else value_to_float()(value)
-
-
-def _tokens(sample: EvalSample) -> int:
-    """Tokens of the last answer; -1 if unknown."""
-    return sample.output.usage.output_tokens if sample.output.usage else -1
+        # A list or an object is unchanged; any other score is as counted in inspect_ai's means.
+        score=score.value if isinstance(score.value, list | dict) else value_to_float()(score.value),
+        finish_reason={"max_tokens": "length"}.get(str(sample.output.stop_reason), "stop"),
+        # -1: unknown.
+        tokens=sample.output.usage.output_tokens if sample.output.usage else -1)

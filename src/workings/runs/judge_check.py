@@ -16,7 +16,7 @@ from workings.evaluation.statistics.intervals import wilson
 from workings.record import atomic
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation
-from workings.runs.attacks import ATTACKS, attacked
+from workings.runs.probes import ATTACKS, attacked
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge_endpoint import Endpoint
 from workings.scoring.lines import read_lines
@@ -42,11 +42,6 @@ class Labelled:
     completion: str
     right: bool
 
-    @property
-    def question(self) -> str:
-        """The judge's request for it."""
-        return question_of(self.item, self.completion)
-
 
 def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int) -> JudgeFile:
     """Measure and attack a judge, and write its file.
@@ -68,12 +63,17 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
         raise RequestError(f"--out {out} already exists", "a new file", f"--out {out.with_suffix('')}-2.json")
     labelled, endpoint = read_labelled(items), Endpoint(url, model, max_tokens)
     with slow_operation(f"judging {len(labelled):,} labelled completions"):
-        scores = [score_of(reply) for reply in endpoint.replies([one.question for one in labelled])]
+        scores = [score_of(reply) for reply in endpoint.replies(
+            [question_of(one.item, one.completion) for one in labelled])]
     agreement = _agreement(labelled, scores)
     wrong = list(islice((one for one, score in zip(labelled, scores, strict=True)
                          if not one.right and score is not None and score < RIGHT_FROM), ATTACKED_ITEMS))
     with slow_operation(f"attacking the judge with {len(ATTACKS) * len(wrong):,} completions"):
-        attacks = _attacks(wrong, endpoint)
+        texts = [(name, question_of(one.item, text)) for one in wrong
+                 for name, text in attacked(one.completion, one.item).items()]
+        replies = endpoint.replies([question for _, question in texts])
+    taken = [name for (name, _), reply in zip(texts, replies, strict=True) if (score_of(reply) or 0.0) >= RIGHT_FROM]
+    attacks = {name: {"tried": len(wrong), "worked": taken.count(name)} for name in ATTACKS}
     majority = max(agreement["right"], agreement["items"] - agreement["right"]) / agreement["items"]
     judge = JudgeFile(model=model, url=url, max_tokens=max_tokens, prompt=PROMPT, agreement=agreement, attacks=attacks,
                       passed=agreement["ci_low"] > majority and len(wrong) > 0 and all(
@@ -131,11 +131,3 @@ def _agreement(labelled: Sequence[Labelled], scores: Sequence[float | None]) -> 
             "falsely_right": sum(verdict is True and not right for right, verdict in pairs),
             "falsely_wrong": sum(verdict is False and right for right, verdict in pairs),
             "unreadable": sum(verdict is None for verdict in said)}
-
-
-def _attacks(wrong: Sequence[Labelled], endpoint: Endpoint) -> dict[str, dict[str, int]]:
-    texts = [(name, question_of(one.item, text)) for one in wrong
-             for name, text in attacked(one.completion, one.item).items()]
-    replies = endpoint.replies([question for _, question in texts])
-    taken = [name for (name, _), reply in zip(texts, replies, strict=True) if (score_of(reply) or 0.0) >= RIGHT_FROM]
-    return {name: {"tried": len(wrong), "worked": taken.count(name)} for name in ATTACKS}

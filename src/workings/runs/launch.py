@@ -18,8 +18,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target, targets
 from workings.hardware.memory import gib
 from workings.inputs.object_store import is_stored
-from workings.launching.files import START, Wheel, kubernetes, skypilot, slurm
-from workings.launching.job import PLAN, RECIPE, LaunchJob
+from workings.launching.files import PLAN, RECIPE, START, LaunchJob, Wheel, kubernetes, skypilot, slurm
 from workings.planning.plan import Plan
 from workings.record.digest import file_digest, json_digest
 from workings.runs.plan import plan_target
@@ -72,17 +71,6 @@ class LaunchResult:
                 "file_notes": list(self.job.file_notes), "validated": True, "run": False}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PickedMachine:
-    """The chosen machine."""
-
-    plan: Plan
-    target: Target
-    hosts: int
-    devices: int
-    """Of a host."""
-
-
 def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> LaunchResult:
     """Plan, choose the machine, and write the folder for its launcher.
 
@@ -94,29 +82,26 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     # All candidates share the first one's platform.
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
-    name, engine = request.name or _name(loaded.recipe.name), loaded.recipe.engine
+    job = LaunchJob(
+        name=request.name or _name(loaded.recipe.name), engine=loaded.recipe.engine, platform=target.platform,
+        target=target.name, hosts=hosts, devices=devices, remote_folder=request.remote_folder,
+        stores=any(is_stored(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))))
     # Report all errors of the request before compiling, which may take minutes.
-    _files(LaunchJob(name=name, engine=engine, platform=target.platform, target=target.name, hosts=hosts,
-                     devices=devices, remote_folder=request.remote_folder, recipe_digest="", plan="", file_notes=()),
-                     request)
-    picked = pick(loaded, request)
+    _files(job, request)
+    plan, target, hosts, devices = pick(loaded, request)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Next to its final place, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
         new_folder = Path(place) / "made"
         new_folder.mkdir()
-        file_notes = write_recipe(loaded, picked.target.platform, new_folder, request.remote_folder)
-        job = LaunchJob(name=name, engine=engine, platform=picked.target.platform, target=picked.target.name,
-                        hosts=picked.hosts, devices=picked.devices, remote_folder=request.remote_folder,
-                        # Read back, because the other machine reads the file.
-                        recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
-                        plan=_sentence(picked), file_notes=file_notes,
-                        topology=picked.target.topology.partition(":")[2],
-                        stores=any(is_stored(name) for _, _, name in recipe_paths(
-                            loaded.recipe.model_dump(mode="json"))))
+        file_notes = write_recipe(loaded, target.platform, new_folder, request.remote_folder)
+        job = replace(job, target=target.name, hosts=hosts, devices=devices, file_notes=file_notes,
+                      # Read back, because the other machine reads the file.
+                      recipe_digest=json_digest(load_recipe(str(new_folder / RECIPE)).resolved()),
+                      plan=_sentence(plan, target, hosts * devices), topology=target.topology.partition(":")[2])
         texts = _files(job, request)
         first = next(iter(texts))
-        texts[PLAN] = json.dumps(picked.plan.to_json(), indent=2) + "\n"
+        texts[PLAN] = json.dumps(plan.to_json(), indent=2) + "\n"
         if request.wheel is not None:
             shutil.copyfile(request.wheel, new_folder / request.wheel.name)
         for name, text in texts.items():
@@ -124,18 +109,18 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
         # All or nothing: an incomplete folder would look finished.
         new_folder.rename(folder)
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    return LaunchResult(job=job, plan=picked.plan, files=tuple(names), folder=folder,
+    return LaunchResult(job=job, plan=plan, files=tuple(names), folder=folder,
                     start=f"{START[request.launcher]} {first}")
 
 
-def pick(loaded: LoadedRecipe, request: LaunchRequest) -> PickedMachine:
-    """The first machine, from the smallest, on which the recipe fits and its plan is not marginal."""
+def pick(loaded: LoadedRecipe, request: LaunchRequest) -> tuple[Plan, Target, int, int]:
+    """The first of the `candidates`, from the smallest, on which the recipe fits with room to spare, and its plan."""
     seen = []
     for target, hosts, devices in candidates(request):
         plan = plan_target(loaded, target, nearest=False)
         # A marginal fit is not enough after hours in a queue.
         if plan.verdict.fits and not plan.verdict.marginal:
-            return PickedMachine(plan=plan, target=target, hosts=hosts, devices=devices)
+            return plan, target, hosts, devices
         seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
                     f"{gib(plan.verdict.limit_bytes)} per device")
     raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})",
@@ -231,10 +216,9 @@ def _name(recipe: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in recipe.lower()).strip("-")[:40]
 
 
-def _sentence(picked: PickedMachine) -> str:
-    plan, processes = picked.plan, picked.hosts * picked.devices
+def _sentence(plan: Plan, target: Target, processes: int) -> str:
     # Of several CPUs one process is planned, see `candidates`.
-    alone = "" if picked.target.devices == processes else (
+    alone = "" if target.devices == processes else (
         f" Planned for one process: with mesh auto, {processes} processes take {processes} times these rows.")
     return (f"{gib(plan.verdict.peak_bytes)} of {gib(plan.verdict.limit_bytes)} per device ({plan.verdict.source}); "
             f"mesh {plan.mesh.sizes()}; {' x '.join(map(str, plan.batch))} tokens "

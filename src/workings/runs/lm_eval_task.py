@@ -135,45 +135,35 @@ class SessionModel(TemplateLM):
                     progress.reaches(start + len(batch), len(numbers), "prompts")
         return texts
 
-    def _write(self, prompts: Sequence[str], numbers: Sequence[int], decoding: "Decoding") -> Iterator[str]:
+    def _write(self, prompts: Sequence[str], numbers: Sequence[int], decoding: Mapping[str, Any]) -> Iterator[str]:
         session = self._session
-        longest, stop_ids = decoding.max_new_tokens, session.template.stop_ids
+        longest, stop_ids = decoding["max_new_tokens"], session.template.stop_ids
         sampler, tokens = session.sampler or session.engine, [self.tok_encode(prompt) for prompt in prompts]
-        if decoding.temperature:
-            completions = that_samples(sampler, decoding.temperature).sample(
-                session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids, temperature=decoding.temperature,
+        if decoding["temperature"]:
+            completions = that_samples(sampler, decoding["temperature"]).sample(
+                session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids, temperature=decoding["temperature"],
                 seeds=[sample_seed(0, "request", number) for number in numbers])
         else:
             completions = sampler.generate(session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids)
         for prompt, completion in zip(prompts, completions, strict=True):
             whole = session.tokenizer.decode(completion.tokens, skip_special=True)
-            text = postprocess_generated_text(whole, list(decoding.until), None)
+            text = postprocess_generated_text(whole, decoding["until"], None)
             ending = ("stop", -1) if text != whole else (str(completion.finish_reason), len(completion.tokens))
             self.endings[prompt, text] = ending
             yield text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decoding:
-    """How a task wants its completions."""
+def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's `max_new_tokens`, `temperature` and `until`.
 
-    max_new_tokens: int
-    temperature: float
-    until: tuple[str, ...]
-
-    def to_json(self, batch_size: int) -> dict[str, Any]:
-        """The record's `decoding`."""
-        return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature, "samples": 1, "seed": 0,
-                "batch_size": batch_size, "until": list(self.until)}
-
-
-def decoding_of(settings: Mapping[str, Any]) -> Decoding:
-    """A task's generation settings. Raises `RequestError` for unsupported ones that would change completions."""
+    Raises:
+        RequestError: an unsupported setting that would change completions.
+    """
     given = normalize_gen_kwargs(dict(settings))
     sampled = bool(given.pop("do_sample", False))
     until = handle_stop_sequences(given.pop("until", None), None)
-    decoding = Decoding(max_new_tokens=given.pop("max_gen_toks"), until=tuple(until),
-                        temperature=float(given.pop("temperature", 1.0)) if sampled else 0.0)
+    decoding = {"max_new_tokens": given.pop("max_gen_toks"), "until": list(until),
+                "temperature": float(given.pop("temperature", 1.0)) if sampled else 0.0}
     given.pop("temperature", None)
     unread = {name: value for name, value in given.items()
               if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
@@ -241,7 +231,8 @@ class LmEvalTask:
                     "few_shot": {name: task.get_config("num_fewshot") for name, task in tasks.items()},
                     "metric": self.metric, "filter": self.filter, "chat_turns": model.chats,
                     "limit": self.request.limit or {"absent": "all documents were asked"}},
-            decoding=next(iter(decodings.values())).to_json(self.request.batch_size) if len(decodings) == 1 else
+            decoding={**next(iter(decodings.values())), "samples": 1, "seed": 0, "batch_size": self.request.batch_size}
+            if len(decodings) == 1 else
             {"absent": "differs between the tasks" if decodings else "log likelihoods: nothing is generated"})
 
     def _answer(self, name: str, sample: Mapping[str, Any], model: SessionModel) -> ScoredAnswer:

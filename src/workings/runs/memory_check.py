@@ -12,7 +12,7 @@ from workings.errors import DoesNotFit, RequestError, WorkingsError
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
-from workings.planning.plan import Nearest, Plan, plan_from_inspection
+from workings.planning.plan import Plan, plan_from_inspection
 from workings.planning.planned_run import PlannedRun
 from workings.planning.search import find_nearest
 from workings.planning.verdict import MARGINAL_SHARE, Verdict
@@ -71,7 +71,9 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
             lines.append(f"the search for a plan that fits stopped: {why}")
     if nearest_plan is not None:
         plan = replace(plan, nearest=nearest_plan)
-        lines.append(_proposal(nearest_plan))
+        words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in nearest_plan.overrides)
+        lines.append(f"nearest plan that fits: {gib(nearest_plan.peak_bytes)} of {gib(nearest_plan.limit_bytes)} "
+                     f"({nearest_plan.source}); the same command with: {words}")
     else:
         lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another "
                      f"machine: {_larger(prepared.verdict)}")
@@ -80,12 +82,6 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
     else:
         lines.append("--force runs it anyway")
     return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(), "reasons": lines})
-
-
-def _proposal(nearest: Nearest) -> str:
-    words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in nearest.overrides)
-    return (f"nearest plan that fits: {gib(nearest.peak_bytes)} of {gib(nearest.limit_bytes)} ({nearest.source}); "
-            f"the same command with: {words}")
 
 
 def _larger(verdict: Verdict) -> str:

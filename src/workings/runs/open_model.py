@@ -9,8 +9,7 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
 from workings.config.training import MeshConfig, PrecisionConfig
-from workings.distributed.agreement import facts_of
-from workings.distributed.process_group import ProcessGroup
+from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.engines.base import Engine, EngineRequest, State, sampler_of
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession, tokens_at_a_time
@@ -49,27 +48,26 @@ ALONE = ProcessGroup(None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedModel:
-    """A trained model, ready to generate, and the sealed run that it comes from."""
+class OpenedModel:
+    """A model on an engine, ready to generate."""
+
+    session: ModelSession
+    request: EngineRequest
+    """The request by which the engine was opened."""
+    facts: dict[str, Any]
+    """Identity of the model. A run's: its name and the step of the checkpoint. Other weights': their name, revision and
+    digest of every file."""
+    root: str | None = None
+    """Root digest of the sealed run; None for weights that come from none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel(OpenedModel):
+    """A checkpoint on an engine, and the sealed run that it comes from."""
 
     run: RunRecord
     recipe: Recipe
     checkpoint: Checkpoint
-    session: ModelSession
-    """The checkpoint on an engine."""
-    request: EngineRequest
-    """The recipe's request to the engine."""
-
-    @property
-    def root(self) -> str:
-        """Root digest of the sealed run."""
-        return self.run.root
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Name of the run and step of the checkpoint."""
-        # Only the name, because a path would reveal this machine's folders.
-        return {"run": self.run.path.resolve().name, "step": self.checkpoint.step}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,19 +86,6 @@ class WeightsRequest:
     """Directory of the tokenizer; None: that of the weights."""
     revision: str = "main"
     """Branch, tag or commit of a repository on the Hub."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenedWeights:
-    """Weights on an engine, ready to generate."""
-
-    session: ModelSession
-    facts: dict[str, Any]
-    """Identity of the model: name, revision, digest of every file of weights."""
-    request: EngineRequest
-    """The request by which the engine was opened."""
-    root: None = None
-    """These weights come from no sealed run; the facts have the digests of their files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +174,7 @@ class SealedRun:
 
 
 def open_model(model: str | Path, weights: WeightsRequest | None, device: str = AS_RECORDED,
-               group: ProcessGroup = ALONE) -> TrainedModel | OpenedWeights:
+               group: ProcessGroup = ALONE) -> OpenedModel:
     """Opens a sealed run (see `open_run`), or with ``weights`` a folder or Hub id of weights (see `open_weights`)."""
     return open_run(Path(model), device, group) if weights is None else open_weights(str(model), weights)
 
@@ -235,8 +220,10 @@ def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE)
     engine = group.coordinate(_open_part(sealed, device, group))
     session = sealed.session(engine, engine.restore(checkpoint.path))
     recipe = sealed.loaded.recipe
-    return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session,
-                        request=EngineRequest.of(recipe, sealed.shape))
+    # Only the run's name, because a path would reveal this machine's folders.
+    return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session, root=sealed.run.root,
+                        request=EngineRequest.of(recipe, sealed.shape),
+                        facts={"run": path.resolve().name, "step": checkpoint.step})
 
 
 def open_untrained(path: Path) -> ModelSession:
@@ -272,7 +259,7 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     return sealed.find_weights(model, f"run it in the folder that {model.id} is relative to", tensors=tensors)
 
 
-def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
+def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     """Opens weights in safetensors from a folder, or from the Hub by their id.
 
     Raises:
@@ -302,7 +289,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedWeights:
              "precision": request.precision, "weights": weight_digests(directory)}
     session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template,
                            tokens_at_a_time=tokens_at_a_time(engine_request.shape, engine.describe().platform))
-    return OpenedWeights(session=session, facts=facts, request=engine_request)
+    return OpenedModel(session=session, facts=facts, request=engine_request)
 
 
 def _check(request: WeightsRequest) -> None:

@@ -1,24 +1,120 @@
-"""`plan`: whether a recipe fits another machine, why, and the nearest recipe that does."""
+"""`plan`: whether a recipe fits another machine, why, the nearest recipe that does, and how long its run takes."""
 
+import re
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from math import ceil
+from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
-from workings.config.recipe import Recipe
+from workings.data.named_sets import shipped_sets
 from workings.engines.registry import find_planning_engine
+from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target
 from workings.hardware.memory import gib
+from workings.inputs.datasets import ADDITION, ADDITION_ITEMS, ADDITION_TRACES
 from workings.inputs.resolve import find_shape
+from workings.models.shape import ModelShape
 from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughput
 from workings.planning.plan import Plan, target_memory_limit
-from workings.planning.planned_run import engine_request, planned_mesh
-from workings.planning.run_time import step_operations
-from workings.planning.search import estimated_programs, plan_with_nearest
-from workings.runs.plan_time import with_steps, with_time
+from workings.planning.planned_run import PlannedRun, engine_request, planned_mesh
+from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
+from workings.planning.search import estimated_programs, plan_with_nearest, with_counted_steps
+from workings.record.number_text import duration
 from workings.runs.select_engine import with_engine
 from workings.ways.base import way_of
 from workings.ways.parts.find_teacher import teacher_model
+from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+
+UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+"""Seconds of the units in which a deadline is written."""
+
+
+def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Target, own: Throughput | None = None,
+          teacher: TeacherModel | None = None) -> Plan:
+    """The plan with the seconds of its run; unchanged if no rate is known. ``teacher``: see `make_plan`."""
+    recipe = loaded.recipe
+    run = PlannedRun.on_target(recipe, shape, target, find_planning_engine(recipe.engine))
+    seconds, how = step_seconds(run.request, plan.batch, target, run.mesh, own)
+    if seconds is None:
+        return plan
+    if not recipe.training.steps:
+        unknown = (f"training.epochs: {recipe.training.epochs:g} needs the data to count steps, and they are "
+                   "not on this machine: the time is unknown")
+        return replace(plan, step_seconds=seconds, step_time=how, remarks=(*plan.remarks, unknown))
+    way = way_of(recipe)
+    request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
+                          if teacher is not None and way.teacher_keys is not None else None)
+    spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=request_of_teacher)
+    once = spent.reference_seconds + (0.0 if way.asks_teacher_in_every_step else spent.teacher_seconds)
+    if once and (rows := count_rows(loaded)):
+        # `estimate_run_time` counts a batch per step, but each row is read once, in the first epoch.
+        share = min(1.0, -(-rows // plan.batch.all_rows) / spent.steps)
+        spent = replace(spent, reference_seconds=share * spent.reference_seconds, teacher_seconds=spent.teacher_seconds
+                        * (1.0 if way.asks_teacher_in_every_step else share))
+    return replace(plan, step_seconds=seconds, time=spent, step_time=how)
+
+
+def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
+    """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine.
+
+    Packed rows share sequences, so the run itself may count fewer.
+    """
+    recipe = loaded.recipe
+    if recipe.training.steps:  # first, because counting reads the whole file
+        return loaded
+    rows = count_rows(loaded)
+    if not rows:
+        return loaded
+    steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
+    text = f"at most {steps} = {recipe.training.epochs:g} epochs of {rows:,} rows" + (
+        "; fewer with packing" if recipe.data.packing != "none" else "")
+    return with_counted_steps(loaded, steps, text)
+
+
+def count_rows(loaded: LoadedRecipe) -> int:
+    """Number of rows of the recipe's traces or pairs; 0 if they are not on this machine."""
+    return loaded.recipe.algorithm.rows_per_example * _count(loaded, loaded.recipe.data.traces, "traces")
+
+
+def count_items(loaded: LoadedRecipe) -> int:
+    """Number of evaluation items of the recipe; 0 without items, or if they are not on this machine."""
+    name = loaded.recipe.evaluation.items
+    return 0 if name == "none" else _count(loaded, name, "items")
+
+
+def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) -> int:
+    """Lines of a file, or entries of a generated set; 0 if it is not on this machine."""
+    path = loaded.path(name)
+    if path.is_file():
+        return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
+    if name == ADDITION:
+        return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
+    return getattr(shipped_sets().get(name), half, 0)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as ``1h30m``. Raises `RequestError` for anything else, and for zero."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if "".join(map("".join, parts)) != text or seconds <= 0:
+        raise RequestError(f"--deadline {text} is no length of time", "a time such as 9h, 90m or 1h30m",
+                           "--deadline 9h")
+    return seconds
+
+
+def with_deadline(plan: Plan, seconds: float) -> Plan:
+    """The plan with a remark: whether its run ends within this time, and with how many steps it does."""
+    if plan.time is None:
+        remark = "the time of the run is unknown, so the deadline cannot be checked"
+    elif plan.time.seconds <= seconds:
+        remark = f"finishes in {duration(plan.time.seconds)} of {duration(seconds)}"
+    else:
+        # Evaluations and checkpoints are spread over the steps, so time is proportional to steps.
+        steps = max(1, int(plan.time.steps * seconds / plan.time.seconds))
+        remark = (f"does not finish in {duration(seconds)}: the whole run takes {duration(plan.time.seconds)}; "
+                  f"with training.steps={steps} it finishes")
+    return replace(plan, remarks=(*plan.remarks, remark))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +139,6 @@ class Estimate:
         return (f"{self.recipe} on {self.target}: about {gib(self.peak_bytes)} of {gib(self.limit_bytes)} per device "
                 "by "
                 f"formula, for the {self.program}")
-
-
-def estimate_sentence(loaded: LoadedRecipe, on: str) -> str:
-    """The estimate as a line to show while the compiler runs. Raises `RequestError` as `plan`."""
-    return f"estimated  {estimate_memory(loaded, on).sentence}; the plan follows"
 
 
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
@@ -92,13 +183,10 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
     own = None
-    if target.platform == "cpu" and _is_long(loaded.recipe, operations):
+    # Measuring takes ten seconds, which only a longer run is worth.
+    if (target.platform == "cpu" and way_of(loaded.recipe).is_timed_by_steps
+            and (loaded.recipe.training.steps or 1) * operations >= LEAST_OPERATIONS):
         # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
         own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)
     plan = with_time(plan, loaded, shape, target, own, teacher)
     return replace(plan, remarks=(*plan.remarks, *loaded.chosen))
-
-
-def _is_long(recipe: Recipe, operations: float) -> bool:
-    """Whether a run with this many operations per step is worth ten seconds of measuring."""
-    return (recipe.training.steps or 1) * operations >= LEAST_OPERATIONS and way_of(recipe).is_timed_by_steps

@@ -140,7 +140,10 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     with slow_operation("preparing the training data"):
         # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
         training_data = way_of(recipe).prepare(resolved, engine)
-    loaded = _with_steps(loaded, training_data.steps)
+    if not recipe.training.steps:
+        # Refuses rows that are too few for the warm-up.
+        loaded = with_counted_steps(loaded, training_data.steps, f"{training_data.steps} = {recipe.training.epochs:g} "
+                                    "epochs of these rows")
     held_out: list[Batch] = []
     if resolved.data.held_out:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
@@ -165,17 +168,6 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
         schedule=Schedule.from_config(loaded.recipe.training), request=request, longest_batch=longest, program=program,
         inspection=inspections[program], verdict=memory_verdict(inspections[program], left))
-
-
-def _with_steps(loaded: LoadedRecipe, steps: int) -> LoadedRecipe:
-    """The recipe with its epochs converted to steps, now that the rows are known.
-
-    Raises `RequestError` if they are too few for the warm-up.
-    """
-    epochs = loaded.recipe.training.epochs
-    if loaded.recipe.training.steps:
-        return loaded
-    return with_counted_steps(loaded, steps, f"{steps} = {epochs:g} epochs of these rows")
 
 
 def _with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,

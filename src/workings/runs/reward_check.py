@@ -16,14 +16,12 @@ from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.inputs.resolve import ResolvedRun, resolve
-from workings.models.tokenizer import Tokenizer
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
 from workings.runs.probes import probes, right_answer
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
 from workings.runs.select_engine import with_engine
-from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
@@ -31,6 +29,8 @@ from workings.ways.parts.training_data import PromptData, prompts_of, reward_set
 
 PROMPTS = 8
 """Default number of prompts."""
+RIGHT_ANSWER = "right answer"
+"""Name of the text that is compared with the probes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,37 +124,36 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []
-        texts = _texts(resolved, settings, turns, groups)
+        named = _texts(resolved, settings, turns, groups)
+        texts = [text for _, _, text in named]
         with slow_operation(f"rewarding {len(texts):,} texts"):
-            values = rewarder.score([text.sample for text in texts])
+            values = rewarder.score(texts)
         with slow_operation(f"rewarding {len(texts):,} texts once more"):
-            again = [rewarder.score([text.sample for text in texts])]
+            again = [rewarder.score(texts)]
     # Also in another process, with other hash seeds and fresh counters.
     with slow_operation(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
-        again.append(other.score([text.sample for text in texts]))
+        again.append(other.score(texts))
     with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
-        judgements = judge.judge([(text.sample.item, text.sample.text, text.sample.truncated) for text in texts])
+        judgements = judge.judge([(text.item, text.text, text.truncated) for text in texts])
     # Before any conclusion: a mean would hide an infinite reward.
     for text_values in values:
         total(text_values, settings)  # raises if the sum is not a number
     weights = settings.weights
-    rewards = [TextRewards(
-        rewards={name: weights[name] * value for name, value in text_values.items()}, right=judgement.score == 1,
-        tokens=len(text.sample.tokens), truncated=text.sample.truncated)
-        for text, text_values, judgement in zip(texts, values, judgements, strict=True)]
-    return RewardCheck(prompts=_prompt_rewards(turns, texts, rewards), rewards=settings.names,
-                       max_new_tokens=settings.max_new_tokens, changed=tuple(_changed(settings, values, again)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Text:
-    """A text to be rewarded."""
-
-    prompt: int
-    """Number of its prompt."""
-    name: str
-    """Name of the probe; `right answer` or `sample`."""
-    sample: CompletionToReward
+    by_prompt: list[dict[str, TextRewards]] = [{} for _ in turns]
+    samples: list[list[TextRewards]] = [[] for _ in turns]
+    for (number, name, text), text_values, judgement in zip(named, values, judgements, strict=True):
+        rewards = TextRewards(rewards={reward: weights[reward] * value for reward, value in text_values.items()},
+                              right=judgement.score == 1, tokens=len(text.tokens), truncated=text.truncated)
+        if name:
+            by_prompt[number][name] = rewards
+        else:
+            samples[number].append(rewards)
+    return RewardCheck(
+        prompts=tuple(PromptRewards(prompt=turn.prompt.item.id, right_answer=found.pop(RIGHT_ANSWER), probes=found,
+                                    samples=tuple(own))
+                      for turn, found, own in zip(turns, by_prompt, samples, strict=True)),
+        rewards=settings.names, max_new_tokens=settings.max_new_tokens,
+        changed=tuple(_changed(settings, values, again)))
 
 
 def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Sequence[PromptTurn]) -> list[Group]:
@@ -176,43 +175,26 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
 
 
 def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[PromptTurn],
-           groups: Sequence[Group]) -> list[_Text]:
-    """For each prompt the correct answer, its probes and its samples."""
+           groups: Sequence[Group]) -> list[tuple[int, str, CompletionToReward]]:
+    """For each prompt, by its number, the correct answer and its probes by name, and its samples without a name."""
     item_ids = {turn.prompt.item.id for turn in turns}
     worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
               if trace.id in item_ids and any(step.strip() for step in trace.steps)}
-    tokenizer, texts = resolved.tokenizer, list[_Text]()
+    tokenizer, texts = resolved.tokenizer, list[tuple[int, str, CompletionToReward]]()
     for number, turn in enumerate(turns):
         item = turn.prompt.item
         steps = worked.get(item.id)
-        written = {"right answer": right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
-        texts += [_Text(prompt=number, name=name, sample=_sample(item, text, tokenizer, settings.max_new_tokens))
-                  for name, text in written.items()]
+        written = {RIGHT_ANSWER: right_answer(item, settings.form, steps), **probes(item, settings.form, steps)}
+        for name, text in written.items():
+            tokens = tokenizer.encode(text)
+            # Truncated to the same length as completions; decoding the truncated tokens, as training does.
+            truncated, kept = len(tokens) > settings.max_new_tokens, tokens[:settings.max_new_tokens]
+            texts.append((number, name, CompletionToReward(
+                item=item, text=tokenizer.decode(kept) if truncated else text, tokens=kept, truncated=truncated)))
         # Without a model there are no groups, and the slice is empty.
-        texts += [_Text(prompt=number, name="sample", sample=to_reward(turn.prompt, sample, tokenizer))
+        texts += [(number, "", to_reward(turn.prompt, sample, tokenizer))
                   for group in groups[number:number + 1] for sample in group.samples]
     return texts
-
-
-def _sample(item: Item, text: str, tokenizer: Tokenizer, most: int) -> CompletionToReward:
-    """A text as a completion, truncated to the same length."""
-    tokens = tokenizer.encode(text)
-    if len(tokens) <= most:
-        return CompletionToReward(item=item, text=text, tokens=tokens, truncated=False)
-    # Decode the truncated tokens, as training does.
-    return CompletionToReward(item=item, text=tokenizer.decode(tokens[:most]), tokens=tokens[:most], truncated=True)
-
-
-def _prompt_rewards(turns: Sequence[PromptTurn], texts: Sequence[_Text],
-                    rewards: Sequence[TextRewards]) -> tuple[PromptRewards, ...]:
-    prompts = []
-    for number, turn in enumerate(turns):
-        own = [(text.name, reward) for text, reward in zip(texts, rewards, strict=True) if text.prompt == number]
-        by_name = {name: reward for name, reward in own if name != "sample"}
-        prompts.append(PromptRewards(
-            prompt=turn.prompt.item.id, right_answer=by_name.pop("right answer"), probes=by_name,
-            samples=tuple(reward for name, reward in own if name == "sample")))
-    return tuple(prompts)
 
 
 def _changed(settings: RewardSettings, values: Sequence[Mapping[str, float]],

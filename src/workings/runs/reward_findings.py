@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import fmean, median
 
-from workings.runs.attacks import ATTACKS
-from workings.runs.probes import NEAR_MISS
+from workings.runs.probes import ATTACKS, NEAR_MISS
 
 LENGTH_REWARDS = frozenset({"length", "overlong"})
 """Rewards of the length only; left out when correct answers are compared."""
@@ -87,11 +86,11 @@ def refusals(prompts: Sequence[PromptRewards]) -> list[str]:
         wrong = [prompt for prompt in has if not prompt.probes[probe].right]
         right = [prompt for prompt in has if prompt.probes[probe].right]
         # Report a probe once: if it beats the samples, skip the comparison with correct answers.
-        sentences += _against_samples(probe, wrong) or _against_right_answer(probe, _with_an_answer(wrong))
+        sentences.append(_against_samples(probe, wrong) or _against_answer(probe, _with_an_answer(wrong), right=False))
         # Other probes are correct by chance.
         if probe in ("very long", "answer repeated"):
-            sentences += _against_plain_answer(probe, _with_an_answer(right))
-    return sentences
+            sentences.append(_against_answer(probe, _with_an_answer(right), right=True))
+    return [sentence for sentence in sentences if sentence]
 
 
 def _with_an_answer(prompts: Sequence[PromptRewards]) -> list[PromptRewards]:
@@ -99,56 +98,47 @@ def _with_an_answer(prompts: Sequence[PromptRewards]) -> list[PromptRewards]:
     return [prompt for prompt in prompts if prompt.right_answer.right]
 
 
-def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> list[str]:
+def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> str:
     if not wrong or not wrong[0].samples:
-        return []
+        return ""
     left_out = legitimate_rewards(probe)
-    earned = fmean([prompt.probes[probe].reward_excluding(left_out) for prompt in wrong])
-    median_reward = fmean([prompt.median_sample_reward(left_out) for prompt in wrong])
-    if earned <= median_reward + ROUNDING:
-        return []
-    # Use means over all samples, not the median sample, to find the reward with the largest difference.
-    name = _largest(wrong, left_out, probe, lambda prompt, reward: fmean([x.rewards[reward] for x in prompt.samples]))
     counted = sorted(left_out & set(wrong[0].right_answer.rewards))
     excluded = f" ({' and '.join(counted)} not counted: it earns them legitimately)" if counted else ""
-    return [f"the probe `{probe}` is wrong and earns {earned:.3g}; the model's median sample earns "
-            f"{median_reward:.3g}: "
-            f"{earned - median_reward:.3g} more, most of it by the reward {name}{excluded}"]
+    sentence = _earns_more(
+        probe, wrong, left_out, "is wrong and earns", "the model's median sample",
+        [prompt.median_sample_reward(left_out) for prompt in wrong],
+        # Means over all samples, not the median sample, find the reward with the largest difference.
+        lambda prompt, reward: fmean([sample.rewards[reward] for sample in prompt.samples]))
+    return sentence and sentence + excluded
 
 
-def _against_right_answer(probe: str, wrong: Sequence[PromptRewards]) -> list[str]:
-    if not wrong:
-        return []
-    earned = fmean([prompt.probes[probe].reward for prompt in wrong])
-    solved = fmean([prompt.right_answer.reward for prompt in wrong])
-    if earned < solved - ROUNDING:
-        return []
-    more = f"{earned - solved:.3g} more" if earned > solved + ROUNDING else "as much"
-    name = _largest(wrong, frozenset(), probe, lambda prompt, reward: prompt.right_answer.rewards[reward])
-    return [f"the probe `{probe}` is wrong and earns {earned:.3g}; the correct answer earns {solved:.3g}: {more}, "
-            "most of "
-            f"it by the reward {name}"]
+def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool) -> str:
+    """Compares with the plain correct answer: a correct probe must not earn more, and a wrong one must earn less."""
+    left_out = LENGTH_REWARDS if right else frozenset[str]()
+    words = ("earns", "the plain correct answer") if right else ("is wrong and earns", "the correct answer")
+    return _earns_more(probe, prompts, left_out, *words,
+                       [prompt.right_answer.reward_excluding(left_out) for prompt in prompts],
+                       lambda prompt, reward: prompt.right_answer.rewards[reward], equal_is_too_much=not right)
 
 
-def _against_plain_answer(probe: str, right: Sequence[PromptRewards]) -> list[str]:
-    if not right:
-        return []
-    earned = fmean([prompt.probes[probe].reward_excluding(LENGTH_REWARDS) for prompt in right])
-    solved = fmean([prompt.right_answer.reward_excluding(LENGTH_REWARDS) for prompt in right])
-    if earned <= solved + ROUNDING:
-        return []
-    name = _largest(right, LENGTH_REWARDS, probe, lambda prompt, reward: prompt.right_answer.rewards[reward])
-    return [f"the probe `{probe}` earns {earned:.3g}; the plain correct answer earns {solved:.3g}: "
-            f"{earned - solved:.3g} "
-            f"more, most of it by the reward {name}"]
+def _earns_more(probe: str, prompts: Sequence[PromptRewards], left_out: frozenset[str], earns: str, than: str,
+                others: Sequence[float], other: Callable[[PromptRewards, str], float], *,
+                equal_is_too_much: bool = False) -> str:
+    """The sentence that a probe earns more than something else, whose reward is ``others`` by prompt.
 
-
-def _largest(prompts: Sequence[PromptRewards], left_out: frozenset[str], probe: str,
-             other: Callable[[PromptRewards, str], float]) -> str:
-    """Name of the reward by which a probe gains most on something else, or loses least."""
+    Empty if it does not; ``other`` gives the same for one reward, and rewards that are ``left_out`` do not count.
+    """
+    if not prompts:
+        return ""
+    earned, less = fmean([prompt.probes[probe].reward_excluding(left_out) for prompt in prompts]), fmean(others)
+    if earned < less - ROUNDING or (earned <= less + ROUNDING and not equal_is_too_much):
+        return ""
+    more = f"{earned - less:.3g} more" if earned > less + ROUNDING else "as much"
+    # The reward by which the probe gains most, or loses least.
     gains = {name: fmean([prompt.probes[probe].rewards[name] - other(prompt, name) for prompt in prompts])
              for name in prompts[0].right_answer.rewards if name not in left_out}
-    return max(gains, key=lambda name: gains[name])
+    return (f"the probe `{probe}` {earns} {earned:.3g}; {than} earns {less:.3g}: {more}, most of it by the reward "
+            f"{max(gains, key=lambda name: gains[name])}")
 
 
 def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]:

@@ -32,7 +32,7 @@ from workings.record.layout import (
 )
 from workings.record.manifest import REASONS, Distribution, RunFolder, RunManifest
 from workings.record.redact import redact
-from workings.record.values import Absent, absent, leaves, now
+from workings.record.values import absent, leaves, now
 from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start
 from workings.runs.memory_check import plan_here
@@ -121,15 +121,10 @@ def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dic
         commit_sha=code.commit or absent(code.absent_because),
         dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because), model_id=setup.weights.id,
         model_revision=absent("random weights") if setup.weights.directory is None else setup.weights.revision,
-        weight_digests=_weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
+        weight_digests=absent("random weights from the seed") if setup.weights.directory is None else
+        weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
         actual_dtypes=dict(setup.engine.dtypes()), finished_at=now(), facts=facts,
     ).of(RunFolder(start.writer.directory))
-
-
-def _weight_digests(directory: Path | None) -> dict[str, str] | Absent:
-    if directory is None:
-        return absent("random weights from the seed")
-    return weight_digests(directory)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,12 @@ from workings.planning.planned_run import MAX_PROMPTS
 from workings.planning.verdict import memory_verdict
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, partial_unit_path
-from workings.runs.open_model import AS_RECORDED, OpenedWeights, TrainedModel, WeightsRequest, open_model
+from workings.runs.open_model import AS_RECORDED, OpenedModel, TrainedModel, WeightsRequest, open_model
 from workings.samples.draw import SampleRequest, sample
 from workings.samples.unit import SampleUnit
 from workings.scoring.items import Item
 
 Say = Callable[[str], None]
-
 
 OPTIMIZER_PARTS = ("moments", "master weights")
 """Parts of memory that only training needs."""
@@ -80,7 +79,7 @@ def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: 
                   made_from=opened.root, facts=opened.facts)
 
 
-def _sized(opened: TrainedModel | OpenedWeights, items: Sequence[Item], out: Path, request: SampleRequest,
+def _sized(opened: OpenedModel, items: Sequence[Item], out: Path, request: SampleRequest,
            by_plan: Say | None) -> SampleRequest:
     """The request with the largest batch size that fits, or that of an interrupted attempt."""
     if by_plan is None or not items:

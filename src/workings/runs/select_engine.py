@@ -32,13 +32,15 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
         return loaded
     # Engines refuse by shape; an unknown model's description is downloaded.
     shape = find_or_fetch_shape(loaded)
-    request = EngineRequest.of(recipe, shape, device=platform or _platform(recipe.device))
+    here = next((name for name in ("tpu", "gpu") if name in accelerators()), "cpu")
+    request = EngineRequest.of(recipe, shape, device=platform or (
+        here if recipe.device == "auto" else without_alias(recipe.device)))
     engines = planning_engines()
     engine, reason = select_engine(
         refused={name: [refusal.feature for refusal in engine.refusals(request)] for name, engine in engines.items()},
         # Assume that another machine has every engine; on this one, check without importing.
         installed=[name for name, engine in engines.items()
-                   if platform in ("gpu", "tpu") or all(map(_installed, engine.libraries))])
+                   if platform in ("gpu", "tpu") or all(map(importlib.util.find_spec, engine.libraries))])
     # As an override, so that the record has the choice and reproducing does not choose again.
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),
                    # Replace `engine=auto`.
@@ -59,7 +61,12 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
     """
     able = [engine for engine, features in refused.items() if not features]
     if not able:
-        raise _none_does_all(refused)
+        features = dict.fromkeys(feature for names in refused.values() for feature in names)
+        supporters = {feature: [engine for engine, names in refused.items() if feature not in names]
+                      for feature in features}
+        raise RequestError("no engine supports " + " and ".join(features), "features of one engine: " + "; ".join(
+            f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in supporters.items()),
+            " or ".join(f"engine={engine}" for engine in refused))
     # One missing feature per engine is enough.
     decisive = [features[-1] for features in refused.values() if features]
     available = [engine for engine in able if engine in installed]
@@ -73,24 +80,3 @@ def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection
         return available[0], f"the engine for {decisive[-1]}"
     return available[0], (f"{' and '.join(available)} work; engine={available[1]} picks the other"
                       if len(available) > 1 else f"the only installed one of {' and '.join(able)}")
-
-
-def _none_does_all(refused: Mapping[str, Sequence[str]]) -> RequestError:
-    """The error that names each unsupported feature with the engines that support it."""
-    features = dict.fromkeys(feature for names in refused.values() for feature in names)
-    supporters = {feature: [engine for engine, names in refused.items() if feature not in names]
-                  for feature in features}
-    return RequestError("no engine supports " + " and ".join(features), "features of one engine: " + "; ".join(
-        f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in supporters.items()),
-        " or ".join(f"engine={engine}" for engine in refused))
-
-
-def _platform(device: str) -> str:
-    if device != "auto":
-        return without_alias(device)
-    return next((platform for platform in ("tpu", "gpu") if platform in accelerators()), "cpu")
-
-
-def _installed(library: str) -> bool:
-    # Without importing, which takes seconds.
-    return importlib.util.find_spec(library) is not None

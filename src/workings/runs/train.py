@@ -12,8 +12,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
-from workings.distributed.agreement import facts_of
-from workings.distributed.process_group import ProcessGroup
+from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
 from workings.inputs.gguf import origin_facts

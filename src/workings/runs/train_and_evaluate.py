@@ -37,6 +37,13 @@ from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult
 
 
+def difference_json(comparison: Comparison) -> dict[str, Any]:
+    """The difference of a comparison with its interval and verdict, as keys of `--json`; what is absent is left out."""
+    values = comparison.to_json()
+    return {key: values[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
+            if key in values}
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaseResult:
     """The untrained model on the same items."""
@@ -45,25 +52,25 @@ class BaseResult:
     """Its evaluation, in a folder next to the runs; None for a tiny model, which no other run will begin with."""
     comparison: Comparison
     """The run (B) compared with it (A)."""
-    notes: tuple[str, ...] = ()
+    note: str = ""
     form_free: float
     """Its accuracy if every completion without an answer counts as correct when it contains the expected one: an upper
     bound on the cost of an unknown answer form."""
 
     def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""
-        compared = self.comparison.to_json()
-        keys = ("delta", "delta_ci_low", "delta_ci_high", "p_value", "verdict")
-        values: dict[str, Any] = {key: compared[key] for key in keys if key in compared}
+        values = difference_json(self.comparison)
+        if self.comparison.a is None:
+            return values
         place = {} if self.path is None else {"base": str(self.path)}
-        return {**place, "base_accuracy": compared["a"]["accuracy"], "base_accuracy_form_free": self.form_free,
-                **values} if "a" in compared else values
+        return {**place, "base_accuracy": self.comparison.a.cell.mean, "base_accuracy_form_free": self.form_free,
+                **values}
 
     def lines(self, run: Path) -> list[str]:
         """The comparison with the run, and where the answers are, in words."""
         # One line per warning, so that they are seen.
         sentences = [f"compared with the untrained model: {self.comparison.finding}", *self.comparison.warnings,
-                     *self.notes]
+                     *filter(None, [self.note])]
         if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
             sentences.append(f"ignoring the answer form, up to {percent(self.form_free)} of the untrained model's "
                              "answers "
@@ -105,7 +112,10 @@ class TrainAndEvaluateResult:
             saved = has_checkpoint(training.run)
             state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
             lines.append(f"reason: {training.reason}; {state}")
-            lines += self._after_a_failed_reward(saved) if training.reward_failed else []
+            if training.reward_failed:  # all steps of a run have the same rewards
+                lines.append("after correcting its file: the same command with another --out; "
+                             "`workings reward check` with the same arguments tests the reward")
+                lines += [f"to start from this run's weights: {begin_with_weights(training.run)}"] if saved else []
         if remark := training.learned_nothing or training.cut_off:
             lines.append(remark)
         if training.status == "interrupted":
@@ -125,14 +135,6 @@ class TrainAndEvaluateResult:
         lines += [f"to open it: workings ui {quote(str(training.run.parent))}",
                   f"to verify: workings verify {quote(str(training.run))}"]
         return "\n".join(lines)
-
-    def _after_a_failed_reward(self, saved: bool) -> list[str]:
-        """Ways to continue after a reward function failed: all steps of a run have the same rewards."""
-        lines = ["after correcting its file: the same command with another --out; "
-                 "`workings reward check` with the same arguments tests the reward"]
-        if saved:
-            lines.append(f"to start from this run's weights: {begin_with_weights(self.training.run)}")
-        return lines
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
@@ -204,4 +206,4 @@ def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, ke
         return BaseResult(path=evaluation.record.path if keep else None,
                           comparison=compare(evaluation.record.path, run.path),
                           form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),
-                          notes=(evaluation.note,) if evaluation.note else ())
+                          note=evaluation.note)

@@ -9,6 +9,7 @@ from workings.engines.base import Completion, StreamingEngine
 from workings.engines.session import ModelSession
 from workings.evaluation.generate import sample_seed, that_samples
 from workings.evaluation.likelihoods import continuation_log_probs, likeliest
+from workings.models.tokenizer import Tokenizer
 from workings.serving.requests import ChatRequest, TextRequest
 
 
@@ -27,6 +28,28 @@ class Answer:
     """The most likely token in the place of each but the first, and its log probability, of an echoed prompt."""
     echoed: int = 0
     """How many of the tokens are the prompt's."""
+
+
+class Pieces:
+    """Converts single tokens to pieces of text; together the pieces are the text of all tokens."""
+
+    def __init__(self, tokenizer: Tokenizer, show: Callable[[str], None]) -> None:
+        self._tokenizer, self._show = tokenizer, show
+        self._tokens: list[int] = []
+        self._shown = ""
+
+    def add(self, token: int) -> None:
+        """Adds a token and shows its text once its characters are complete."""
+        self._tokens.append(token)
+        # A character may be several tokens; the first ones alone decode to this sign.
+        self.show_up_to(self._tokenizer.decode(self._tokens).rstrip("\N{REPLACEMENT CHARACTER}"))
+
+    def show_up_to(self, text: str) -> None:
+        """Shows the rest of the text so far."""
+        if len(text) > len(self._shown):
+            self._show(text[len(self._shown):])
+            # Decoded from all tokens each time: a token's text may depend on those before it (spaces, byte pairs).
+            self._shown = text
 
 
 class Answerer:
@@ -76,22 +99,11 @@ class Answerer:
             seeds=[sample_seed(seed, "request", index) for index in range(len(prompts))])
 
     def _stream(self, prompt: list[int], request: ChatRequest | TextRequest, tell: Callable[[str], None]) -> Completion:
-        engine, told, written = self._session.engine, "", []
+        engine, pieces = self._session.engine, Pieces(self._session.tokenizer, tell)
         assert isinstance(engine, StreamingEngine)
-
-        def pass_on(token: int) -> None:
-            nonlocal told
-            written.append(token)
-            text = self._session.tokenizer.decode(written)
-            # A letter of several tokens is not whole yet.
-            if not text.endswith("\N{REPLACEMENT CHARACTER}") and text.startswith(told):
-                tell(text[len(told):])
-                told = text
-
         completion = engine.stream(self._session.state, prompt, max_new_tokens=request.longest,
-                                   stop_ids=self._session.template.stop_ids, tell=pass_on)
-        if rest := self._session.tokenizer.decode(completion.tokens)[len(told):]:
-            tell(rest)
+                                   stop_ids=self._session.template.stop_ids, tell=pieces.add)
+        pieces.show_up_to(self._session.tokenizer.decode(completion.tokens))
         return completion
 
     def _answer(self, prompt: list[int], completion: Completion, request: ChatRequest | TextRequest) -> Answer:

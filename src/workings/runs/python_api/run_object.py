@@ -1,6 +1,5 @@
 """`Run`, the object that `workings.train` returns: results, curve and scorecard, questions, further evaluations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -16,7 +15,7 @@ from workings.record import reader
 from workings.record.layout import RECIPE, RECIPE_EVALUATION
 from workings.record.number_text import percent
 from workings.runs.evaluate import Question, ask, evaluate_run, free_unit
-from workings.runs.python_api.python_rows import Rows, items_file
+from workings.runs.python_api.given import Rows, items_file
 
 if TYPE_CHECKING:
     from workings.evaluation.comparison.compare import Comparison
@@ -112,17 +111,12 @@ class Run:
         # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
         with items_file(items) as file:
-            unit = Path(out) if out is not None else self._unit(name, file.stem)
+            unit = Path(out) if out is not None else (
+                self.path / "eval" / name if name else free_unit(self.path, file.stem))
+            if name and unit.exists():
+                raise RequestError(f"{self.path} already has an evaluation name={name!r}", "another name",
+                                   f"name={f'{name}-2'!r}")
             return evaluate_run(self.path, file, unit, settings=settings)
-
-    def _unit(self, name: str, default: str) -> Path:
-        """Path of a new evaluation."""
-        if not name:
-            return free_unit(self.path, default)
-        if (self.path / "eval" / name).exists():
-            raise RequestError(f"{self.path} already has an evaluation name={name!r}", "another name",
-                               f"name={f'{name}-2'!r}")
-        return self.path / "eval" / name
 
     def compare(self, other: "str | Path | Run") -> "Comparison":
         """Whether this run is better than another one on the same items, pair by pair.
@@ -165,9 +159,3 @@ class Run:
                 overall = own["scorecard"]["overall"]
                 text += f"\naccuracy {percent(overall['mean'])} on {overall['n']} items"
         return f"{text}\nto repeat it: {self.command}"
-
-    def as_json(self) -> Mapping[str, Any]:
-        """Keys of `train --json`; for an opened run its path, status and steps."""
-        if self.result is not None:
-            return self.result.to_json()
-        return {"status": self.status, "steps": self.record.manifest.completed_steps, "run": str(self.path)}

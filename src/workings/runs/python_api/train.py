@@ -1,23 +1,266 @@
-"""`workings.train`: training as a Python function."""
+"""`workings.train`: training as a Python function, from a recipe or from a few keywords with defaults."""
 
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, get_args
 
+from workings.config.aliases import counterpart, table
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
-from workings.config.overrides import Overrides
+from workings.config.overrides import Overrides, moved_override, override_words
+from workings.config.recipe import Recipe
+from workings.data.batches import even_accumulation
+from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
+from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.record.metrics import Callback
 from workings.reports.live.listeners import RunListeners
 from workings.runs.create_or_resume import load_to_resume, run_directory
-from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
-from workings.runs.python_api.python_rewards import Reward
-from workings.runs.python_api.python_rows import Rows
+from workings.runs.python_api.given import (
+    COMPLETIONS,
+    Reward,
+    Rows,
+    algorithm_for,
+    recipe_rewards,
+    rows_of,
+    write_given_items,
+    write_given_traces,
+)
 from workings.runs.python_api.run_object import Run
 from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
+
+MAX_LENGTH = 1024
+"""Maximum number of tokens of a row."""
+ANSWERS_ALONE = "answer_only"
+"""Value of `data.reasoning` if no row has steps."""
+QUESTIONS = "items"
+"""Format of rows that are questions with expected answers, for algorithms with rollouts."""
+BATCH = {"micro_batch": 4, "accumulation": 4}
+"""Section `batch` for many rows."""
+FINAL_SHARE = 0.1
+"""Learning rate at the last step as a share of the peak; with 0 the last (maybe only) step would change nothing."""
+LEARNING_RATES = {"scratch": 1e-3, "full": 2e-5, "lora": 2e-4, "qlora": 2e-4}
+"""Peak learning rate by method; adapters need a far larger one than all weights."""
+
+
+Method = Literal["full", "lora", "qlora"]
+IN_PYTHON = {
+    "train_dataset": "data", "eval_dataset": "items", "output_dir": "out", "report_to": "track",
+    "num_train_epochs": "epochs", "max_steps": "steps", "load_in_4bit": "method=\"qlora\"",
+    "max_length": "data.max_length", "reward_funcs": "rewards"}
+"""Arguments of other trainers' constructors and their counterpart here; `aliases.json` has the keys of recipes."""
+FOUND_IN_THE_MODEL = ("tokenizer", "processing_class", "args", "peft_config")
+_KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items", "method": "method.name",
+         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate",
+         "rewards": "rewards"}
+"""The recipe's keys for the arguments that make a recipe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keywords:
+    """The arguments of `workings.train` that make a recipe."""
+
+    model: str | Path | Mapping[str, Any]
+    """A Hub id, a folder of weights, or the recipe's section `model`."""
+    data: Rows
+    """Training data."""
+    items: Rows | None = None
+    """Questions with expected answers, for the evaluation before and after training."""
+    method: Method = "lora"
+    steps: int = 0
+    """Number of updates; 0: from epochs or the overrides."""
+    epochs: float = 0.0
+    """Number of passes over all rows; 0: from steps or the overrides."""
+    learning_rate: float = 0.0
+    """Peak learning rate; 0: by the method."""
+    rewards: Reward | Sequence[Reward] = ()
+    """Rewards of completions; the model then learns by `grpo`, unless the overrides name another algorithm."""
+    overrides: Overrides = ()
+    """Any other key of a recipe."""
+
+
+_ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "resume", "smoke", "force", "callbacks",
+              "track")
+
+
+def refuse_unknown(words: Mapping[str, Any]) -> None:
+    """Raises `RequestError` for unknown arguments of `workings.train`, with their counterparts."""
+    if not words:
+        return
+    given, counterparts = [], []
+    for name, value in words.items():
+        plain = isinstance(value, str | int | float)
+        given.append(f"{name}={value!r}" if plain else f"{name}: a {type(value).__name__}")
+        counterparts.append(_counterpart(name, repr(value) if plain else "…"))
+    raise RequestError(f"workings.train does not take {', '.join(given)}",
+                       f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
+                       "; ".join(counterparts))
+
+
+def _counterpart(name: str, value: str) -> str:
+    if name in FOUND_IN_THE_MODEL:
+        return "leave it out: it comes with the model, and settings are arguments or overrides"
+    row = table().get(name, {})
+    key = IN_PYTHON.get(name) or row.get("key", name if name in Recipe.model_fields else "")
+    if key and ("." in key or key not in _ARGUMENTS):
+        return key if "=" in key else f'overrides={{"{key}": {value}}}'
+    if key:
+        return f"{key}={value}"
+    near = get_close_matches(name, _ARGUMENTS, n=1)
+    return row.get("instead") or (f"did you mean {near[0]}?" if near else
+                                  'any key of a recipe: overrides={"batch.micro_batch": 2}')
+
+
+@contextmanager
+def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
+    """The recipe; given rows are files as long as the context lasts.
+
+    Raises:
+        RequestError: invalid rows, or keys that contradict each other.
+    """
+    _check(keywords)
+    with TemporaryDirectory(prefix="workings-") as folder:
+        # Laid out like the run directory, so that the recipe in the run finds the run's copies.
+        config = Path(folder, CONFIG).parent
+        for subfolder in (config, Path(folder, GIVEN_TRACES).parent):
+            subfolder.mkdir(exist_ok=True)
+        traces, form = _traces(keywords, Path(folder))
+        kept = [GIVEN_TRACES] if form else []
+        values = _values(keywords, traces, form, Path(folder), kept)
+        if keywords.rewards:
+            entries, written = recipe_rewards(keywords.rewards, config, _absolute)
+            values |= {"algorithm": {"name": "grpo"}, "rewards": entries}
+            kept += [f"{config.name}/{name}" for name in written]
+        # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
+        loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
+        if form == QUESTIONS and loaded.recipe.algorithm.examples != "prompts":
+            raise RequestError("data: rows with expected_answer have no completion to imitate",
+                               "rows with steps and answer, or an algorithm that rewards answers",
+                               'rewards=["answer"]')
+        yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *_chosen(values, form, loaded)))
+
+
+def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Iterator[str]:
+    """Settings that the rows decided."""
+    if values["data"]["reasoning"] == ANSWERS_ALONE == loaded.recipe.data.reasoning:
+        yield f"data.reasoning: {ANSWERS_ALONE}: " + (
+            "completions are learned as given; data.reasoning=tags (think, hashes) splits them into steps and answer"
+            if form == COMPLETIONS else "no row has steps, so only answers are learned")
+    batch = loaded.recipe.batch
+    if {"micro_batch": batch.micro_batch, "accumulation": batch.accumulation} == values["batch"] != BATCH:
+        yield f"batch: {batch.micro_batch} x {batch.accumulation}, to match the number of rows"
+
+
+def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
+    """Value of `data.traces`, and the format of given rows; empty for a file or a shipped set."""
+    if named := _file(keywords.data, "traces"):
+        return named, ""
+    rows = rows_of(keywords.data, "data")
+    if "expected_answer" in rows[0] and "steps" not in rows[0]:
+        write_given_items(rows, folder / GIVEN_TRACES)
+        return f"../{GIVEN_TRACES}", QUESTIONS
+    form = dict(_pairs(keywords.overrides)).get("data.reasoning", ANSWERS_ALONE)
+    return f"../{GIVEN_TRACES}", write_given_traces(rows, folder / GIVEN_TRACES,
+                                                    split_completions=form != ANSWERS_ALONE)
+
+
+def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list[str]) -> dict[str, Any]:
+    model: dict[str, Any] = dict(keywords.model) if isinstance(keywords.model, Mapping) else {
+        # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
+        "source": "pretrained", "id": _absolute(str(keywords.model))}
+    scratch = model.get("source") == "scratch"
+    on_accelerator = bool(accelerators())
+    base = re.sub(r"[^a-z0-9._-]+", "-", Path(str(model.get("id", "scratch"))).name.lower()).strip("-._")
+    reasoning, batch = "tags", BATCH
+    if form not in ("", QUESTIONS):
+        # Only at newlines: `splitlines` also splits at characters that JSON does not escape.
+        lines = [line for line in (folder / GIVEN_TRACES).read_text("utf-8").split("\n") if line]
+        # If no given row has steps, answers have no tags.
+        reasoning = "tags" if any(json.loads(line).get("steps") for line in lines) else ANSWERS_ALONE
+        rows = (2 if algorithm_for(form) else 1) * len(lines)
+        # Fewer rows an update for few given rows.
+        batch = {"micro_batch": (micro_batch := min(BATCH["micro_batch"], rows)),
+                 "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
+    values: dict[str, Any] = {
+        "name": f"{base or 'model'}-{keywords.method}", "engine": "auto", "model": model,
+        **({"tokenizer": "train"} if scratch else {}),
+        "data": {"traces": traces, "template": "gemma" if scratch else "tokenizer",
+                 "reasoning": reasoning, "max_length": MAX_LENGTH},
+        "method": {"name": keywords.method}, "batch": batch,
+        # A constant learning rate has no end value.
+        "training": {**({} if ("training.schedule", "constant") in _pairs(keywords.overrides) else
+                        {"final_share": FINAL_SHARE}),
+                     **{name: value for name in ("steps", "epochs") if (value := getattr(keywords, name))},
+                     "learning_rate": keywords.learning_rate or LEARNING_RATES.get(
+                         "scratch" if scratch else keywords.method, 1e-4)},
+        "optimizer": {"name": "adamw", "clip_norm": 1.0},
+        "memory": {"remat": "layer", "loss_chunk": 256}}
+    if algorithm := algorithm_for(form):
+        values["algorithm"] = {"name": algorithm}
+    if on_accelerator and not scratch:
+        # Updates are far smaller than the spacing of bf16, so full fine-tuning uses stochastic rounding.
+        values["precision"] = {"parameters": "bf16", "compute": "bf16",
+                               **({"rounding": "stochastic"} if keywords.method == "full" else {})}
+    if keywords.items is not None:
+        items = _file(keywords.items, "items")
+        if not items:
+            write_given_items(keywords.items, folder / GIVEN_ITEMS)
+            items = f"../{GIVEN_ITEMS}"
+            kept.append(GIVEN_ITEMS)
+        values["evaluation"] = {"items": items}
+    return values
+
+
+def _check(keywords: Keywords) -> None:
+    """Raises `RequestError` for arguments that make no recipe, in terms of the arguments."""
+    if not isinstance(keywords.model, str | Path | Mapping):
+        raise RequestError(f"model is an object of type {type(keywords.model).__name__}",
+                           "a Hub id, a folder of weights, or a recipe's section `model`",
+                           'model.save_pretrained("FOLDER"), the tokenizer too, and model="FOLDER"')
+    if keywords.method not in get_args(Method):
+        near = get_close_matches(str(keywords.method).lower(), get_args(Method), n=1)
+        raise RequestError(f"method {keywords.method!r} is unknown", f"one of {', '.join(get_args(Method))}",
+                           counterpart(str(keywords.method)) or
+                           (f'method="{near[0]}"' if near else f'overrides={{"algorithm.name": "{keywords.method}"}}'))
+    if keywords.steps and keywords.epochs:
+        raise RequestError(f"steps={keywords.steps} and epochs={keywords.epochs} are both given", "one of the two",
+                           "leave one of them out")
+    elsewhere = any(key.startswith("training") for key, _ in _pairs(keywords.overrides))
+    if not keywords.steps and not keywords.epochs and not elsewhere:
+        raise RequestError("neither steps nor epochs are given", "one of the two", "steps=100, or epochs=1")
+
+
+def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
+    """Keys with their values; values of ``key=value`` words are texts."""
+    if isinstance(overrides, Mapping):
+        return list(overrides.items())
+    return [(word.partition("=")[0], word.partition("=")[2]) for word in overrides]
+
+
+def _file(data: Rows, name: str) -> str:
+    """The file or shipped set that was named; empty where rows were given."""
+    if not isinstance(data, str | Path):
+        return ""
+    # A name without a suffix may be a shipped set. A missing file is reported at its path.
+    return _existing(str(data)) or (str(Path(data).absolute()) if Path(data).suffix else str(data))
+
+
+def _existing(name: str) -> str:
+    """The absolute path of a file or folder that exists here; empty for any other name."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else ""
+
+
+def _absolute(name: str) -> str:
+    """The absolute path of a file or folder that exists here; any other name as it is."""
+    return _existing(name) or name
 
 
 def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overrides: Overrides = (), *,
@@ -97,25 +340,13 @@ def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-_KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items", "method": "method.name",
-         "steps": "training.steps", "epochs": "training.epochs", "learning_rate": "training.learning_rate",
-         "rewards": "rewards"}
-"""The recipe's keys for the arguments that make a recipe."""
-
-
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
     # Compare only numbers with 0: comparing a data frame gives a frame.
     given = [name for name, value in keywords.items()
              if value is not None and not (isinstance(value, int | float) and value == 0)]
     if given:
-        words = {_KEYS[name]: _override_value(name, keywords[name]) for name in given}
+        words = {_KEYS[name]: [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else
+                 value if isinstance(value := keywords[name], str | Path | int | float) else "FILE" for name in given}
         raise RequestError(f"a recipe does not go with {', '.join(given)}",
                            "one of the two, because a recipe has all settings",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")
-
-
-def _override_value(name: str, value: Any) -> Any:
-    """An argument's value for the proposed override: a text or number, else a placeholder."""
-    if name == "rewards":
-        return [{"scorer": "FILE.py:FUNCTION"}]
-    return value if isinstance(value, str | Path | int | float) else "FILE"

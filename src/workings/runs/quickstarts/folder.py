@@ -1,27 +1,32 @@
-"""The folder of a quickstart: its recipes and runs, to resume an interrupted one."""
+"""Parts that all quickstarts share: the folder with recipes and runs, which is resumed, and the end of the answer."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.errors import Interrupted, RecordError, RequestError
+from workings.evaluation.comparison.compare import Comparison
 from workings.evidence.verify import verify
 from workings.record import atomic
-from workings.record.layout import SEAL, partial_path
-from workings.record.reader import RunRecord
-from workings.runs.create_or_resume import evaluation_is_missing
+from workings.reports.html import write_report
+from workings.runs.create_or_resume import what_is_left
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
 from workings.ui.verification_cache import VerificationCache
 
 
-def goes_on(out: Path, recipes: Mapping[str, LoadedRecipe]) -> bool:
-    """Whether ``out`` is an interrupted quickstart with these recipes; False if it does not exist.
+def begin(out: Path, recipes: Mapping[str, LoadedRecipe], make_data: Callable[[Path], None]) -> None:
+    """Makes the folder of a quickstart with its data, or checks that an existing one is the same, interrupted.
 
-    Raises `RequestError` for any other folder.
+    Raises:
+        RequestError: ``out`` exists and is anything else.
     """
     if not out.exists():
-        return False
+        make_data(out / "data")
+        # After the data are complete, because a quickstart is recognized by its recipes.
+        write_recipes(out, recipes)
+        return
     files = {name: _recipe_file(out, name) for name in recipes}
     if not all(file.is_file() for file in files.values()) or (out / "report.html").exists():
         raise RequestError(f"--out {out} already exists", "a folder that does not exist yet, or a quickstart that "
@@ -31,11 +36,10 @@ def goes_on(out: Path, recipes: Mapping[str, LoadedRecipe]) -> bool:
             raise RequestError(f"--out {out} has an interrupted quickstart with another seed or other overrides",
                                "the original seed and overrides, or another folder",
                                f"another --out; the original recipe is {file}")
-    return True
 
 
 def write_recipes(out: Path, recipes: Mapping[str, LoadedRecipe]) -> None:
-    """Writes the recipes by which a quickstart is recognized, after its data are complete."""
+    """Writes the recipes by which a quickstart is recognized."""
     (out / "recipes").mkdir(exist_ok=True)
     for name, recipe in recipes.items():
         atomic.write_text(_recipe_file(out, name), recipe.written())
@@ -57,15 +61,15 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
         RecordError: it failed.
     """
     path = out / "runs" / name
-    begun = path.exists() or partial_path(path).exists()
-    if (path / SEAL).is_file() and RunRecord.open(path).status == "complete" and not evaluation_is_missing(path):
+    left = what_is_left(path)
+    if left == "nothing":
         say(f"{path} is complete and is reused")
         return None
-    if begun:
+    if left == "resume":
         say(f"{path} was interrupted and is resumed")
     # As a file, so that the record of each run names a recipe to repeat.
     write_recipes(out, {name: recipe})
-    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=begun)
+    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume")
     if result.training.status == "interrupted":
         raise Interrupted(f"stopped while {name} was trained; finished parts are in {out}; to resume: the same "
                           f"command with --out {shlex.quote(str(out))}")
@@ -74,8 +78,15 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
     return result
 
 
-def verify_all(runs: list[Path]) -> None:
-    """Raises `RecordError` if a record does not verify."""
+def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdict: Comparison,
+           runs: Sequence[Path]) -> None:
+    """Writes the comparisons and the page of what is ``shown``, and verifies ``runs``.
+
+    Raises:
+        RecordError: a record does not verify.
+    """
+    atomic.write_json(out / "compare.json", compared)
+    write_report(out / "report.html", list(shown), verdict)
     verdicts = VerificationCache.here()  # the page's badges
     for run in runs:
         before = verdicts.stamps(run)
@@ -84,3 +95,10 @@ def verify_all(runs: list[Path]) -> None:
         if verification.failed:
             raise RecordError(f"{run} does not verify: " + "; ".join(
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))
+
+
+def answer_text(lines: Sequence[str], out: Path, seconds: float, *commands: str) -> str:
+    """A quickstart's answer: the result in ``lines``, its report, and commands to try next."""
+    return "\n".join(["", *lines,
+                      f"All runs are sealed and verified. Report: {out / 'report.html'}  ({seconds:.0f} s)", "",
+                      "Try next:", *(f"  workings {command}" for command in commands)])

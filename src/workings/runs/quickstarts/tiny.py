@@ -10,16 +10,15 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.generate import write_manifest
 from workings.data.generators import addition
-from workings.data.generators.base import ItemRecord, write_items
+from workings.data.generators.base import as_item, write_items
 from workings.data.traces import completion_text, write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.inputs.resolve import TRAINED_VOCABULARY
 from workings.models.tokenizer_training import train_tokenizer
-from workings.record import atomic
 from workings.record.reader import RunRecord
-from workings.reports.html import write_report
-from workings.runs.quickstarts.folder import complete_run, goes_on, verify_all, write_recipes
+from workings.runs.quickstarts.folder import answer_text, begin, complete_run, report
+from workings.runs.train_and_evaluate import difference_json
 
 WITH_STEPS = "with-steps"
 ANSWER_ONLY = "answer-only"
@@ -39,31 +38,23 @@ class QuickstartResult:
         compared = self.comparison.to_json()
         return {
             "traces_accuracy": compared["b"]["accuracy"], "answer_only_accuracy": compared["a"]["accuracy"],
-            "items": compared["items"], "p_value": compared["p_value"], "seconds": round(self.seconds, 1),
-            "runs": [str(run.path) for run in self.runs.values()],
-            "delta": compared["delta"], "delta_ci_low": compared["delta_ci_low"],
-            "delta_ci_high": compared["delta_ci_high"],
-            "verdict": compared["verdict"], "sentence": self.comparison.sentence,
+            "items": compared["items"], "seconds": round(self.seconds, 1),
+            "runs": [str(run.path) for run in self.runs.values()], **difference_json(self.comparison),
+            "sentence": self.comparison.sentence,
             "report": str(self.out / "report.html"),
             "supervised_tokens": {name: run.manifest.supervised_tokens for name, run in self.runs.items()}}
 
     def text(self) -> str:
         """The result and next commands, in words."""
-        run = self.runs[WITH_STEPS].path
+        run, other = (shlex.quote(str(self.runs[name].path)) for name in (WITH_STEPS, ANSWER_ONLY))
         # Steps are more text to learn from, which is an advantage by itself.
         tokens = ", ".join(f"{name} {run.manifest.supervised_tokens:,}" for name, run in self.runs.items())
-        lines = [
-            "", self.comparison.sentence,
+        return answer_text([
+            self.comparison.sentence,
             "Equal in both: problems, their order, steps, rows per step, model, seed, learning rate, tokenizer.",
-            f"Not equal: supervised tokens ({tokens}).",
-            f"All runs are sealed and verified. Report: {self.out / 'report.html'}  ({self.seconds:.0f} s)", "",
-            "Try next:",
-            f"  workings ask {shlex.quote(str(run))} \"What is 47+25?\"",
-            f"  workings verify {shlex.quote(str(run))}",
-            f"  workings compare {shlex.quote(str(self.runs[ANSWER_ONLY].path))} {shlex.quote(str(run))}",
-            f"  workings ui {shlex.quote(str(self.out))}",
-        ]
-        return "\n".join(lines)
+            f"Not equal: supervised tokens ({tokens})."], self.out, self.seconds,
+            f"ask {run} \"What is 47+25?\"", f"verify {run}", f"compare {other} {run}",
+            f"ui {shlex.quote(str(self.out))}")
 
 
 def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
@@ -84,32 +75,25 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     """
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.
-    recipes = {WITH_STEPS: tiny_recipe(WITH_STEPS, seed, "tags", overrides),
-               ANSWER_ONLY: tiny_recipe(ANSWER_ONLY, seed, "answer_only", overrides)}
-    if not goes_on(out, recipes):
-        make_data(out / "data", seed)
-        write_recipes(out, recipes)
+    recipes = {name: tiny_recipe(name, seed, form, overrides)
+               for name, form in ((WITH_STEPS, "tags"), (ANSWER_ONLY, "answer_only"))}
+    begin(out, recipes, lambda folder: make_data(folder, seed))
     for name, recipe in recipes.items():
         complete_run(out, name, recipe, say)
-    runs = {name: RunRecord.open(out / "runs" / name) for name in recipes}
-
-    paths = {name: run.path for name, run in runs.items()}
-    comparison = compare(paths[ANSWER_ONLY], paths[WITH_STEPS])
-    atomic.write_json(out / "compare.json", comparison.to_json())
-    write_report(out / "report.html", list(paths.values()), comparison)
-    # The result is returned only if all of its records verify.
-    verify_all(list(paths.values()))
-    return QuickstartResult(out=out, runs=runs, comparison=comparison, seconds=time.perf_counter() - started)
+    paths = [out / "runs" / name for name in recipes]
+    comparison = compare(*reversed(paths))
+    report(out, comparison.to_json(), paths, comparison, paths)
+    return QuickstartResult(out=out, runs={path.name: RunRecord.open(path) for path in paths}, comparison=comparison,
+                            seconds=time.perf_counter() - started)
 
 
-def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0,
-              item_count: int = ADDITION_ITEMS) -> None:
+def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0) -> None:
     """Generates traces, held-out traces, items and one tokenizer for all runs, trained on both forms of answers.
 
     With ``prompts`` also this number of other problems with answers only.
     """
     folder.mkdir(parents=True)
-    problems, items = addition.make(ADDITION_TRACES + prompts, item_count, seed)
+    problems, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]
     # From the items, which are not in the traces, so their loss is that of unseen problems.
     held_out = addition.held_out_traces(items, seed)
@@ -117,9 +101,7 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
     write_traces(folder / "held_out.jsonl", held_out)
     write_items(folder / "items.jsonl", items)
     if others:
-        write_items(folder / "prompts.jsonl", (ItemRecord(
-            id=trace.id, prompt=trace.prompt, expected_answer=trace.answer, section=trace.section,
-            category=trace.category, difficulty=trace.difficulty) for trace in others))
+        write_items(folder / "prompts.jsonl", map(as_item, others))
     # One tokenizer, so that losses and numbers of tokens are comparable.
     texts = (text for trace in shown for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")

@@ -1,6 +1,6 @@
 """Reopens a sealed run for a replay: its engine, the rows it was trained on, its first weights, its checkpoints."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from workings.data.rows import RowSet
@@ -18,21 +18,10 @@ from workings.ways.parts.replay_source import ReopenedRun
 from workings.ways.parts.teacher import Teacher
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplayInputs:
-    """Paths of a run's inputs that its record does not hold, and the device."""
-
-    data: Path | None = None
-    """The file of traces; None: where the recipe names it."""
-    weights: Path | None = None
-    """Directory of the weights that training started from; None: where the recipe names it."""
-    device: str = AS_RECORDED
-    fsdp: int = 0
-    """Devices over which rows and parameters are split; 0: as the recipe's mesh resolves here."""
-
-
-def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
+def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = None, fsdp: int = 0) -> ReopenedRun:
     """Opens a sealed run as it was trained: its engine, its rows, its first weights, its checkpoints.
+
+    Arguments are those of `workings.runs.replay.ReplayRequest`.
 
     Raises:
         RequestError: no sealed run; data or weights are missing or not the recorded ones; no such engine or device.
@@ -43,19 +32,22 @@ def reopen_run(path: Path, inputs: ReplayInputs) -> ReopenedRun:
     # Files are checked by their digests before a device is opened.
     if PROMPTS in recipe.algorithm.records:
         # The record holds prompts with their tokens: no data file is needed.
-        data = RunData(traces=[], held_out=[], items=[], digests={})
-        trained_on: RowSet | PromptSet = _recorded_prompts(sealed)
+        read = RunData(traces=[], held_out=[], items=[], digests={})
+        prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
+        if prompts.digest != run.manifest.data_digests.get("prompts"):
+            raise RecordError(f"{run.path}: {PROMPTS} differs from its digest in the manifest")
+        trained_on: RowSet | PromptSet = prompts
     else:
-        data = _recorded_data(sealed, inputs.data)
-        trained_on = _recorded_rows(sealed, data)
-    weights = sealed.recorded_weights(inputs.weights)
-    engine = sealed.open_engine(inputs.device, weights.directory, inputs.fsdp)
+        read = _recorded_data(sealed, data)
+        trained_on = _recorded_rows(sealed, read)
+    first = sealed.recorded_weights(weights)
+    engine = sealed.open_engine(AS_RECORDED, first.directory, fsdp)
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
     # Micro batches keep the recorded number of rows. Where it does not divide among the devices here,
     # one device takes them all.
-    if not inputs.fsdp and rows_of_micro_batch % row_devices(engine.describe().mesh):
-        engine = sealed.open_engine(inputs.device, weights.directory, fsdp=1)
-    return ReopenedRun(loaded=sealed.loaded, data=data, weights=weights, tokenizer=sealed.tokenizer,
+    if not fsdp and rows_of_micro_batch % row_devices(engine.describe().mesh):
+        engine = sealed.open_engine(AS_RECORDED, first.directory, fsdp=1)
+    return ReopenedRun(loaded=sealed.loaded, data=read, weights=first, tokenizer=sealed.tokenizer,
                        template=sealed.template, shape=sealed.shape, run=run, engine=engine,
                        trained_on=trained_on, teacher=_recorded_teacher(sealed))
 
@@ -102,15 +94,6 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
                  and line.get("learned_turns") != index[line["id"]].get("learned_turns")]:
         raise RecordError(f"{run.path}: {ROWS} has other learned turns than the data for {wrong[0][:80]!r}")
     return rows
-
-
-def _recorded_prompts(sealed: SealedRun) -> PromptSet:
-    """The prompts of the run's rollouts, checked by their digest."""
-    run = sealed.run
-    prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
-    if prompts.digest != run.manifest.data_digests.get("prompts"):
-        raise RecordError(f"{run.path}: {PROMPTS} differs from its digest in the manifest")
-    return prompts
 
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:

@@ -3,7 +3,7 @@
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,21 @@ from workings.evidence.replay.conditions import (
     platform,
     tolerance_for,
 )
-from workings.evidence.replay.outcomes import compare_weights
-from workings.evidence.replay.step_selection import StepRange, all_steps, chosen_steps, step_coverage
+from workings.evidence.replay.outcomes import AnswerPopulation, RecordedEvaluation, compare_weights, generate_again
+from workings.evidence.replay.step_selection import StepRange, all_steps, choose_numbers, chosen_steps, step_coverage
 from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
-from workings.record import environment
+from workings.record import environment, jsonl
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
-from workings.record.layout import ENVIRONMENT
+from workings.record.layout import ENVIRONMENT, EVALUATION_CONFIG, PREDICTIONS, SAMPLED
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.runs.replay.reopen_run import ReplayInputs, reopen_run
-from workings.runs.replay.replay_answers import answered_units, ask_again, counted
+from workings.runs.reopen_run import reopen_run
 from workings.runs.run_metadata import code_version
+from workings.samples.unit import SampleUnit
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
-from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+from workings.ways.parts.replay_source import ReopenedRun
 from workings.ways.parts.teacher import Teacher
 
 STEPS, ITEMS = 10, 8
@@ -63,18 +63,12 @@ class ReplayRequest:
     """Seed of the selection; None: a random one, which the result names."""
     samples: tuple[Path, ...] = ()
     """Units of samples from the run's last state."""
-    inputs: ReplayInputs = field(default_factory=ReplayInputs)
-    """Paths of data and weights, and the device."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayResult:
-    """Results of a replay with its verdict."""
-
-    facts: Facts
-    """Verdict, and every number that it follows from."""
-    predictions: list[dict[str, Any]]
-    """Completions that were generated again."""
+    data: Path | None = None
+    """The file of traces; None: where the recipe names it."""
+    weights: Path | None = None
+    """Directory of the weights that training started from; None: where the recipe names it."""
+    fsdp: int = 0
+    """Devices over which rows and parameters are split; 0: as the recipe's mesh resolves here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +78,23 @@ class _ReplayCriteria:
     recorded_conditions: dict[str, str]
     current_conditions: dict[str, str]
     tolerance: Tolerance
-    mode: str
+
+    @property
+    def exact(self) -> bool:
+        """Whether all bits must agree."""
+        return self.tolerance is BITWISE
 
 
-def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> ReplayResult:
+def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
     """Replays a sealed run. Nothing is written.
 
     Args:
         path: the run directory.
         request: steps and answers to repeat.
         say: prints progress.
+
+    Returns:
+        The verdict, and every number that it follows from.
 
     Raises:
         RequestError: no sealed run, no such checkpoint, or data or weights that are missing or not the recorded ones.
@@ -103,21 +104,26 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     metrics = RunRecord.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path} took no step", "a run with at least one step")
-    opened = reopen_run(path, request.inputs)
+    opened = reopen_run(path, data=request.data, weights=request.weights, fsdp=request.fsdp)
     # From the system's randomness, so that the record's maker cannot foresee the selection.
     seed = secrets.randbits(32) if request.seed is None else request.seed
     # Once, so that the verdict and the replay's record use the same conditions.
     collected = environment.collect()
     # Before any step: without a tolerance there is no verdict.
     criteria = _criteria(opened, collected)
-    exact = criteria.mode == "bitwise"
+    exact, mode = criteria.exact, "bitwise" if criteria.exact else "tolerance"
     selected = _select_steps(opened, request, len(metrics), exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
-    plans = [_plan(opened, source, step_range, metrics[step_range.start:step_range.end]) for step_range in selected]
+    plans = []
+    for part in selected:
+        checkpoint = opened.checkpoint(part.start) if part.start else None
+        plans.append(ReplayPlan(
+            engine=opened.engine, source=source, schedule=Schedule.from_config(opened.recipe.training),
+            start=_initial_state(opened, checkpoint), lines=[*metrics[part.start:part.end]],
+            position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
-    say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: "
-        f"{criteria.mode}")
+    say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
     # The controls reuse the engine and its compiled step.
     taken = [_replay(opened, plan) for plan in plans]
     # Only for the first range, because each control costs as many steps as a replay.
@@ -137,8 +143,11 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "start": plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states",
         "conditions": {"recorded": criteria.recorded_conditions, "here": criteria.current_conditions,
                        "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
-        "mode": criteria.mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
-        "lines": [line for lines, _ in taken for line in lines], "weights": _worst([weights for _, weights in taken]),
+        "mode": mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
+        "lines": [line for lines, _ in taken for line in lines],
+        # The range whose end differs most from its checkpoint.
+        "weights": max((weights for _, weights in taken if "absent" not in weights), default=taken[0][1],
+                       key=lambda weights: float(weights["largest_difference"])),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:
         facts["coverage"] = coverage
@@ -147,8 +156,8 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
     verdict, reasons = compare_replay(facts)
-    facts |= {"verdict": verdict, "reasons": reasons, "sentence": replay_sentence(facts)}
-    return ReplayResult(facts=facts, predictions=predictions)
+    return facts | {"verdict": verdict, "reasons": reasons,
+                    "sentence": replay_sentence(facts | {"verdict": verdict, "reasons": reasons})}
 
 
 def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
@@ -177,21 +186,6 @@ def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact:
     return (StepRange(start=start, end=min(done, start + request.steps)),)
 
 
-def _plan(opened: ReopenedRun, source: BatchSource, step_range: StepRange,
-          lines: Sequence[Mapping[str, Any]]) -> ReplayPlan:
-    checkpoint = opened.checkpoint(step_range.start) if step_range.start else None
-    return ReplayPlan(
-        engine=opened.engine, source=source,
-        schedule=Schedule.from_config(opened.recipe.training), start=_initial_state(opened, checkpoint),
-        position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position(), lines=[*lines])
-
-
-def _worst(weights: Sequence[Facts]) -> Facts:
-    """The largest difference from a checkpoint among the ends of all ranges."""
-    compared = [difference for difference in weights if "absent" not in difference]
-    return max(compared, key=lambda difference: float(difference["largest_difference"])) if compared else weights[0]
-
-
 def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> InitialState:
     if checkpoint is not None:
         path = checkpoint.path
@@ -204,7 +198,7 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _ReplayCriteria,
               say: Say) -> dict[str, Facts]:
-    exact, way = criteria.mode == "bitwise", way_of(opened.recipe)
+    exact, way = criteria.exact, way_of(opened.recipe)
     changed_sources = way.wrong_replays(opened, plan.source, exact=exact)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
@@ -231,10 +225,8 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCrite
         code=(code.commit or code.absent_because, code.dirty_diff_sha256 or code.absent_because), device=device,
         packages=packages)
     recorded = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
-    if not differing_conditions(recorded, current) and platform(recorded) == "cpu":
-        return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=BITWISE,
-                               mode="bitwise")
-    tolerance = tolerance_for(manifest.actual_dtypes, recorded, current)
+    tolerance = (BITWISE if not differing_conditions(recorded, current) and platform(recorded) == "cpu"
+                 else tolerance_for(manifest.actual_dtypes, recorded, current))
     # Refused, because no tolerance was measured for such conditions.
     if tolerance is None:
         raise RequestError(f"{opened.run.path} was computed in {number_format(manifest.actual_dtypes)} on a "
@@ -242,8 +234,7 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCrite
                            + ", ".join(differing_conditions(recorded, current)),
                            "the conditions of the run, or a number format and devices that have a tolerance",
                            "replay it where it was trained")
-    return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=tolerance,
-                           mode="tolerance")
+    return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=tolerance)
 
 
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
@@ -261,3 +252,58 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     with tempfile.TemporaryDirectory(prefix="workings-replay-") as folder:
         opened.engine.save(state, Path(folder))
         return lines, compare_weights(last, opened.checkpoint(last).path, Path(folder))
+
+
+def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[RecordedEvaluation]:
+    """Answers of the run's last state; empty if that state was not kept.
+
+    Raises:
+        RequestError: samples of another run.
+    """
+    # All are answers of the last state; without its checkpoint nothing can be repeated.
+    if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
+        return []
+    units = []
+    for unit in opened.run.evaluations():
+        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
+        # Only answers that this run's state generated.
+        if config.get("source") == {"kind": "generated"} and config.get("made_from") == opened.run.root:
+            units.append(RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
+                                            rows=jsonl.read(unit.path / PREDICTIONS)[0]))
+    for path in samples:
+        drawn = SampleUnit.open(path)
+        if drawn.config["made_from"] != opened.run.root:
+            raise RequestError(f"--samples {path} were not sampled from {opened.run.path}",
+                               "samples whose made_from is the run's root digest")
+        units.append(RecordedEvaluation(unit=f"{SAMPLED}/{drawn.root}", config=drawn.config,
+                                        rows=jsonl.read(path / PREDICTIONS)[0]))
+    return units
+
+
+def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation],
+              selection: Sequence[tuple[AnswerPopulation, int]], seed: int, *,
+              by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Generates completions of the items that a seed selects of each unit; each with the recorded one.
+
+    ``selection``: the size of each unit, and how many of its batches are generated.
+    """
+    if not units:
+        return []
+    say("answers to repeat: " + ", ".join(
+        f"{population.items_in(count)} of {population.items} items of {population.unit}"
+        for population, count in selection))
+    session = opened.session(
+        opened.engine, opened.engine.restore(opened.checkpoint(opened.run.manifest.completed_steps).path))
+    return [line for unit, (population, count) in zip(units, selection, strict=True)
+            for line in generate_again(session, unit, choose_numbers(seed, population.unit, population.batches, count),
+                                       by_batch=by_batch)]
+
+
+def counted(lines: list[dict[str, Any]], requested: int) -> Facts:
+    """Numbers of repeated and of equal completions, or why they are missing; ``requested``: items per unit."""
+    if lines:
+        return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
+                "same": sum(line["same"] for line in lines)}
+    if not requested:
+        return {"absent": "none requested"}
+    return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
