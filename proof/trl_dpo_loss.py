@@ -30,7 +30,7 @@ from workings.models.batch import Batch
 from workings.ways.dpo import Dpo
 from workings.ways.kto import Kto
 from workings.ways.orpo import Orpo
-from workings.ways.parts.pair_log_probs import with_pair_signals
+from workings.ways.parts.row_data import with_pair_signals
 from workings.ways.simpo import SimPo
 
 RESULT = Path(__file__).parent / "trl_dpo_loss.json"

@@ -41,7 +41,7 @@ def test_better_with_all_its_numbers(tmp_path: Path) -> None:
     # The wider half of Tango's interval times 2.801585 / 1.959964.
     assert found.sentence.endswith("; 100 items can show differences of 15.0 points or more.")
     assert answer["minimum_detectable_effect"] == pytest.approx((answer["delta_ci_high"] - 0.26) * 1.429406, rel=1e-4)
-    assert [flip.to_json() for flip in found.flips] == answer["flips"] == [
+    assert answer["flips"] == [
         {"section": "overall", "wrong_to_right": 30, "right_to_wrong": 4, "both_right": 40, "both_wrong": 26,
          "items": 100},
         {"section": "core", "wrong_to_right": 15, "right_to_wrong": 2, "both_right": 20, "both_wrong": 13, "items": 50},

@@ -10,9 +10,7 @@ from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.paired import paired_equivalence
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.statistics.differences import tango
-from workings.evaluation.statistics.equivalence import Equivalence, score_equivalence, t_equivalence
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Equivalence, Interval, score_equivalence, t_equivalence, tango
 
 
 def z_by_maximizing(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:

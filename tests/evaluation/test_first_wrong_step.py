@@ -17,10 +17,10 @@ from workings.evaluation.first_wrong_step import (
     wrong_place,
 )
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.statistics.intervals import wilson
+from workings.evaluation.statistics import wilson
 from workings.evaluation.unit import EvaluationRecord
+from workings.reports.figures import first_wrong_steps_figure, marked
 from workings.reports.html import write_report
-from workings.reports.wrong_steps import first_wrong_steps_figure, marked
 from workings.ui.answers import Answer, pair
 
 WRONG = "<reasoning>8+9+0=17, write 7 carry 1\n\n8+9+1=17, write 7 carry 1\n1+2=4</reasoning><answer>177</answer>"

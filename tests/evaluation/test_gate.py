@@ -8,8 +8,7 @@ import pytest
 
 from tests.evaluation.making import items, score
 from workings.errors import RecordError, RequestError
-from workings.evaluation.comparison.baseline import read_baseline, set_baseline
-from workings.evaluation.comparison.gate import gate
+from workings.evaluation.comparison.gate import gate, read_baseline, set_baseline
 from workings.evaluation.unit import find_unit
 
 

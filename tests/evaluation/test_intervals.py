@@ -12,15 +12,17 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from workings.errors import RequestError
-from workings.evaluation.statistics.differences import (
+from workings.evaluation.statistics import (
+    clustered_t_mean,
     holm,
     mcnemar_exact,
     minimum_detectable_effect,
     paired_error,
     score_p,
+    t_mean,
     tango,
+    wilson,
 )
-from workings.evaluation.statistics.intervals import clustered_t_mean, t_mean, wilson
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 100, 1319, 100_000])

@@ -10,9 +10,8 @@ from scipy import stats
 
 from tests.evaluation.making import items, score
 from workings.errors import RequestError
-from workings.evaluation.comparison.ranking import rank
-from workings.evaluation.comparison.seeds import compare_seeds
-from workings.evaluation.statistics.differences import welch_mean
+from workings.evaluation.comparison.several_runs import compare_seeds, rank
+from workings.evaluation.statistics import welch_mean
 
 
 def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list[Path]:

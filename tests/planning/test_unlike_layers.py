@@ -31,7 +31,7 @@ from workings.planning.search import candidates
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.tensors import PER_LAYER_TABLE, host_parts, layer_tensors
 from workings.runs.plan import plan
-from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 E2B = published_shape("gemma-4-e2b")
 TABLE = 262144 * 35 * 256

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from workings.errors import RequestError
-from workings.reports.live import child, listeners
-from workings.reports.live.listeners import RunListeners
-from workings.reports.live.watching import Tracker
+from workings.reports import tracker_child as child
+from workings.reports import trackers
+from workings.reports.trackers import RunListeners, Tracker
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
 FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
@@ -162,7 +162,7 @@ def test_a_tracker_is_told_each_kind_of_end_once(monkeypatch: pytest.MonkeyPatch
         def close(self, status: str) -> None:
             ends.append(status)
 
-    monkeypatch.setattr(listeners, "Tracker", Told)
+    monkeypatch.setattr(trackers, "Tracker", Told)
     run = RunListeners(["tensorboard"])
     run.about(Path("runs/tiny"), {})
     with contextlib.suppress(KeyboardInterrupt, ValueError), run:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workings.reports.live.watching import Tracker
+from workings.reports.trackers import Tracker
 
 BLOCK, HEADER = 32 * 1024, 7
 

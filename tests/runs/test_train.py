@@ -15,7 +15,7 @@ import workings
 from tests.record import synthetic
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, write_recipe
 from workings.errors import DoesNotFit, RequestError
-from workings.evaluation.comparison.seeds import compare_seeds
+from workings.evaluation.comparison.several_runs import compare_seeds
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord

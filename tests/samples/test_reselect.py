@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 from tests.samples.making import DIGEST, draw, drawing_model
 from workings.cli.main import app
 from workings.errors import RecordError, RequestError
-from workings.evaluation.comparison.baseline import set_baseline
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.gate import gate
+from workings.evaluation.comparison.gate import gate, set_baseline
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
 from workings.record.layout import partial_unit_path

@@ -10,7 +10,7 @@ from tests.samples.making import DIGEST, draw, drawing_model, kinds
 from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
 from workings.errors import RequestError
-from workings.evaluation.generate import sample_seed
+from workings.evaluation.run import sample_seed
 from workings.evidence.verify import verify
 from workings.record.seal import parse_seal
 from workings.samples.pairs import PairRule

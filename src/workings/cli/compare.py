@@ -98,7 +98,7 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
 
 
 def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, as_json: bool) -> None:
-    from workings.evaluation.comparison.seeds import compare_seeds
+    from workings.evaluation.comparison.several_runs import compare_seeds
 
     result = compare_seeds(a, b, equivalent_within=margin)
     answer(result.to_json(), as_json=as_json, text="\n".join([result.sentence, *(f"note: {n}" for n in result.notes)]))
@@ -106,7 +106,7 @@ def _seeds(a: Sequence[Path], b: Sequence[Path], margin: float | None, as_json: 
 
 
 def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
-    from workings.evaluation.comparison.ranking import rank
+    from workings.evaluation.comparison.several_runs import rank
 
     ranking = rank(runs)
     if html is not None:

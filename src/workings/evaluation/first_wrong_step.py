@@ -8,7 +8,7 @@ from typing import Any
 from workings.data.equations.check import Equation
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.scorecard import mean_interval
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 from workings.scoring.form import reasoning_text

@@ -32,7 +32,7 @@ from workings.planning.saving import with_saving
 from workings.planning.step_memory import step_parts
 from workings.planning.tensors import host_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
-from workings.ways.parts.teacher_request import TeacherModel
+from workings.ways.parts.teacher import TeacherModel
 
 __all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 

@@ -22,7 +22,7 @@ from workings.planning.recipe_changes import KeyValues, overrides_between, with_
 from workings.planning.reference_and_teacher import with_frozen_models
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.ways.base import way_of
-from workings.ways.parts.teacher_request import TeacherModel
+from workings.ways.parts.teacher import TeacherModel
 
 # Each may take from seconds to minutes.
 MAX_COMPILATIONS = 4

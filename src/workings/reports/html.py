@@ -21,11 +21,19 @@ from workings.models.unverified import said_of_recipe
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS
 from workings.record.number_text import p_shown, percent, small_p
-from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips_table, loss_figures, pass_table
+from workings.reports.figures import (
+    CAPTION,
+    accuracy_figure,
+    delta_figure,
+    first_wrong_steps_figure,
+    flips_table,
+    loss_figures,
+    marked,
+    pass_table,
+    reward_figures,
+)
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.reward_figures import reward_figures
 from workings.reports.run_table import behaviour_rows, run_rows
-from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure, marked
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
@@ -73,31 +81,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
-    return render_page(
-        "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
-        # A no-break space keeps a number and its unit on one line.
-        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
-        verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
-        accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
-        delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
-        losses=[*reward_figures(views), *loss_figures(views)],
-        breaks=_breaks(views), breaks_caption=CAPTION, samples=samples,
-        samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
-        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
-        behaviour=behaviour_rows(views),
-        configured=configured, same=same, different=different, equal=_equal(comparison),
-        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
-        method=METHOD)
-
-
-def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """The figure of first wrong equations."""
-    return first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
-                                     for view in views if view.evaluation is not None])
-
-
-def render_page(template: str, **values: Any) -> str:
-    """Render a template with the shared style, inlined and allowed by its digest only."""
+    breaks = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
+                                       for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
@@ -105,7 +90,21 @@ def render_page(template: str, **values: Any) -> str:
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
     # The page's policy allows only this style, by its digest.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
+    return environment.get_template("report.html.jinja").render(
+        style=style, style_hash=f"sha256-{digest}", title=_title(views, comparison), kicker=_kicker(views),
+        # A no-break space keeps a number and its unit on one line.
+        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
+        verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
+        accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
+        delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
+        losses=[*reward_figures(views), *loss_figures(views)],
+        breaks=breaks, breaks_caption=CAPTION, samples=samples,
+        samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
+        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
+        behaviour=behaviour_rows(views),
+        configured=configured, same=same, different=different, equal=_equal(comparison),
+        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
+        method=METHOD)
 
 
 def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:

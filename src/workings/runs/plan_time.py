@@ -19,7 +19,7 @@ from workings.planning.recipe_changes import with_counted_steps
 from workings.planning.run_time import Throughput, estimate_run_time, step_seconds
 from workings.record.number_text import duration
 from workings.ways.base import way_of
-from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """Seconds of the units in which a deadline is written."""

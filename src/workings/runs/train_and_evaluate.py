@@ -23,7 +23,7 @@ from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import leaves
-from workings.reports.live.listeners import RunListeners
+from workings.reports.trackers import RunListeners
 from workings.runs.create_or_resume import (
     begin_with_weights,
     evaluation_is_missing,

@@ -132,7 +132,6 @@ class Display(ProgressListener):
 
     def sample(self, text: str) -> None:
         """Writes a completion: complete to the log, shortened to one line on the terminal."""
-        # The log has all of it: the page's time line reads the samples there.
         self._log(text)
         self._print(one_line(text, self._console.width if self._console.is_terminal else LOG_WIDTH))
 

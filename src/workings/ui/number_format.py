@@ -9,9 +9,9 @@ from markupsafe import Markup, escape
 from workings.hardware.memory import byte_text
 from workings.record.number_text import duration, percent, small_p
 from workings.record.values import leaves
+from workings.reports.figures import marked
 from workings.reports.rollouts import visible
 from workings.reports.run_table import count
-from workings.reports.wrong_steps import marked
 from workings.ui.sparkline import sparkline
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from workings.reports.line_chart import Values, kept_places, moving_mean
+from workings.reports.charts import Values, kept_places, moving_mean
 from workings.reports.reinforcement import PANELS, PREFIXES, numbers
 
 XAxis = Literal["step", "tokens", "seconds"]

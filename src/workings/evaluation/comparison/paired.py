@@ -9,9 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
-from workings.evaluation.statistics.differences import mcnemar_exact, minimum_detectable_effect, score_p, tango
-from workings.evaluation.statistics.equivalence import Equivalence, score_equivalence, t_equivalence
-from workings.evaluation.statistics.intervals import MIN_CLUSTERS, Interval, clustered_t_mean, t_mean, z_value
+from workings.evaluation.statistics import (
+    MIN_CLUSTERS,
+    Equivalence,
+    Interval,
+    clustered_t_mean,
+    mcnemar_exact,
+    minimum_detectable_effect,
+    score_equivalence,
+    score_p,
+    t_equivalence,
+    t_mean,
+    tango,
+    z_value,
+)
 from workings.record.number_text import p_text
 from workings.record.values import is_absent
 

@@ -10,7 +10,7 @@ from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
 from workings.errors import RequestError
 from workings.record.metrics import Callback
-from workings.reports.live.listeners import RunListeners
+from workings.reports.trackers import RunListeners
 from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.keyword_recipe import Keywords, keyword_recipe, refuse_unknown
 from workings.runs.python_api.python_rewards import Reward

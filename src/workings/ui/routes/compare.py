@@ -11,13 +11,19 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
-from workings.evaluation.comparison.ranking import rank
+from workings.evaluation.comparison.several_runs import rank
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import SEAL
-from workings.reports.figures import accuracy_figure, delta_figure, flips_table, pass_table
+from workings.reports.figures import (
+    CAPTION,
+    accuracy_figure,
+    delta_figure,
+    first_wrong_steps_figure,
+    flips_table,
+    pass_table,
+)
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, verdict_text, write_report
-from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure
 from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, AnswerPair, Change, pair, step_filter
 from workings.ui.comparisons import Difference, changes, compared, differences, wrong_steps
 from workings.ui.requests import paged

@@ -28,8 +28,7 @@ from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.ways.base import way_of
-from workings.ways.parts.teacher import Base, Teacher, sealed_digests
-from workings.ways.parts.teacher_request import TeacherModel
+from workings.ways.parts.teacher import Base, Teacher, TeacherModel, sealed_digests
 from workings.ways.parts.teacher_way import TeacherWay
 
 

@@ -20,11 +20,10 @@ from workings.objectives.top_tokens import TopTokens
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.untrusted_files import read_plain
-from workings.ways.parts.pair_log_probs import log_probs_by_row
+from workings.ways.parts.distillation_data import teacher_top_tokens_by_row, with_top_tokens
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
-from workings.ways.parts.row_data import ReferencedPairData, TraceData
+from workings.ways.parts.row_data import ReferencedPairData, TraceData, log_probs_by_row
 from workings.ways.parts.teacher import Teacher
-from workings.ways.parts.teacher_top_tokens import teacher_top_tokens_by_row, with_top_tokens
 
 T = TypeVar("T")
 
