@@ -27,11 +27,8 @@ import numpy as np
 from proof.trl_grpo_loss import PEERS, TOLERANCE
 from tools.result_file import write_result
 from workings.models.batch import Batch
-from workings.ways.dpo import Dpo
-from workings.ways.kto import Kto
-from workings.ways.orpo import Orpo
 from workings.ways.parts.row_data import with_pair_signals
-from workings.ways.simpo import SimPo
+from workings.ways.preferences import Dpo, Kto, Orpo, SimPo
 
 RESULT = Path(__file__).parent / "trl_dpo_loss.json"
 LENGTH = 12

@@ -151,8 +151,8 @@ def test_advantages_by_hand(algorithm: RewardWay, expected: list[float]) -> None
 
 def test_every_algorithm_has_a_file_and_a_name() -> None:
     names = [member.model_fields["name"].annotation.__args__[0] for member in algorithms()]  # type: ignore[union-attr]
-    assert names == ["sft", "distill", "distill_traces", "dpo", "kto", "orpo", "grpo", "dr_grpo", "rloo", "dapo",
-                     "gspo", "cispo", "simpo"]
+    assert names == ["sft", "distill", "distill_traces", "dpo", "kto", "orpo", "simpo", "grpo", "dr_grpo", "rloo",
+                     "dapo", "gspo", "cispo"]
 
 
 def test_a_line_gives_back_every_bit() -> None:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
 from workings.ui import jobs
-from workings.ui.routes.jobs import piece_events
+from workings.ui.routes.start import piece_events
 from workings.ui.site import Site
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",

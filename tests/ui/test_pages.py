@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from workings.ui import tail
 from workings.ui.folder import Folder
 from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
-from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.routes import compare, data, plan, runs, start
 from workings.ui.site import Site
-from workings.ui.tab import OpenedRun
+from workings.ui.tabs import TABS, OpenedRun
 
 PAIR = "run=runs/plain&run=runs/steps"
 
@@ -87,17 +88,33 @@ def test_commands_on_the_page_can_be_typed_where_it_was_started(
         assert f"workings {words}" in Page(page.get(address).text).text
 
 
-@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "checks", "log"])
-def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
-    two_runs(tmp_path)
-    page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
-    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "Recipe as written",
-             "scorecard": "Scorecard", "items": "60 of 60", "checks": "Not verified yet",
-             "log": "Log"}
-    assert words[tab] in page.text
-    assert page.named("h1")
-    ids = [a["id"] for _, a in page.tags if "id" in a]
-    assert len(ids) == len(set(ids))
+def test_every_tab_of_a_run_nests_and_has_its_words(page: TestClient) -> None:
+    for tab, words in (("overview", "Wrong ones first"), ("curves", "Drag across a curve"),
+                       ("device", "What fills the device"), ("scorecard", "95 % interval"), ("items", "60 of 60"),
+                       ("recipe", "Recipe as written"), ("checks", "Not verified yet"), ("log", "Output")):
+        shown = Page(page.get(f"/run/runs/steps?tab={tab}").text)
+        assert words in shown.text, tab
+        assert shown.named("h1")
+        ids = [a["id"] for _, a in shown.tags if "id" in a]
+        assert len(ids) == len(set(ids)), tab
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("runs/steps", ["overview", "curves", "device", "scorecard", "items", "ask", "recipe", "checks", "log"]),
+    ("runs/bare", ["overview", "curves", "device", "scorecard", "ask", "recipe", "checks", "log"]),
+    ("runs/bare.partial", ["overview", "curves", "device", "recipe", "checks", "log"]),
+    ("alone", ["scorecard", "items", "checks"]),
+])
+def test_a_tab_with_nothing_to_show_is_not_there(page: TestClient, tmp_path: Path, name: str,
+                                                 shown: list[str]) -> None:
+    shutil.copytree(tmp_path / "runs/steps/eval/items", tmp_path / "alone")
+    shutil.copytree(tmp_path / "runs/steps", tmp_path / "runs/bare", ignore=shutil.ignore_patterns("eval"))
+    shutil.copytree(tmp_path / "runs/bare", tmp_path / "runs/bare.partial",
+                    ignore=shutil.ignore_patterns("SEAL.json", "SHA256SUMS", "run_manifest.json"))
+    text = page.get(f"/run/{name}?tab=nothing").text
+    navigation = text.partition('<nav class="tabs"')[2].partition("</nav>")[0]
+    assert re.findall(r'href="[^"]+\?tab=([a-z]+)"', navigation) == shown == [key for key in TABS if key in shown]
+    assert f'?tab={shown[0]}" aria-current="page"' in navigation
 
 
 def test_items_are_searched_and_paged(page: TestClient) -> None:
@@ -256,7 +273,7 @@ def test_a_mean_is_over_the_steps_that_were_asked_for(page: TestClient) -> None:
 def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
     site = Site.over(tmp_path)
-    parts = (compare, data, jobs, plan, run, runs, start)
+    parts = (compare, data, plan, runs, start)
     routes = [route for part in parts for route in part.router(site).routes if isinstance(route, APIRoute)]
     assert len(routes) > 20
     assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]

@@ -12,7 +12,7 @@ from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from tests.ui.making import client, two_runs
 from workings.scoring.items import Item
 from workings.ui import rollouts
-from workings.ui.series import Columns, curves
+from workings.ui.curves import Columns, curves
 
 pytestmark = pytest.mark.slow  # together they take seconds
 
@@ -177,15 +177,14 @@ def test_curves_grow_with_the_log_and_believe_no_endless_names() -> None:
     lines[0] |= {"reward": 0.5, "reward_answer": 0.5}
     lines[2] |= {"reward": 1.0, "reward_answer": 1.0, "held_out_score": 0.25}
     columns = Columns()
-    for count in (1, 2, 4):
-        columns = columns.grown(lines[:count])
+    for first, last in ((0, 1), (1, 2), (2, 4)):
+        columns = columns.grown(lines[first:last])
     drawn = {series.key: (series.x, series.y) for series in curves(columns, "step")}
     assert drawn["reward"] == ([1.0, 3.0], [0.5, 1.0])
     assert drawn["held_out_score"] == ([3.0], [0.25])
     assert "reward_answer" not in drawn, "the only part is the reward once more"
     assert drawn["updating_seconds"] == ([1.0, 2.0, 3.0, 4.0], [2.0] * 4)
-    lines += [lines[0] | {"step": 5, f"reward_{n}": 1.0} for n in range(500)]
-    before, columns = columns, columns.grown(lines)
+    before, columns = columns, columns.grown([lines[0] | {"step": 5, f"reward_{n}": 1.0} for n in range(500)])
     assert (before.count, len(before["loss"]), columns.count) == (4, 4, 504), "a page that draws it is not disturbed"
     assert len(columns.rewarded) < 100
     assert len([key for key in {each.key for each in curves(columns, "step")} if key.startswith("reward_")]) <= 17

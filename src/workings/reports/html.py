@@ -66,9 +66,6 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
         RequestError: no run, or more than four.
         RecordError: a run cannot be read.
     """
-    # As many as there are distinguishable colours.
-    if not 1 <= len(runs) <= MAX_RUNS:
-        raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
     return out
@@ -108,7 +105,10 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 
 def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
-    """Runs with the compared evaluations; colours follow the order A, B, then the others."""
+    """Runs with the compared evaluations; colours follow the order A, B, then the others. Errors of `write_report`."""
+    # As many as there are distinguishable colours.
+    if not 1 <= len(runs) <= MAX_RUNS:
+        raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}
     # A run may hold several evaluations: show the two that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():

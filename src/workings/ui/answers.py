@@ -1,4 +1,4 @@
-"""Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations item by item."""
+"""Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,16 +8,27 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.comparison.compare import Comparison, compare_records
 from workings.evaluation.first_wrong_step import (
     NOT_FOUND,
     RIGHT,
     UNSCORED,
     WRONG_STEP_KINDS,
+    FirstWrongSteps,
     WrongPlace,
+    count_first_wrong_steps,
     kind_of_text,
     wrong_place,
 )
-from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS, SELECTION
+from workings.evaluation.unit import EvaluationRecord, find_pair
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    PARTIAL_SUFFIX,
+    PREDICTIONS,
+    SELECTION,
+    SUMS,
+)
 from workings.ui.folder import Folder
 from workings.ui.requests import paged
 
@@ -121,19 +132,11 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
     path = unit / PREDICTIONS
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")
-    tail = folder.tail(path)
-    # Building the rows costs more than reading the lines: cache them until the file grows.
-    cached: Any = tail.derived
-    lines = tail.lines()
-    if cached is None or len(cached) != len(lines):
-        try:
-            cached = [_answer(line) for line in lines]
-        # All lines or none: a page with some of the items would show a wrong accuracy.
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
-        tail.derived = cached
-    answers: list[Answer] = cached
-    return answers
+    try:
+        return folder.tail(path).derived("answers", [], lambda before, new: [*before, *map(_answer, new)])
+    # All lines or none: a page with some of the items would show a wrong accuracy.
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
 
 
 def _answer(line: dict[str, Any]) -> Answer:
@@ -186,7 +189,7 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
         return lambda row: True
     if step not in STEP_FILTERS:
         raise RequestError(f"the first wrong equation cannot be {step}", f"one of {', '.join(STEP_FILTERS)}")
-    kinds = folder.worked_out.get(unit / PREDICTIONS, lambda: {
+    kinds = folder.cache.get("kinds", [unit / PREDICTIONS], lambda: {
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
     wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
     return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
@@ -202,20 +205,42 @@ def _result(row: Answer) -> Result:
     return "right" if row.right else "wrong"
 
 
-def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
-    """First samples of common items, by what changed from A to B."""
+def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
+    """The comparison of two runs, cached until a file changes; ``within`` is the margin of equivalence, a share."""
+    records = find_pair(a, b)
+    return folder.cache.get(("comparison", within), _files(*records), lambda: compare_records(
+        *records, equivalent_within=within))
+
+
+def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps:
+    """An evaluation's items by their first wrong equation."""
+    return folder.cache.get("wrong steps", _files(evaluation), lambda: count_first_wrong_steps(evaluation))
+
+
+def changes(folder: Folder, a: Path, b: Path) -> dict[Change, list[tuple[Answer, Answer]]]:
+    """First samples of items of both runs, by what changed from A to B."""
+    records = find_pair(a, b)
+    return folder.cache.get("changes", _files(*records), lambda: _changes(
+        *(read_answers(folder, record.path) for record in records)))
+
+
+def _changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
     # One sample per item: with several no single answer changed.
     second = {row.id: row for row in b if row.sample == 0}
-    changes: dict[Change, list[tuple[Answer, Answer]]] = {
+    found: dict[Change, list[tuple[Answer, Answer]]] = {
         "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
     for row in a:
-        if row.sample == 0 and row.id in second:
-            other = second[row.id]
+        if row.sample == 0 and (other := second.get(row.id)) is not None:
             if row.right == other.right:
-                changes["both_right" if row.right else "both_wrong"].append((row, other))
+                found["both_right" if row.right else "both_wrong"].append((row, other))
             else:
-                changes["newly_right" if other.right else "newly_wrong"].append((row, other))
-    return changes
+                found["newly_right" if other.right else "newly_wrong"].append((row, other))
+    return found
+
+
+def _files(*records: EvaluationRecord) -> list[Path]:
+    names = (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS)
+    return [record.path / name for record in records for name in names]
 
 
 def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:

@@ -22,11 +22,9 @@ from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.rollout_replay import Change
-    from workings.ways.parts.training_data import PromptData
 
 
 class RewardWay(RolloutWay):
@@ -78,12 +76,12 @@ class RewardWay(RolloutWay):
         again = ["further samples in place of groups with equal rewards"] if self.max_sampling_rounds > 1 else []
         return ["rewards", *again]
 
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled and rewarded when an update needs them."""
-        from workings.ways.parts.training_data import PromptData, prompts_of, reward_settings, try_rewards
+    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
+        """The rewards. Raises `RequestError` for missing or broken files of rewards."""
+        from workings.ways.parts.training_data import reward_settings, try_rewards
         settings = reward_settings(resolved.loaded)
         try_rewards(settings)
-        return PromptData.of(resolved, prompts_of(resolved), engine, rewards=settings)
+        return {"rewards": settings}
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Rollouts with the recorded rewards."""

@@ -4,10 +4,10 @@ Shape suffixes: A accumulation, B rows, S positions, N positions of a row, K tok
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from workings.objectives.top_tokens import TopTokens
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
-from workings.ways.parts.experience import Experience, RowExperience, RowSignals
+from workings.ways.parts.experience import RowSignals
 from workings.ways.parts.row_data import TraceData
 from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
@@ -69,8 +69,8 @@ class DistillationData(TraceData):
         return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
                              count=self.objective.top_k)
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position, with the teacher's top tokens."""
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+        """The teacher's top tokens."""
         started = perf_counter()
 
         def top_tokens(state: State, step: int) -> dict[str, StoredTopTokens]:
@@ -94,8 +94,7 @@ class DistillationData(TraceData):
                 values |= self.files.open_rows(path, part)
             return values
 
-        return nullcontext(RowExperience(self.batches, RowSignals(
-            values=top_tokens, add=partial(with_top_tokens, objective=self.objective))))
+        return RowSignals(values=top_tokens, add=partial(with_top_tokens, objective=self.objective))
 
 
 def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,

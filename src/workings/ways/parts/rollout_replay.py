@@ -13,7 +13,7 @@ from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.replay_source import ReopenedRun, StepInputs
 from workings.ways.parts.rollout_experience import RolloutSampler
-from workings.ways.parts.training_data import prompt_data
+from workings.ways.parts.training_data import PromptData
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
 """Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""
@@ -157,7 +157,7 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: R
         change: modifies rollouts, for the negative controls.
     """
     prompts = replace(opened.prompts, seed=seed)
-    data = prompt_data(opened, prompts, opened.row_devices, rewards=rewards)
+    data = PromptData.of(opened, prompts, opened.row_devices, rewards=rewards)
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")

@@ -3,7 +3,7 @@
 Shape suffixes: A accumulation, B rows, S positions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -132,11 +132,23 @@ class TraceData:
         """Digests of all questions of the rows, those of earlier turns included."""
         return {digest for row in self.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position in the data."""
+    def check(self, engine: Engine) -> None:
+        """Raises `RequestError` if the engine lacks something that this data needs."""
+
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
+        """A batch with what the objective must know of it besides its tokens; here nothing."""
+        del row_ids, values
+        return batch
+
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any] | None:
+        """What the objective must know of each row besides its tokens; None if it is nothing."""
         del engine, writer
+        return None
+
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+        """Batches by their position in the data, with the signals of their rows."""
         # Nothing to close here; the context of rollouts has a process for rewards.
-        return nullcontext(RowExperience(self.batches))
+        return nullcontext(RowExperience(self.batches, self.signals(engine, writer)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,14 +163,14 @@ class PairData(TraceData):
         """Number of pairs, then as for traces."""
         return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
 
-    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: LogProbs) -> Batch:
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch divided by its pairs, with what the objective must know of it."""
         return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position."""
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+        """What the objective must know of a batch, without a reference."""
         del engine, writer
-        return nullcontext(RowExperience(self.batches, RowSignals(values=lambda *_: {}, add=self.add_signals)))
+        return RowSignals(values=lambda *_: {}, add=self.add_signals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +189,8 @@ class ReferencedPairData(PairData):
                                "an engine that switches them off",
                                "method.name=full, or engine=jax")
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position, with the reference's log probabilities."""
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+        """The reference's log probabilities."""
         path = writer.path(REFERENCE_LOG_PROBS)
 
         def log_probs(state: State, step: int) -> LogProbs:
@@ -194,7 +206,7 @@ class ReferencedPairData(PairData):
             writer.write_jsonl(REFERENCE_LOG_PROBS, log_prob_lines(computed))
             return computed
 
-        return nullcontext(RowExperience(self.batches, RowSignals(values=log_probs, add=self.add_signals)))
+        return RowSignals(values=log_probs, add=self.add_signals)
 
     def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
         """The reference's log probability of each row of the run; ``state`` is the one before the first step."""

@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(Generic[T]):
-    """Batches of rows: they follow from the data position and, where the objective needs any, the rows' signals."""
+    """Batches of rows: they follow from the data position and the rows' signals."""
 
     batches: Batches
-    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch] | None = None
-    """Adds the signals of its rows to a batch, given the row ids of its sequences; None without signals."""
+    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
+    """Adds the signals of its rows to a batch, given the row ids of its sequences."""
     recorded: Mapping[str, T] = field(default_factory=dict)
     """Recorded signals by row id: log probabilities of the reference, or top tokens of the teacher."""
     compute: Callable[[State, Position], Mapping[str, T]] | None = None
@@ -47,8 +47,6 @@ class RowSource(Generic[T]):
         del step
         batch, after = self.batches.at(position)
         digest = self.batches.digest(batch)
-        if self.add is None:
-            return StepInputs(batch=batch, after=after, digest=digest)
         signals = self.recorded
         # In a later epoch rows have other neighbours than when these were computed, which may change last bits.
         if self.compute is not None and position.epoch == 0:

@@ -30,7 +30,7 @@ from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
-from workings.ways.parts.teacher_way import TeacherPrecision, TeacherWay
+from workings.ways.base import TeacherPrecision, TeacherWay
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 """Files of a checkpoint: all weights, under the name by which an engine loads them, or the adapters alone."""

@@ -22,8 +22,7 @@ from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import check, finding_from, same_json
 from workings.evidence.verify.result import CheckFinding
 from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
-from workings.ways.dpo import Dpo
-from workings.ways.kto import Kto
+from workings.ways.preferences import Dpo, Kto
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""

@@ -1,16 +1,21 @@
-"""Curves of a run for the page, thinned on the server without losing a spike."""
+"""Curves of a run over steps, tokens or seconds, thinned on the server without losing a spike; the page draws them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from fastapi import Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from workings.errors import RecordError
+from workings.record.layout import EVENTS, METRICS
 from workings.reports.charts import Values, kept_places, moving_mean
 from workings.reports.reinforcement import PANELS, PREFIXES, numbers
+from workings.ui.folder import metric_lines
+from workings.ui.site import Site
 
 XAxis = Literal["step", "tokens", "seconds"]
 MAX_POINTS = 1200
@@ -102,8 +107,8 @@ class Columns:
         return self.parts[name]
 
     def grown(self, lines: Sequence[Line]) -> "Columns":
-        """The series with the lines added since."""
-        new = lines[self.count:]
+        """The columns with these further lines, of which some may be no metrics."""
+        new = metric_lines(lines)
         if not new:
             return self
         parts = {}
@@ -119,7 +124,8 @@ class Columns:
                 added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
                                  dtype=np.float64)
             parts[name] = np.concatenate([before, added])
-        return Columns(count=len(lines), parts=parts, rewarded=self._rewarded([numbers(line) for line in new]))
+        return Columns(count=self.count + len(new), parts=parts,
+                       rewarded=self._rewarded([numbers(line) for line in new]))
 
     def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
         names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
@@ -129,11 +135,6 @@ class Columns:
         before = np.full(self.count, NONE)
         return {name: np.concatenate([self.rewarded.get(name, before), np.array(
             [values.get(name, NONE) for values in new], dtype=np.float64)]) for name in names if name not in left_out}
-
-
-def places(columns: Columns, x: XAxis) -> dict[int, float]:
-    """Position of each step on the axis: its index, or the running sum of tokens or seconds."""
-    return dict(zip(columns["step"].astype(int).tolist(), columns[x].tolist(), strict=True))
 
 
 def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None,
@@ -193,3 +194,24 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
                                              figure=panel.key, figure_title=panel.title, note=panel.sentence,
                                              log=panel.log)))
     return lines
+
+
+def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,
+               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> Curves:
+    """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
+
+    Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
+    With ``after``, only points after that place, for a page that shows a running run.
+    """
+    run = site.folder.path(name)
+    row = site.live(site.folder.name(run))
+    columns = site.folder.tail(run / METRICS).derived("columns", Columns(), Columns.grown)
+    try:
+        events = site.folder.tail(run / EVENTS).lines()
+    except RecordError:
+        events = []  # the page's notes say so, and the curves stay
+    resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")
+               and type(step := event.get("step", event.get("from_step"))) is int]
+    return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
+                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after, mean),
+                  resumed_at=columns[x][np.isin(columns["step"], resumed)].tolist())
