@@ -18,7 +18,7 @@ from workings.evaluation.run import evaluate_predictions
 from workings.record.layout import METRICS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
-from workings.ui import tail
+from workings.ui import folder as folder_module
 from workings.ui.folder import Folder
 from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
@@ -49,8 +49,8 @@ def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch:
     folder = Folder(tmp_path)
     first = run_rows(folder, {}, {})
     opened: list[str] = []
-    real = tail.open_plain
-    monkeypatch.setattr(tail, "open_plain", lambda path: opened.append(path.name) or real(path))
+    real = folder_module.open_plain
+    monkeypatch.setattr(folder_module, "open_plain", lambda path: opened.append(path.name) or real(path))
     assert run_rows(folder, {}, {}) == first
     assert METRICS.rpartition("/")[2] not in opened
     grown = folder.root / "runs" / "plain" / METRICS

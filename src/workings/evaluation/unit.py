@@ -122,17 +122,22 @@ class EvaluationRecord:
         return results
 
 
+def unit_paths(path: Path) -> list[Path]:
+    """Folders of the sealed evaluation units in a run, by name; a unit has only itself."""
+    if (path / EVALUATION_SUMMARY).is_file():
+        return [path]
+    # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
+    return [summary.parent for summary in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+            if not summary.parent.name.endswith(PARTIAL_SUFFIX)]
+
+
 def find_units(path: Path) -> list[EvaluationRecord]:
     """The sealed evaluation units that a path offers, by name.
 
     Raises:
         RequestError: none exists.
     """
-    if (path / EVALUATION_SUMMARY).is_file():
-        return [EvaluationRecord(path)]
-    units = [EvaluationRecord(summary_path.parent) for summary_path in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-             # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
-             if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
+    units = [EvaluationRecord(unit) for unit in unit_paths(path)]
     if not path.exists():
         raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
                            _nearest_folder(path))

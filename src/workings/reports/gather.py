@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.unit import EvaluationRecord, find_units
+from workings.evaluation.unit import EvaluationRecord, find_units, unit_paths
 from workings.evidence.run_readme import SHIPPED, moved_files, smoke_words, with_files
 from workings.record.canonical import read_json
-from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
+from workings.record.layout import MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import RunRecord
@@ -55,7 +55,6 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
     run = RunRecord.open(path)
     metrics = run.metrics()
-    has_evaluation = any(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         lines=metrics,
@@ -64,7 +63,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
                          if isinstance(line.get("evaluation_loss"), int | float)],
-        evaluation=unit or (find_units(path)[0] if has_evaluation else None))
+        evaluation=unit or next(map(EvaluationRecord, unit_paths(path)), None))
 
 
 def bare_view(path: Path) -> RunView:

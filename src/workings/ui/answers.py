@@ -20,16 +20,15 @@ from workings.evaluation.first_wrong_step import (
     kind_of_text,
     wrong_place,
 )
-from workings.evaluation.unit import EvaluationRecord, find_pair
+from workings.evaluation.unit import DEFAULT_NAME, EvaluationRecord, find_pair, unit_paths
 from workings.record.layout import (
     EVALUATION_CONFIG,
     EVALUATION_SUMMARY,
-    PARTIAL_SUFFIX,
     PREDICTIONS,
     SELECTION,
     SUMS,
 )
-from workings.ui.folder import Folder
+from workings.ui.folder import Folder, read_lines
 from workings.ui.requests import paged
 
 # More would be slow to render: each row holds a whole prompt and a whole completion.
@@ -106,10 +105,7 @@ class AnswerPair(BaseModel):
 
 def units_of(run: Path) -> dict[str, Path]:
     """Evaluations of a run by name; a standalone evaluation contains itself only."""
-    if (run / EVALUATION_SUMMARY).is_file():
-        return {run.name: run}
-    return {path.parent.name: path.parent for path in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-            if not path.parent.name.endswith(PARTIAL_SUFFIX)}
+    return {path.name: path for path in unit_paths(run)}
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:
@@ -123,7 +119,7 @@ def unit_path(run: Path, name: str) -> tuple[str, Path]:
         raise RequestError(f"there is no evaluation {name or 'of this run'}",
                            "one of: " + ", ".join(units) if units else "a run that was evaluated",
                            f"workings eval {run.name} --items ITEMS.jsonl --out {run.name}/eval/items")
-    chosen = name or ("items" if "items" in units else next(iter(units)))
+    chosen = name or (DEFAULT_NAME if DEFAULT_NAME in units else next(iter(units)))
     return chosen, units[chosen]
 
 
@@ -133,7 +129,7 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")
     try:
-        return folder.tail(path).derived("answers", [], lambda before, new: [*before, *map(_answer, new)])
+        return folder.cache.get("answers", [path], lambda: [_answer(line) for line in read_lines(path)[1]])
     # All lines or none: a page with some of the items would show a wrong accuracy.
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{path.name} has a line that is not a scored prediction") from error

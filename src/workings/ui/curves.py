@@ -1,7 +1,7 @@
 """Curves of a run over steps, tokens or seconds, thinned on the server without losing a spike; the page draws them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,6 @@ from workings.errors import RecordError
 from workings.record.layout import EVENTS, METRICS
 from workings.reports.charts import Values, kept_places, moving_mean
 from workings.reports.reinforcement import PANELS, PREFIXES, numbers
-from workings.ui.folder import metric_lines
 from workings.ui.site import Site
 
 XAxis = Literal["step", "tokens", "seconds"]
@@ -92,49 +91,30 @@ NO_VALUES: Values = np.empty(0)
 
 @dataclass(frozen=True)
 class Columns:
-    """A run's metrics as arrays of one length, one per axis and kind.
+    """A run's metrics as arrays of one length, one per axis and kind."""
 
-    Immutable, so that a page that draws it is not disturbed by one that reads more.
-    """
-
-    count: int = 0
-    parts: dict[str, Values] = field(
-        default_factory=lambda: {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))})
-    rewarded: dict[str, Values] = field(default_factory=dict)
+    parts: dict[str, Values]
+    rewarded: dict[str, Values]
     """More columns of a run that learns from rewards, a teacher or pairs; else empty."""
 
     def __getitem__(self, name: str) -> Values:
         return self.parts[name]
 
-    def grown(self, lines: Sequence[Line]) -> "Columns":
-        """The columns with these further lines, of which some may be no metrics."""
-        new = metric_lines(lines)
-        if not new:
-            return self
-        parts = {}
-        for name, before in self.parts.items():
-            # Lines hold the tokens and seconds of one step; an axis needs running sums.
-            if name in AXES:
-                added = np.array([line[name] for line in new], dtype=np.float64)
-                if name != "step":
-                    added = np.cumsum(added) + (before[-1] if len(before) else 0.0)
-            else:
-                read = next(kind[3] for kind in KINDS if kind[0] == name)
-                # `type`, not `isinstance`: a bool is an int.
-                added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
-                                 dtype=np.float64)
-            parts[name] = np.concatenate([before, added])
-        return Columns(count=self.count + len(new), parts=parts,
-                       rewarded=self._rewarded([numbers(line) for line in new]))
-
-    def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
-        names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> "Columns":
+        """The columns of a run's metrics."""
+        parts: dict[str, Values] = {name: np.array([line[name] for line in lines], np.float64) for name in AXES}
+        # Lines hold the tokens and seconds of one step; an axis needs running sums.
+        parts |= {name: np.cumsum(parts[name]) for name in AXES if name != "step"}
+        # `type`, not `isinstance`: a bool is an int.
+        parts |= {name: np.array([value if type(value := read(line)) in (int, float) else NONE for line in lines],
+                                 dtype=np.float64) for name, _, _, read in KINDS}
+        rows = [numbers(line) for line in lines]
+        names = dict.fromkeys(name for values in rows for name in values)
         # Bounded, because each line of a foreign record may have a new name.
-        named = [name for name in names if name.startswith(PREFIXES)]
-        left_out = set(named[MAX_NAMES:])
-        before = np.full(self.count, NONE)
-        return {name: np.concatenate([self.rewarded.get(name, before), np.array(
-            [values.get(name, NONE) for values in new], dtype=np.float64)]) for name in names if name not in left_out}
+        left_out = {*[name for name in names if name.startswith(PREFIXES)][MAX_NAMES:]}
+        return cls(parts, {name: np.array([values.get(name, NONE) for values in rows], dtype=np.float64)
+                           for name in names if name not in left_out})
 
 
 def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None,
@@ -205,9 +185,9 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
     """
     run = site.folder.path(name)
     row = site.live(site.folder.name(run))
-    columns = site.folder.tail(run / METRICS).derived("columns", Columns(), Columns.grown)
+    columns = site.folder.cache.get("columns", [run / METRICS], lambda: Columns.of(site.folder.metrics(run)))
     try:
-        events = site.folder.tail(run / EVENTS).lines()
+        events = site.folder.lines(run / EVENTS)
     except RecordError:
         events = []  # the page's notes say so, and the curves stay
     resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")

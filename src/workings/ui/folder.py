@@ -1,5 +1,6 @@
 """A folder of runs: found by their files, read as JSON; what follows from files is cached until one changes."""
 
+import contextlib
 import json
 import os
 import time
@@ -13,14 +14,15 @@ from typing import Any, TypeVar
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
-from workings.record.untrusted_files import memory_limit, parsed_bytes, read_plain, refuse_too_large
-from workings.ui.tail import Tail
+from workings.record.untrusted_files import memory_limit, open_plain, parsed_bytes, read_plain, refuse_too_large
 
 T = TypeVar("T")
 Stamp = tuple[tuple[int, int, int], ...]
 """Time of the last change, bytes and number of each file; zeros for a missing one."""
 MAX_DEPTH = 5
 """Depth of folders to search for runs."""
+BLOCK_BYTES = 4 << 20
+"""Bytes of lines that are parsed at a time."""
 MAX_BYTES_KEPT = 128 << 20
 """Approximate upper limit of the memory of a cache, apart from its newest entry."""
 RESULT_BYTES = 1_000
@@ -86,8 +88,6 @@ class Folder:
     root: Path
     cache: FileCache = field(default_factory=FileCache)
     """Results computed from files: their JSON values, comparisons, rollouts, pairs."""
-    _tails: dict[Path, Tail] = field(default_factory=dict)
-    _growing: Lock = field(default_factory=Lock)
 
     def runs(self) -> list[Path]:
         """Run directories and standalone evaluations, sealed or not, by name."""
@@ -152,34 +152,18 @@ class Folder:
         """The JSON object in a file; errors as of `weighed`."""
         return self.weighed(path)[1]
 
+    def lines(self, path: Path) -> list[dict[str, Any]]:
+        """The objects in a file of JSON lines, as of `read_lines`; read again only if the file changed."""
+        return self.cache.get("lines", [path], lambda: read_lines(path), itemgetter(0))[1]
+
     def metrics(self, run: Path) -> list[dict[str, Any]]:
-        """Valid lines of a run's metrics so far; reads only what was added."""
-        return self.tail(run / METRICS).derived("metrics", [], lambda before, new: [*before, *metric_lines(new)])
+        """Valid lines of a run's metrics so far."""
+        return metric_lines(self.lines(run / METRICS))
 
     def worked_out_of_log(self, run: Path, work_out: Callable[[list[dict[str, Any]]], T]) -> T:
         """A result computed from a sealed run's metrics, whose lines are read once and not cached."""
         file = run / METRICS
-        return self.cache.get("worked out", [file], lambda: work_out(
-            metric_lines(Tail(file, self._make_room).lines())), lambda _: RESULT_BYTES)
-
-    def tail(self, path: Path) -> Tail:
-        """The reader of a JSON-lines file; a new one where the file was replaced."""
-        with self._growing:
-            tail = self._tails.pop(path, None)
-            if tail is None or not tail.continues():
-                tail = Tail(path, self._make_room)
-            self._tails[path] = tail  # the newest is last
-        return tail
-
-    def _make_room(self, tail: Tail, needed: int) -> None:
-        """Drop the least recently used files to make room for more lines of this one."""
-        refuse_too_large(tail.bytes + needed, tail.path.name)
-        with self._growing:
-            kept_bytes = needed + sum(open_tail.bytes for open_tail in self._tails.values())
-            for old in [open_tail for open_tail in self._tails.values() if open_tail is not tail]:
-                if kept_bytes <= memory_limit():
-                    break
-                kept_bytes -= self._tails.pop(old.path).bytes
+        return self.cache.get("worked out", [file], lambda: work_out(metric_lines(read_lines(file)[1])), lambda _: 0)
 
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""
@@ -210,6 +194,32 @@ def _is_unit(path: Path) -> bool:
     # An unfinished run has no manifest yet; its resolved recipe is written first.
     names = (MANIFEST, EVALUATION_SUMMARY) if not path.name.endswith(PARTIAL_SUFFIX) else (CONFIG,)
     return any((path / name).is_file() for name in names)
+
+
+def read_lines(path: Path) -> tuple[int, list[dict[str, Any]]]:
+    """The objects in a file of JSON lines, and an upper bound of their bytes in memory; none without the file.
+
+    A damaged line is left out (`workings verify` names it), and so is a last line without its end, which is being
+    written.
+
+    Raises:
+        RecordError: it is no regular file, or would fill the memory.
+    """
+    objects: list[dict[str, Any]] = []
+    needed = 0
+    if not os.path.lexists(path):
+        return needed, objects
+    # Parsed lines take more memory than their text.
+    with open_plain(path, memory_limit()) as file:
+        # In blocks, because parsing temporarily takes several times as much memory.
+        while block := file.readlines(BLOCK_BYTES):
+            needed += parsed_bytes(b"".join(block), lines=True)
+            refuse_too_large(needed, path.name)
+            for line in block:
+                with contextlib.suppress(ValueError, RecursionError):
+                    if line.endswith(b"\n") and isinstance(value := json.loads(line), dict):
+                        objects.append(value)
+    return needed, objects
 
 
 def metric_lines(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
