@@ -1,21 +1,18 @@
 """Baselines and gates: pass, fail or open, with the n that would settle it."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 
-from tests.evaluation.making import items, score
+from tests.evaluation.making import items, score, shuffled
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.gate import gate, read_baseline, set_baseline
 from workings.evaluation.unit import find_unit
 
 
 def unit(folder: Path, name: str, share: float, count: int = 200, seed: int = 0) -> Path:
-    right = [k < round(share * count) for k in range(count)]
-    random.Random(seed).shuffle(right)
-    return score(folder, name, items(count), right)
+    return shuffled(folder, name, share, count, seed)
 
 
 def keep(folder: Path, share: float = 0.8) -> Path:

@@ -43,10 +43,6 @@ def test_lines_are_told_in_order_and_a_cut_pipe_is_no_end() -> None:
     assert library.ended == "killed"
 
 
-def library_file(folder: Path, text: str) -> None:
-    (folder / "wandb.py").write_text(text)
-
-
 GOOD = """
 import json
 told = []
@@ -58,7 +54,7 @@ def finish(**words): open(__file__ + ".json", "w").write(json.dumps([*told, word
 
 @pytest.mark.children
 def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library_file(tmp_path, GOOD)
+    (tmp_path / "wandb.py").write_text(GOOD)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said: list[str] = []
     tracker = Tracker("wandb", FIRST, said.append)
@@ -78,7 +74,7 @@ def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: 
 ])
 def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
-    library_file(tmp_path, text)
+    (tmp_path / "wandb.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said: list[str] = []
     tracker = Tracker("wandb", FIRST, said.append, end_seconds=2, waiting_lines=3)

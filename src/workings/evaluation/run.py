@@ -33,13 +33,9 @@ ITEMS_AT_A_TIME = "items_at_a_time"
 LEAST_ROWS = 4
 """Completions that are generated together at least: a CPU takes hardly longer for them than for one."""
 
-Progress = Callable[[int, int], None]
-"""Called with the items that are done and the items in all."""
-
 
 def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
-             made_from: str | None, facts: Mapping[str, Any] | None = None,
-             progress: Progress | None = None) -> Scorecard:
+             made_from: str | None, facts: Mapping[str, Any] | None = None) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
     An evaluation that was killed is continued by the same call and ends the same.
@@ -51,13 +47,11 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
         settings: decoding, extraction, scoring.
         made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
-        progress: called with the items that are done and the items in all.
 
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
-    return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out,
-                          progress=progress)
+    return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,14 +139,13 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
             out)
 
 
-def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None = None, kind: str = "eval",
+def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
                    finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
     """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
 
     Args:
         work: what is answered; what an earlier attempt has recorded is not answered again.
         out: where the unit will be; must not exist.
-        progress: called with the items that are done and the items in all.
         kind: one of `workings.record.layout.EVALUATION_UNITS`.
         finish: writes further files into the unit's folder, from the predictions that are there.
 
@@ -174,8 +167,6 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
             tokens += sum(line["completion_tokens"] for line in lines if type(line.get("completion_tokens")) is int)
             report_progress.reaches(items, sum(sizes), f"items ({percent(items / sum(sizes), 0)})"
                                     + (f", {tokens:,} tokens" if tokens else ""))
-            if progress:
-                progress(items, sum(sizes))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
         finish(unit.partial)

@@ -2,10 +2,8 @@
 
 import base64
 import hashlib
-import re
 from collections.abc import Sequence
 from importlib.resources import files
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,10 @@ import jinja2
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import points
-from workings.evaluation.first_wrong_step import count_first_wrong_steps, wrong_place
-from workings.evaluation.predictions import read_predictions
+from workings.evaluation.first_wrong_step import count_first_wrong_steps
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
-from workings.record.layout import PREDICTIONS
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.figures import (
     CAPTION,
@@ -50,8 +46,8 @@ METHOD = (
     "five such comparisons would find; equivalence within a margin uses two one-sided tests of the same method.")
 
 
-SAMPLES = ("Items on which the two runs differ, and the first item with a wrong equation in the second run. The first "
-           "wrong equation is underlined, with the correct value next to it.")
+SAMPLES = ("Items on which the two runs differ. The first wrong equation is underlined, with the correct value next to "
+           "it.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
@@ -99,7 +95,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
-        configured=configured, same=same, different=different, equal=_equal(comparison),
+        configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
         notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
 
@@ -169,11 +165,6 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     return tiles
 
 
-def _equal(comparison: Comparison | None) -> list[str]:
-    """Equal settings of both sides; a version is a name, not a number that needs a source."""
-    return [re.sub(r"version: (?=\d+$)", "version: v", words) for words in (comparison.equal if comparison else [])]
-
-
 def _delta_caption(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
@@ -189,13 +180,4 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
     # Include an item that got worse, if there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
     item_ids = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
-    item_ids += [name for name in _first_break(views[1].evaluation) if name not in item_ids]
     return sample_pairs(views[0].evaluation, views[1].evaluation, item_ids)
-
-
-def _first_break(record: EvaluationRecord) -> list[str]:
-    """The first item with a wrong answer and a wrong step, if there is one."""
-    samples_of_items = (samples[0] for samples in read_predictions(record.path / PREDICTIONS))
-    return [sample["id"] for sample in islice(
-        (sample for sample in samples_of_items if sample["score"] != 1 and isinstance(sample["completion"], str)
-         and wrong_place(sample["completion"])), 1)]
