@@ -60,7 +60,7 @@ def test_each_item_is_of_one_kind() -> None:
         "right, no wrong equation", "right, a wrong equation", "wrong from line 1 on", "wrong from line 2 on",
         "wrong from line 6+", "wrong, no wrong equation", "could not be scored", "wrong, no wrong equation"]
     found = first_wrong_steps_of(lines)
-    assert sum(found.kinds.values()) == found.items == 8
+    assert sum(found.kinds.values()) == 8
     assert found.share("wrong, no wrong equation") == (0.25, wilson(2, 8))
     assert found.share(WRONG_STEP_KINDS[3]) == (0.0, wilson(0, 8))
 

@@ -1,6 +1,5 @@
 """The first wrong equation of a completion, and the items of an evaluation by its line."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -87,16 +86,15 @@ def wrong_place(completion: str) -> WrongPlace | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstWrongSteps:
-    """Counts of an evaluation's items by kind, in table order, by the first sample of each."""
+    """An evaluation's items by kind, by the first sample of each."""
 
-    kinds: dict[str, int]
     clusters: dict[str, list[str]]
     """Clusters of the items of each kind, for the intervals."""
 
     @property
-    def items(self) -> int:
-        """All of them."""
-        return sum(self.kinds.values())
+    def kinds(self) -> dict[str, int]:
+        """Counts, in table order."""
+        return {kind: len(self.clusters[kind]) for kind in KINDS if kind in self.clusters}
 
     def share(self, kind: str) -> tuple[float, Interval | str]:
         """Share of the items that are of this kind, with its interval."""
@@ -136,5 +134,4 @@ def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> FirstWrongSteps:
     clusters: dict[str, list[str]] = {}
     for sample in samples:
         clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))
-    counts = Counter({kind: len(items) for kind, items in clusters.items()})
-    return FirstWrongSteps(kinds={kind: counts[kind] for kind in KINDS if counts[kind]}, clusters=clusters)
+    return FirstWrongSteps(clusters=clusters)

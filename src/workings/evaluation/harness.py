@@ -220,10 +220,7 @@ def _completion(record: Mapping[str, Any]) -> str | None:
     # Nested there: a list for every request, and in it a text for every repeat.
     while isinstance(responses, list) and responses:
         responses = responses[0]
-    return responses if isinstance(responses, str) and "gen_args_0" in record.get("arguments", {}) and _generated(
-        record) else None
-
-
-def _generated(record: Mapping[str, Any]) -> bool:
-    """Generation requests carry their settings next to the prompt, log likelihoods the continuation."""
-    return isinstance(record["arguments"]["gen_args_0"].get("arg_1"), dict)
+    # Generation requests carry their settings next to the prompt, log likelihoods the continuation.
+    arguments = record.get("arguments")
+    settings = arguments.get("gen_args_0", {}).get("arg_1") if isinstance(arguments, dict) else None
+    return responses if isinstance(responses, str) and isinstance(settings, dict) else None

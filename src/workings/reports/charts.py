@@ -110,13 +110,13 @@ def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
     parts = [_grid(x, y, chart, width - right, height)]
     parts += [_curve(curve, x, y) for curve in chart.curves]
     parts.append(_labels(chart.curves, x, y))
-    return svg(width, height, chart.title, chart.description, Markup("").join(parts))
+    return svg(width, height, f"{chart.title}. {chart.description}", Markup("").join(parts))
 
 
-def svg(width: int, height: int, title: str, description: str, content: Markup) -> Markup:
+def svg(width: int, height: int, label: str, content: Markup) -> Markup:
     """An SVG element with its text alternative."""
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label=f"{title}. {description}", content=content)
+        w=width, h=height, label=label, content=content)
 
 
 def marker(color: int, x: float, y: float, size: float) -> Markup:
@@ -296,7 +296,7 @@ def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
                       _text(numbers, round(x.end + 12, 1), y + 4, mark.label)]
             top += _MARK + _TEXT * narrow
         top += _GAP
-    return svg(width, height, chart.title, chart.description, Markup("").join(parts))
+    return svg(width, height, f"{chart.title}. {chart.description}", Markup("").join(parts))
 
 
 def _interval_domain(chart: IntervalChart) -> tuple[float, float]:

@@ -34,6 +34,7 @@ from workings.ui.folder import MAX_PARSED_BYTES, Folder
 LOG_CHARS = 20_000
 T = TypeVar("T")
 NO_LINES: list[dict[str, Any]] = []
+NOTHING: dict[str, Any] = {}
 MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
 
@@ -111,7 +112,7 @@ def read_detail(folder: Folder, run: Path) -> Detail:
 
     # The manifest is written when a run is sealed.
     manifest = part(MANIFEST) if not running else {}
-    summaries = {name: attempt(partial(read, path / EVALUATION_SUMMARY), {}, about=f"evaluation {name}: ")
+    summaries = {name: attempt(partial(read, path / EVALUATION_SUMMARY), NOTHING, about=f"evaluation {name}: ")
                  for name, path in units_of(run).items()}
     overrides = part(OVERRIDES).get("overrides", [])
     plan, measured = part(PLAN, optional=True), part(MEASURED, optional=True)

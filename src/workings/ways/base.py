@@ -50,6 +50,8 @@ class Way(Algorithm):
     """Whether a reference reads each row of the first epoch before the first step."""
     is_timed_by_steps: ClassVar[bool] = True
     """Whether most of a run's time is its steps."""
+    controls: ClassVar[tuple[str, ...]] = ()
+    """Its wrong replays, by their names in `row_replay` or `rollout_replay`."""
 
     # What it needs of a recipe.
 
@@ -208,8 +210,9 @@ class Way(Algorithm):
             source: from `replay`, of the run's own seed.
             exact: as in `replay`.
         """
-        del opened, source, exact
-        return {}
+        from workings.ways.parts.row_replay import wrong_rows
+        del opened, exact
+        return wrong_rows(source, self.controls)
 
 
 class TeacherWay(Way):

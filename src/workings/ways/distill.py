@@ -33,6 +33,7 @@ class Distill(TeacherWay, RolloutWay):
     asks_teacher_in_every_step: ClassVar[bool] = True
     compares_completions: ClassVar[bool] = False
     records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
+    controls: ClassVar[tuple[str, ...]] = ("teacher",)
     group: int = Field(default=4, ge=1)
     """Completions sampled for each prompt; they are not compared, so 1 is enough."""
 
@@ -62,19 +63,6 @@ class Distill(TeacherWay, RolloutWay):
         from workings.ways.parts.find_teacher import find_teacher
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts; the teacher scores them again if it can be opened."""
-        from workings.ways.parts.rollout_replay import replayed_rollouts
-        return replayed_rollouts(opened, seed, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Another log probability of the teacher."""
-        from workings.ways.parts.rollout_replay import replayed_rollouts, with_another_teacher
-        del source
-        return {"teacher": ("one log probability of the teacher moved", replayed_rollouts(
-            opened, opened.recipe.seed, exact=exact, change=with_another_teacher))}
-
 
 class TraceDistill(TeacherWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
@@ -87,6 +75,7 @@ class TraceDistill(TeacherWay):
     """Off-policy distillation on traces."""
     learns_earlier_turns: ClassVar[bool] = True
     records: ClassVar[tuple[str, ...]] = (ROWS, TEACHER, TOP_TOKENS)
+    controls: ClassVar[tuple[str, ...]] = ("top_tokens",)
     top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
     """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
     token. Each takes 8 bytes per position on the disk and in memory."""
@@ -112,13 +101,6 @@ class TraceDistill(TeacherWay):
         from workings.ways.parts.row_replay import replayed_top_tokens
         del exact
         return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Another probability of the teacher's most likely token."""
-        from workings.ways.parts.row_replay import with_another_top_token, wrong_rows
-        del opened, exact
-        return wrong_rows(source, {"teacher": ("one log probability of the teacher moved", with_another_top_token)})
 
 
 WAYS = (Distill, TraceDistill)

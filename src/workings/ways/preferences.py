@@ -39,6 +39,7 @@ class PairWay(Way):
     examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "pairs"
     rows_per_example: ClassVar[int] = 2
     records: ClassVar[tuple[str, ...]] = (ROWS,)
+    controls: ClassVar[tuple[str, ...]] = ("pair",)
     beta: float = Field(gt=0, strict=False)
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -84,13 +85,6 @@ class PairWay(Way):
         from workings.data.pair_rows import pair_ids
         return {*pair_ids([*row_ids])}
 
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """The two rows of a pair swapped."""
-        from workings.ways.parts.row_replay import with_a_pair_swapped, wrong_rows
-        del opened, exact
-        return wrong_rows(source, {"pair": ("one pair of every step swapped", with_a_pair_swapped)})
-
 
 class ReferencedPairs(PairWay):
     """Pairs of rows, each compared with its log probability under a reference: the model before training.
@@ -100,6 +94,7 @@ class ReferencedPairs(PairWay):
 
     reads_reference_first: ClassVar[bool] = True
     records: ClassVar[tuple[str, ...]] = (ROWS, REFERENCE_LOG_PROBS)
+    controls: ClassVar[tuple[str, ...]] = ("pair", "reference")
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
@@ -114,15 +109,7 @@ class ReferencedPairs(PairWay):
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Pairs with the reference's log probabilities."""
         from workings.ways.parts.row_replay import replayed_pairs
-        data = self.reopened_data(opened, seed)
-        return replayed_pairs(opened, data, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Two rows of a pair swapped, and another reference."""
-        from workings.ways.parts.row_replay import with_another_reference, wrong_rows
-        return super().wrong_replays(opened, source, exact=exact) | wrong_rows(source, {
-            "reference": ("one log probability of the reference moved", with_another_reference)})
+        return replayed_pairs(opened, self.reopened_data(opened, seed), exact=exact)
 
 
 class Dpo(ReferencedPairs):

@@ -23,14 +23,13 @@ from workings.ways.parts.rollout_way import RolloutWay
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.inputs.resolve import ResolvedRun
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.rollout_replay import Change
 
 
 class RewardWay(RolloutWay):
     """Each completion is rewarded and compared with the others of its prompt."""
 
     records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)
+    controls: ClassVar[tuple[str, ...]] = ("reward", "advantage")
     # A mean within each completion: in a long one each token weighs less.
     form: ClassVar[dict[str, Any]] = {"normalize": "sequences"}
     """Fields of `PolicyGradient` that the algorithm decides."""
@@ -86,24 +85,6 @@ class RewardWay(RolloutWay):
         settings = reward_settings(resolved.loaded)
         try_rewards(settings)
         return {"rewards": settings}
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts with the recorded rewards."""
-        return self._replay(opened, seed, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Another reward, and another advantage."""
-        from workings.ways.parts.rollout_replay import with_another_advantage, with_another_reward
-        del source
-        return {name: (words, self._replay(opened, opened.recipe.seed, exact=exact, change=change))
-                for name, words, change in (("reward", "one reward flipped", with_another_reward),
-                                            ("advantage", "one advantage moved", with_another_advantage))}
-
-    def _replay(self, opened: ReopenedRun, seed: int, *, exact: bool, change: Change | None = None) -> BatchSource:
-        from workings.ways.parts.rollout_replay import replayed_rollouts
-        from workings.ways.parts.training_data import reward_settings
-        return replayed_rollouts(opened, seed, exact=exact, rewards=reward_settings(opened.loaded), change=change)
 
 
 class Grpo(RewardWay):

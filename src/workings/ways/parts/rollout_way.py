@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from workings.engines.base import Engine, ProgramName, ProgramShape
     from workings.inputs.resolve import ResolvedRun
     from workings.models.batch import BatchShape
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
     from workings.ways.parts.training_data import PromptData
 
 SHORTEST_COMPLETION = 32
@@ -171,6 +172,19 @@ class RolloutWay(Way):
                              **self.judges(resolved))
         data.check(engine)
         return data
+
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
+        from workings.ways.parts.rollout_replay import replayed_rollouts
+        return replayed_rollouts(opened, seed, exact=exact)
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """Rollouts that are changed before their batches are made."""
+        from workings.ways.parts.rollout_replay import CONTROLS, replayed_rollouts
+        del source
+        return {name: (CONTROLS[name][0], replayed_rollouts(opened, opened.recipe.seed, exact=exact,
+                                                            change=CONTROLS[name][1])) for name in self.controls}
 
     def check_devices(self, recipe: Recipe, devices: int, where: str = "") -> None:
         """Raises `RequestError` if the completions of a rollout do not make whole groups."""

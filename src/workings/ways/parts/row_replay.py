@@ -129,8 +129,14 @@ def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
             for name, size in counts.items() if name not in recorded} | recorded
 
 
-def wrong_rows(source: BatchSource, wrong: Mapping[str, tuple[str, Callable[[Batch], Batch]]]
-               ) -> dict[str, tuple[str, BatchSource]]:
-    """For each wrong replay its description and a source that changes every batch."""
-    assert isinstance(source, RowSource)  # of a way whose rows have signals
-    return {name: (words, replace(source, change=change)) for name, (words, change) in wrong.items()}
+CONTROLS: dict[str, tuple[str, str, Callable[[Batch], Batch]]] = {
+    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
+    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
+    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token)}
+"""Changes of every batch that a replay must distinguish from the record: name in its report, words, and change."""
+
+
+def wrong_rows(source: BatchSource, names: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
+    """For some of `CONTROLS` their words and a source that changes every batch."""
+    assert isinstance(source, RowSource)
+    return {told: (words, replace(source, change=change)) for told, words, change in map(CONTROLS.__getitem__, names)}
