@@ -43,7 +43,7 @@ def item_result(name: object, value: float, cluster: str = "") -> ItemResult:
     return ItemResult(id=str(name), score=value, section="s", category="c", difficulty="d", cluster=cluster)
 
 
-def shuffled(folder: Path, name: str, share: float, count: int, seed: int = 0) -> Path:
+def shuffled(folder: Path, name: str, share: float, count: int = 200, seed: int = 0) -> Path:
     """A sealed evaluation with this share of right answers, anywhere among the items."""
     right = [k < round(share * count) for k in range(count)]
     random.Random(seed).shuffle(right)
