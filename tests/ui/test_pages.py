@@ -52,7 +52,7 @@ def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch:
     first = run_rows(folder, {}, {})
     opened: list[str] = []
     real = folder_module.open_plain
-    monkeypatch.setattr(folder_module, "open_plain", lambda path: opened.append(path.name) or real(path))
+    monkeypatch.setattr(folder_module, "open_plain", lambda path, *most: opened.append(path.name) or real(path, *most))
     assert run_rows(folder, {}, {}) == first
     assert METRICS.rpartition("/")[2] not in opened
     grown = folder.root / "runs" / "plain" / METRICS
