@@ -10,8 +10,8 @@ peak, plus what devices send at half of their links' rates. Their slices hold a 
 the bytes between slices are as many, for two gathers in bfloat16 and one scatter in float32 are one sum in float32.
 Nothing was run. TRL and Unsloth publish multiples of other settings, not seconds or tokens per second, so nothing of
 theirs can be compared. The same formula gives the device hours of a million tokens. Writes
-`benchmarks/results/published_times.json`. Exits with 1 where the order of steps' seconds agrees in less than nine of ten
-pairs.
+`benchmarks/results/published_times.json`. Exits with 1 where the order of steps' seconds agrees in less than nine of
+ten pairs.
 """
 
 import math

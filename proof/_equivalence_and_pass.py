@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from workings.evaluation.statistics.equivalence import score_equivalence
-from workings.evaluation.statistics.intervals import t_mean, wilson_effective
+from workings.evaluation.statistics import score_equivalence, t_mean, wilson_effective
 
 MARGINS = (0.02, 0.05)
 RATES = {"even": (0.5, 0.5), "middling": (2.0, 2.0), "mostly right": (5.0, 1.0), "mostly wrong": (0.3, 3.0),

@@ -24,7 +24,7 @@ from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
-from workings.evaluation.summary import EvaluationSummary
+from workings.evaluation.predictions import EvaluationSummary
 from workings.evidence.verify import verify
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate

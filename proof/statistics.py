@@ -17,8 +17,7 @@ from scipy import stats
 
 from proof import _equivalence_and_pass
 from tools.result_file import write_result
-from workings.evaluation.statistics.differences import mcnemar_exact, score_p, tango
-from workings.evaluation.statistics.intervals import degrees_of_freedom, wilson, z_value
+from workings.evaluation.statistics import degrees_of_freedom, mcnemar_exact, score_p, tango, wilson, z_value
 
 RESULT = Path(__file__).parent / "statistics.json"
 SIZES = (100, 300, 500, 1319)

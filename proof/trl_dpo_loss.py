@@ -24,16 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from proof.trl_grpo_loss import PEERS, TOLERANCE
-from tools.result_file import write_result
+from tools.result_file import ROOT, write_result
 from workings.models.batch import Batch
-from workings.ways.dpo import Dpo
-from workings.ways.kto import Kto
-from workings.ways.orpo import Orpo
-from workings.ways.parts.pair_log_probs import with_pair_signals
-from workings.ways.simpo import SimPo
+from workings.ways.parts.row_data import with_pair_signals
+from workings.ways.preferences import Dpo, Kto, Orpo, SimPo
 
 RESULT = Path(__file__).parent / "trl_dpo_loss.json"
+PEERS = ROOT / "build" / "peers" / "bin" / "python"
+TOLERANCE = 1e-6
+"""Largest difference of a loss, and of a gradient in one log probability; both are of order one and below."""
 LENGTH = 12
 Numbers = Mapping[str, np.ndarray]
 

@@ -38,7 +38,7 @@ from tools.result_file import ROOT, earlier, load_average, measured, write_resul
 from workings.config.load import load_recipe
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
-from workings.evaluation.statistics.intervals import t_mean
+from workings.evaluation.statistics import t_mean
 from workings.evaluation.unit import read_scorecard
 from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run

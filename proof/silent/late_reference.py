@@ -7,7 +7,7 @@ import numpy as np
 
 from proof.silent._harness import LORA, Found, batch, learned, opened, right_if
 from workings.objectives.policy_gradient import REFERENCE
-from workings.ways.dpo import Dpo
+from workings.ways.preferences import Dpo
 
 
 def check(engine: str) -> Found:

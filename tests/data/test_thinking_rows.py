@@ -16,7 +16,7 @@ from workings.data.rows import build_rows
 from workings.engines.base import Completion
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.generate import generate_batch
+from workings.evaluation.run import generate_batch
 from workings.evaluation.settings import EvaluationSettings
 from workings.samples.candidates import CONTROL, sample_of
 from workings.scoring.items import Item

@@ -1,11 +1,13 @@
 """Small items and predictions for tests of the evaluation."""
 
 import json
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings
 from workings.scoring.items import Item
 
@@ -34,6 +36,18 @@ def score(folder: Path, name: str, asked: Sequence[Item], right: Sequence[bool],
     file = write_lines(folder / f"{name}.jsonl", completions(asked, right))
     evaluate_predictions(file, asked, folder / name, settings=EvaluationSettings(**settings))
     return folder / name
+
+
+def item_result(name: object, value: float, cluster: str = "") -> ItemResult:
+    """The score of one item."""
+    return ItemResult(id=str(name), score=value, section="s", category="c", difficulty="d", cluster=cluster)
+
+
+def shuffled(folder: Path, name: str, share: float, count: int = 200, seed: int = 0) -> Path:
+    """A sealed evaluation with this share of right answers, anywhere among the items."""
+    right = [k < round(share * count) for k in range(count)]
+    random.Random(seed).shuffle(right)
+    return score(folder, name, items(count), right)
 
 
 def records(unit: Path) -> list[dict[str, Any]]:

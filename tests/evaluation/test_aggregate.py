@@ -11,8 +11,7 @@ from tests.doubles import AddingEngine, adding_model
 from tests.evaluation.making import items, records, write_lines
 from workings.engines.base import Completion
 from workings.errors import RequestError
-from workings.evaluation.generate import sample_seed
-from workings.evaluation.run import evaluate, evaluate_predictions
+from workings.evaluation.run import evaluate, evaluate_predictions, sample_seed
 from workings.evaluation.settings import EvaluationSettings, aggregate_score, is_aggregate, majority_index, pass_at_k
 
 

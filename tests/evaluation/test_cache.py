@@ -8,8 +8,9 @@ import pytest
 from tests.doubles import adding_model
 from tests.evaluation.making import items
 from workings.errors import RequestError
-from workings.evaluation.cache import CachedEvaluation, evaluate_base
+from workings.evaluation.cache import evaluate_base
 from workings.evaluation.settings import EvaluationSettings
+from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import partial_path
 from workings.record.lock import DirectoryLock
 from workings.scoring.items import Item
@@ -17,21 +18,22 @@ from workings.scoring.items import Item
 BASE = {"shape": "tiny", "seed": 17}
 
 
-def ask(folder: Path, fake: Any, asked: list[Item], base: dict[str, Any], **settings: Any) -> CachedEvaluation:
+def ask(folder: Path, fake: Any, asked: list[Item], base: dict[str, Any],
+        **settings: Any) -> tuple[EvaluationRecord, str]:
     return evaluate_base(fake, asked, folder, make_state=lambda: fake.state,
                          settings=EvaluationSettings(**settings), model=base, name="org/tiny (2 layers)")
 
 
 def test_the_second_run_finds_what_the_first_one_made(tmp_path: Path) -> None:
     first, second = adding_model(), adding_model()
-    made = ask(tmp_path, first, items(6), BASE)
-    found = ask(tmp_path, second, items(6), BASE)
+    made, _ = ask(tmp_path, first, items(6), BASE)
+    found, _ = ask(tmp_path, second, items(6), BASE)
     assert (len(first.engine.calls), len(second.engine.calls)) == (1, 0)
-    assert found.record.path == made.record.path
-    assert made.record.path.parent == tmp_path
-    assert made.record.path.name.startswith("base-org-tiny-2-layers-")
-    assert found.record.config["made_from"] == {"absent": "not made from a sealed run"}
-    assert found.record.config["model"] == BASE
+    assert found.path == made.path
+    assert made.path.parent == tmp_path
+    assert made.path.name.startswith("base-org-tiny-2-layers-")
+    assert found.config["made_from"] == {"absent": "not made from a sealed run"}
+    assert found.config["model"] == BASE
     ask(tmp_path, second, items(6), BASE, seed=4)
     assert not second.engine.calls, "a seed decides nothing of greedy answers"
 
@@ -51,15 +53,15 @@ def test_a_changed_unit_is_noticed_and_made_again(tmp_path: Path) -> None:
     (predictions,) = tmp_path.glob("*/predictions.jsonl")
     predictions.write_text(predictions.read_text().replace('"score":0', '"score":1'))
     fake = adding_model()
-    found = ask(tmp_path, fake, items(6), BASE)
-    assert "was changed (predictions.jsonl); recomputed" in found.note
+    _, note = ask(tmp_path, fake, items(6), BASE)
+    assert "was changed (predictions.jsonl); recomputed" in note
     assert fake.engine.calls
     ask(tmp_path, once_more := adding_model(), items(6), BASE)
     assert not once_more.engine.calls
 
 
 def test_two_processes_do_not_make_the_same_one(tmp_path: Path) -> None:
-    place = ask(tmp_path / "first", adding_model(), items(6), BASE).record.path.name
+    place = ask(tmp_path / "first", adding_model(), items(6), BASE)[0].path.name
     partial = partial_path(tmp_path / place)
     partial.mkdir()
     lock = DirectoryLock(partial)

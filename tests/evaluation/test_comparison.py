@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.evaluation.making import completions, items, score, summary, write_lines
+from tests.evaluation.making import item_result as result
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.paired import paired_difference
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.unit import find_pair, read_scorecard
 
 
@@ -41,7 +41,7 @@ def test_better_with_all_its_numbers(tmp_path: Path) -> None:
     # The wider half of Tango's interval times 2.801585 / 1.959964.
     assert found.sentence.endswith("; 100 items can show differences of 15.0 points or more.")
     assert answer["minimum_detectable_effect"] == pytest.approx((answer["delta_ci_high"] - 0.26) * 1.429406, rel=1e-4)
-    assert [flip.to_json() for flip in found.flips] == answer["flips"] == [
+    assert answer["flips"] == [
         {"section": "overall", "wrong_to_right": 30, "right_to_wrong": 4, "both_right": 40, "both_wrong": 26,
          "items": 100},
         {"section": "core", "wrong_to_right": 15, "right_to_wrong": 2, "both_right": 20, "both_wrong": 13, "items": 50},
@@ -100,38 +100,23 @@ def test_changed_predictions_are_noticed(tmp_path: Path) -> None:
         compare(first, second)
 
 
-def result(name: str, value: float, cluster: str = "") -> ItemResult:
-    return ItemResult(id=name, score=value, section="s", category="c", difficulty="d", cluster=cluster)
-
-
-def test_scores_in_between_get_a_t_interval() -> None:
-    pairs = [(result(str(k), 0.5), result(str(k), 0.5 + 0.1 * (k % 3))) for k in range(30)]
-    found = paired_difference(pairs)
-    assert found.to_json()["method"] == "t"
-    assert "mcnemar_p" not in found.to_json()
-    assert found.verdict == "better"
-
-
-def test_clusters_widen_the_interval() -> None:
+def test_scores_in_between_get_a_t_interval_and_clusters_widen_it() -> None:
     """Ten items each in ten clusters that move together are ten observations, not a hundred."""
+    between = paired_difference([(result(k, 0.5), result(k, 0.5 + 0.1 * (k % 3))) for k in range(30)])
+    assert (between.verdict, between.to_json()["method"], "mcnemar_p" in between.to_json()) == ("better", "t", False)
     alone, grouped = [], []
     for k in range(100):
         better = float(k // 10 < 6)
         worse = float(6 <= k // 10 < 8)
-        alone.append((result(str(k), worse), result(str(k), better)))
-        grouped.append((result(str(k), worse, f"c{k // 10}"), result(str(k), better, f"c{k // 10}")))
+        alone.append((result(k, worse), result(k, better)))
+        grouped.append((result(k, worse, f"c{k // 10}"), result(k, better, f"c{k // 10}")))
     assert paired_difference(alone).verdict == "better"
     clustered = paired_difference(grouped)
     assert clustered.to_json()["method"] == "clustered t"
     assert clustered.verdict == "inconclusive"
-
-
-def test_few_clusters_claim_nothing() -> None:
-    pairs = [(result(str(k), 0.0, f"c{k % 4}"), result(str(k), 1.0, f"c{k % 4}")) for k in range(40)]
-    found = paired_difference(pairs)
-    assert found.verdict == "inconclusive"
-    assert "delta_ci_low" not in found.to_json()
-    assert found.interval == "only 4 clusters; an interval needs 8"
+    few = paired_difference([(result(k, 0.0, f"c{k % 4}"), result(k, 1.0, f"c{k % 4}")) for k in range(40)])
+    assert (few.verdict, few.interval) == ("inconclusive", "only 4 clusters; an interval needs 8")
+    assert "delta_ci_low" not in few.to_json()
 
 
 def test_units_of_a_run_are_found(tmp_path: Path) -> None:

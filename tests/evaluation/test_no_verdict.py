@@ -8,10 +8,9 @@ import pytest
 
 from tests.evaluation.making import write_lines
 from workings.evaluation.answer_counts import AnswerCounter, names_expected
-from workings.evaluation.comparison.baseline import set_baseline
 from workings.evaluation.comparison.compare import compare, compare_records
-from workings.evaluation.comparison.gate import gate
-from workings.evaluation.comparison.seeds import compare_seeds
+from workings.evaluation.comparison.gate import gate, set_baseline
+from workings.evaluation.comparison.several_runs import compare_seeds, rank
 from workings.evaluation.predictions import form_free_accuracy
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.unit import EvaluationRecord
@@ -157,3 +156,29 @@ def test_a_form_that_was_never_taught_costs_nothing(unit: Callable[[str, Writes]
     for line in (sentences / "predictions.jsonl").read_text().splitlines():
         counter.add(json.loads(line))
     assert "no answer found in 40.0 % (40.0 % contain the expected one)" in counter.counts().text()
+
+
+@pytest.mark.parametrize(("cut", "count", "said"), [
+    (3, 20, ""), (9, 9, ""), (20, 20, "u says little about a model: all 20 completions were cut off"),
+    (4, 20, "u says little about a model: 4 of 20 completions were cut off at the limit on new tokens.")])
+def test_answers_that_were_cut_off_are_named(cut: int, count: int, said: str) -> None:
+    counter = AnswerCounter()
+    for n in range(count):
+        counter.add({"completion": str(n), "extracted": str(n), "gold": str(n), "truncated": n < cut})
+    assert counter.warning("u").startswith(said)
+    assert bool(counter.warning("u")) == bool(said)
+
+
+def test_a_warning_is_in_every_sentence(unit: Callable[[str, Writes], Path], tmp_path: Path) -> None:
+    good, bad = unit("good", mostly(right, 0.99, wrong)), tmp_path / "bad"
+    lines = [{"id": item.id, "completion": wrong(n, item), "finish_reason": "length"} for n, item in enumerate(ITEMS)]
+    evaluate_predictions(write_lines(tmp_path / "bad.jsonl", lines), ITEMS, bad)
+    warned = "bad says little about a model: all 100 completions were cut off"
+    found = compare(bad, good)
+    assert (found.verdict, EvaluationRecord(good).warning) == ("better", "")
+    assert found.to_json()["warnings"][0] == EvaluationRecord(bad).warning
+    assert "warnings" not in compare(good, good).to_json()
+    set_baseline(tmp_path / "kept", "main", EvaluationRecord(good))
+    for sentence in (found.sentence, rank([bad, good]).sentence, compare_seeds([bad], [good]).sentence,
+                     gate(bad, baseline="main", folder=tmp_path / "kept", max_drop=0.1).sentence):
+        assert warned in sentence

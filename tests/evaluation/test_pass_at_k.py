@@ -9,7 +9,7 @@ from tests.evaluation.making import items, write_lines
 from workings.evaluation.comparison.compare import compare, comparison_text
 from workings.evaluation.comparison.pass_at_k import pass_table
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.statistics.intervals import t_mean, wilson, wilson_effective
+from workings.evaluation.statistics import t_mean, wilson, wilson_effective
 from workings.evaluation.unit import EvaluationRecord
 
 

@@ -1,28 +1,19 @@
 """Several seeds of two recipes, and several runs in a table."""
 
-import random
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy import stats
 
-from tests.evaluation.making import items, score
+from tests.evaluation.making import shuffled
 from workings.errors import RequestError
-from workings.evaluation.comparison.ranking import rank
-from workings.evaluation.comparison.seeds import compare_seeds
-from workings.evaluation.statistics.differences import welch_mean
+from workings.evaluation.comparison.several_runs import compare_seeds, rank
 
 
 def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list[Path]:
     """One run a share of right answers."""
-    asked, made = items(count), []
-    for number, share in enumerate(shares):
-        right = [k < round(share * count) for k in range(count)]
-        random.Random(number).shuffle(right)
-        made.append(score(folder, f"{name}{number}", asked, right))
-    return made
+    return [shuffled(folder, f"{name}{number}", share, count, number) for number, share in enumerate(shares)]
 
 
 def test_three_seeds_a_side_claim_something_about_the_method(tmp_path: Path) -> None:
@@ -90,15 +81,6 @@ def test_seeds_on_other_items_are_refused(tmp_path: Path) -> None:
         compare_seeds(runs(tmp_path, "a", [0.5]), runs(tmp_path, "b", [0.5], count=60))
     with pytest.raises(RequestError, match="one side has no runs"):
         compare_seeds([], [tmp_path])
-
-
-def test_welch_is_scipy() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(0, 1, 5), rng.normal(0.5, 3, 8)
-    low, high = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
-    found = welch_mean(a, b).interval
-    assert (found.low, found.high) == (pytest.approx(low, abs=1e-12), pytest.approx(high, abs=1e-12))
-    assert welch_mean([0.5, 0.5], [0.7, 0.7]).interval.low == pytest.approx(0.2)
 
 
 @pytest.mark.slow

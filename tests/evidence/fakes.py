@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.evidence import walk
 from workings.errors import RecordError
-from workings.evaluation.summary import EvaluationSummary
+from workings.evaluation.predictions import EvaluationSummary
 from workings.evidence.verify.checks.views import views_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.run_checks import MALFORMED

@@ -18,7 +18,7 @@ from workings.evidence.verify.checks.rollouts import bound_problems
 from workings.models.tokenizer import Tokenizer
 from workings.record.digest import json_digest
 from workings.scoring import mathematics
-from workings.ways.dpo import Dpo
+from workings.ways.preferences import Dpo
 
 LINE = {"step": 3, "seconds": 0.5, "drawing_seconds": 0.25, "clip_fraction": 0.5, "kl_behavior": 0.0}
 SIGMOID = Dpo(name="dpo")

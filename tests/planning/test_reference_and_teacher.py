@@ -16,7 +16,7 @@ from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher, with_changes
 from workings.runs.plan import plan
-from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
 STUDENT = recipe(algorithm={"name": "distill", "teacher": "somewhere", "teacher_precision": "bf16", "group": 1,

@@ -29,7 +29,7 @@ from workings.planning.run_time import generation_seconds, step_operations
 from workings.planning.search import candidates, overrides_between, with_changes
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
-from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 E2B = published_shape("gemma-4-e2b")
 TABLE = 262144 * 35 * 256

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workings.reports.line_chart import Scale, linear_ticks, log_ticks, smoothed, thinned, tick_label
+from workings.reports.charts import Scale, linear_ticks, log_ticks, smoothed, thinned, tick_label
 from workings.reports.run_table import count
 
 

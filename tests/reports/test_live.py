@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from workings.errors import RequestError
-from workings.reports.live import child, listeners
-from workings.reports.live.listeners import RunListeners
-from workings.reports.live.watching import Tracker
+from workings.reports import tracker_child as child
+from workings.reports import trackers
+from workings.reports.trackers import RunListeners, Tracker
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
 FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
@@ -43,10 +43,6 @@ def test_lines_are_told_in_order_and_a_cut_pipe_is_no_end() -> None:
     assert library.ended == "killed"
 
 
-def library_file(folder: Path, text: str) -> None:
-    (folder / "wandb.py").write_text(text)
-
-
 GOOD = """
 import json
 told = []
@@ -58,7 +54,7 @@ def finish(**words): open(__file__ + ".json", "w").write(json.dumps([*told, word
 
 @pytest.mark.children
 def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library_file(tmp_path, GOOD)
+    (tmp_path / "wandb.py").write_text(GOOD)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said: list[str] = []
     tracker = Tracker("wandb", FIRST, said.append)
@@ -78,7 +74,7 @@ def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: 
 ])
 def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str) -> None:
-    library_file(tmp_path, text)
+    (tmp_path / "wandb.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said: list[str] = []
     tracker = Tracker("wandb", FIRST, said.append, end_seconds=2, waiting_lines=3)
@@ -162,7 +158,7 @@ def test_a_tracker_is_told_each_kind_of_end_once(monkeypatch: pytest.MonkeyPatch
         def close(self, status: str) -> None:
             ends.append(status)
 
-    monkeypatch.setattr(listeners, "Tracker", Told)
+    monkeypatch.setattr(trackers, "Tracker", Told)
     run = RunListeners(["tensorboard"])
     run.about(Path("runs/tiny"), {})
     with contextlib.suppress(KeyboardInterrupt, ValueError), run:

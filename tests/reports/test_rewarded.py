@@ -12,10 +12,10 @@ from tests.reports.parsed_page import Page
 from tests.reports.rewarded import ATTACK, SHOWN, rewarded_run
 from workings.errors import RecordError
 from workings.reports.html import write_report
-from workings.reports.live.watching import METRICS
-from workings.reports.live.watching import numbers as tracked
 from workings.reports.reinforcement import KNOWN_METRICS, PANELS, logged, numbers
 from workings.reports.rollouts import read_rollout, rollout_steps, texts, visible
+from workings.reports.trackers import METRICS
+from workings.reports.trackers import numbers as tracked
 
 
 def report(place: Path, *runs: Path) -> Page:

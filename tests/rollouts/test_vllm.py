@@ -82,10 +82,9 @@ def recipe(**changes: Any) -> Recipe:
     return check_recipe({**RECIPE, **changes}, "the test's recipe")
 
 
-def sampler(url: str) -> VllmSampler:
+def sampler(weights: Path = Path("weights"), **keys: Any) -> VllmSampler:
     engine: Any = Engine()
-    return VllmSampler(recipe(sampler={"name": "vllm", "url": url}), engine,
-                       weights=Path("weights"))
+    return VllmSampler(recipe(**{"sampler": {"name": "vllm"}, **keys}), engine, weights=weights)
 
 
 def draw(one: VllmSampler, state: bytes) -> Any:
@@ -93,7 +92,7 @@ def draw(one: VllmSampler, state: bytes) -> Any:
 
 
 def test_tokens_go_in_and_come_out_with_the_adapters_digest(door: Any) -> None:
-    one = sampler(door.url)
+    one = sampler(sampler={"name": "vllm", "url": door.url})
     first, second = draw(one, b"adapters"), draw(one, b"adapters")
     assert first == second
     assert [(each.tokens, each.stop_token, each.log_probs) for each in first] == [
@@ -107,7 +106,7 @@ def test_tokens_go_in_and_come_out_with_the_adapters_digest(door: Any) -> None:
 
 
 def test_changed_adapters_are_loaded_under_another_name_from_another_folder(door: Any) -> None:
-    one = sampler(door.url)
+    one = sampler(sampler={"name": "vllm", "url": door.url})
     draw(one, b"adapters")
     draw(one, b"others")
     loads = [each for each in door.asked if each["path"] == "/v1/load_lora_adapter"]
@@ -116,7 +115,7 @@ def test_changed_adapters_are_loaded_under_another_name_from_another_folder(door
 
 
 def test_completions_of_earlier_adapters_are_refused(door: Any) -> None:
-    one = sampler(door.url)
+    one = sampler(sampler={"name": "vllm", "url": door.url})
     draw(one, b"adapters")
     door.stale = True
     with pytest.raises(TrainingFailed, match="with the adapters "):
@@ -125,11 +124,9 @@ def test_completions_of_earlier_adapters_are_refused(door: Any) -> None:
 
 def test_a_server_that_is_not_there() -> None:
     with pytest.raises(TrainingFailed, match=r"vLLM at http://127\.0\.0\.1:9"):
-        draw(sampler("http://127.0.0.1:9"), b"adapters")
-    one = recipe(sampler={"name": "vllm", "command": "no-such-vllm"})
-    engine: Any = Engine()
+        draw(sampler(sampler={"name": "vllm", "url": "http://127.0.0.1:9"}), b"adapters")
     with pytest.raises(RequestError, match=r"sampler\.command: no-such-vllm"):
-        draw(VllmSampler(one, engine, weights=Path("weights")), b"adapters")
+        draw(sampler(sampler={"name": "vllm", "command": "no-such-vllm"}), b"adapters")
 
 
 SERVER = """import json, sys
@@ -153,9 +150,7 @@ def started(folder: Path, program: str, **keys: Any) -> VllmSampler:
     (folder / "vllm.py").write_text(program)
     (folder / "vllm").write_text(f"#!/bin/sh\nexec {sys.executable} {folder}/vllm.py \"$@\"\n")
     (folder / "vllm").chmod(0o700)
-    engine: Any = Engine()
-    return VllmSampler(recipe(sampler={"name": "vllm", "command": str(folder / "vllm"), **keys}), engine,
-                       weights=Path("weights"))
+    return sampler(sampler={"name": "vllm", "command": str(folder / "vllm"), **keys})
 
 
 def test_a_server_is_started_with_the_words_of_the_recipe(tmp_path: Path) -> None:
@@ -177,11 +172,8 @@ def test_a_server_that_does_not_start_is_ended(tmp_path: Path) -> None:
 
 def test_completions_that_take_too_long(door: Any) -> None:
     door.waits = 5.0
-    engine: Any = Engine()
-    one = VllmSampler(recipe(sampler={"name": "vllm", "url": door.url, "seconds": 0.2}), engine,
-                      weights=Path("weights"))
     with pytest.raises(TrainingFailed, match="timed out"):
-        draw(one, b"adapters")
+        draw(sampler(sampler={"name": "vllm", "url": door.url, "seconds": 0.2}), b"adapters")
 
 
 @pytest.mark.parametrize(("changes", "told"), [
@@ -196,7 +188,5 @@ def test_what_would_sample_otherwise_is_refused(changes: dict[str, Any], told: s
 
 
 def test_a_run_without_adapters_is_refused(tmp_path: Path) -> None:
-    engine: Any = Engine()
     with pytest.raises(RequestError, match="adapters on weights in a folder"):
-        VllmSampler(recipe(sampler="vllm", method={"name": "full"}), engine,
-                    weights=tmp_path)
+        sampler(tmp_path, sampler="vllm", method={"name": "full"})

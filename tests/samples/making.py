@@ -7,7 +7,7 @@ from typing import Any
 from tests.doubles import AddingEngine, AddingModel, CharacterTokenizer, PlainTemplate
 from tests.evaluation.making import items
 from workings.engines.base import Completion
-from workings.evaluation.generate import sample_seed
+from workings.evaluation.run import sample_seed
 from workings.evaluation.settings import EvaluationSettings
 from workings.samples.draw import SampleRequest, sample
 from workings.samples.selection import PairRule, Selection

@@ -12,10 +12,9 @@ from workings.cli.main import app
 from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
 from workings.errors import RecordError, RequestError
-from workings.evaluation.comparison.baseline import set_baseline
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.gate import gate
-from workings.evaluation.generate import sample_seed
+from workings.evaluation.comparison.gate import gate, set_baseline
+from workings.evaluation.run import sample_seed
 from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
 from workings.record.layout import partial_unit_path

@@ -28,13 +28,12 @@ def test_lines_come_in_order_in_the_other_thread_and_all_of_them(thread: Executo
         lines.add({"step": 1})
         assert written == []  # not waited for
         hold.set()
-        for step in range(2, 6):
+        for step in range(2, 5):
             lines.add({"step": step})
-            assert [number for number, _ in written[:step - 1]] == list(range(1, step))
         lines.wait()
-        assert [number for number, _ in written] == [1, 2, 3, 4, 5]
-        lines.add({"step": 6})
-    assert [number for number, _ in written] == [1, 2, 3, 4, 5, 6]
+        assert [number for number, _ in written] == [1, 2, 3, 4]
+        lines.add({"step": 5})
+    assert [number for number, _ in written] == [1, 2, 3, 4, 5]
     assert threading.current_thread().name not in {name for _, name in written}
 
 

@@ -4,7 +4,7 @@ from workings.hardware.memory import PROCESS_PEAK
 from workings.record.metrics import pace
 from workings.record.number_text import about, duration
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.training.display import Display, fitting, one_line
+from workings.training.display import Display, fitting
 from workings.training.loop import Progress
 
 
@@ -35,7 +35,7 @@ def test_nothing_is_said_of_speed_before_the_third_step(capsys):
     assert log[:3] == ["step 1/4  loss 1.0000  lr 0.1", "step 2/4  loss 1.0000  lr 0.1",
                        "step 3/4  loss 1.0000  lr 0.1  100 tokens/s  1 s left"]
     assert "<reasoning>" * 32 in log[3]  # the log keeps what the line leaves out
-    assert capsys.readouterr().err.splitlines()[-1] == "sample after step 3: 'Q' -> '<reasoning> x32 ' (length)"
+    assert capsys.readouterr().err.splitlines()[-1].endswith("<reasoning><r…")
 
 
 def test_the_first_step_is_followed_by_its_micro_batches():
@@ -52,13 +52,6 @@ def test_the_first_step_is_followed_by_its_micro_batches():
         display.show(line(1, 60.0), Progress(step=1, position=None))
         display.micro_batch_done(1, 2)  # of the second step, whose speed the line of the first one says
     assert heard == [(1, 2, "micro-batches")]
-
-
-def test_a_completion_is_one_line_and_repeats_are_counted():
-    assert one_line(r"'\n\n\n\n\n'", 80) == r"'\n x5 '"
-    assert one_line("1000 + 2000", 80) == "1000 + 2000"
-    assert one_line("abcdefghij", 5) == "abcd…"
-    assert one_line("no no no no no ", 80) == "no  x5 "
 
 
 def test_a_narrow_terminal_leaves_whole_parts_out():

@@ -7,8 +7,7 @@ from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
-from workings.training.held_out_items import HeldOutItems
-from workings.training.observer import HeldOutObserver
+from workings.training.observer import HeldOutItems, HeldOutObserver
 
 ITEMS = [Item(id=f"add-{a}", prompt=f"What is {a}+2?", expected_answer=str(a + 2)) for a in range(6)]
 

@@ -21,8 +21,7 @@ from workings.objectives.preference import Preference
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.record.writer import RunWriter
-from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_pair_signals
-from workings.ways.parts.row_data import ReferencedPairData
+from workings.ways.parts.row_data import ReferencedPairData, reference_log_probs_by_row, with_pair_signals
 
 # Tokens of the chosen and the rejected row of each pair; the longer one decides the bucket.
 LENGTHS = {"a": (4, 6), "b": (7, 3), "c": (12, 5), "d": (5, 5), "e": (9, 3)}

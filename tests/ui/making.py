@@ -1,9 +1,7 @@
 """The page's application over a folder of runs made for a test, asked without a browser."""
 
-import atexit
 import json
 import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from tests.evaluation.making import items, score
 from tests.record import synthetic
+from tests.reports import making as reported
 from workings.record.layout import METRICS
 from workings.ui.app import make_app
 from workings.ui.site import Site
@@ -23,19 +21,13 @@ MARGINS = {1: 0.0, 2: 1.5, 3: 3.0}
 
 
 def two_runs(folder: Path) -> None:
-    """`runs/plain` with 30 and `runs/steps` with 54 of 60 items right: copies of what was made once."""
-    shutil.copytree(_made() / "runs", folder / "runs", dirs_exist_ok=True)
+    """`runs/plain` with 30 and `runs/steps` with 54 of 60 items right."""
+    reported.two_runs(folder / "runs")
 
 
-@cache
-def _made() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="workings-two-runs-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    asked = items(60)
-    for name, right in (("plain", 30), ("steps", 54)):
-        run = synthetic.sealed_run(folder / "runs" / name)
-        score(run / "eval", "items", asked, [k < right for k in range(60)])
-    return folder
+def unsealed(run: Path, partial: Path) -> Path:
+    """A copy of a run as it is before it is sealed."""
+    return shutil.copytree(run, partial, ignore=shutil.ignore_patterns("SEAL.json", "SHA256SUMS", "run_manifest.json"))
 
 
 @cache

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from tests.ui.making import client, two_runs
 from workings.record.phase import process_start
 from workings.ui import jobs
-from workings.ui.routes.jobs import piece_events
+from workings.ui.routes.start import piece_events
 from workings.ui.site import Site
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
@@ -96,19 +96,6 @@ def test_answers_of_a_command_are_a_stream_of_events(page: TestClient, monkeypat
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     assert "event: end" in answer.text
     assert page.get("/api/jobs/none/pieces").status_code == 404
-
-
-def test_what_was_asked_of_a_run_is_found_among_other_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands, read = jobs.Jobs(tmp_path, tmp_path), []
-    for number, (verb, subject) in enumerate([("ask", "a"), ("ask", "b"), ("verify", "a"), ("ask", "a"), ("ask", "a")]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "job.json").write_text(json.dumps({"verb": verb, "subject": subject, "command": "",
-                                                     "started_at": ""}))
-        (folder / "exit.json").write_text('{"code": 0, "finished_at": ""}')
-    monkeypatch.setattr(jobs, "job_end", lambda path: read.append(path.parent.name) or "")
-    assert [job.id for job in commands.about("ask", "a", 2)] == ["4", "3"]
-    assert set(read) == {"4", "3"}, "outputs of other commands are not read"
 
 
 @pytest.mark.parametrize("question", ["", "   ", "x" * 4_001])

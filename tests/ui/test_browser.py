@@ -176,11 +176,11 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
 
 
 RUN = "run/runs/with-steps"
-PAGES = ("", RUN, f"{RUN}?tab=checks", "plan", "run/long?tab=rollouts", "run/drawn?tab=sampled&question=i0",
+PAGES = ("", RUN, f"{RUN}?tab=checks", "plan", "run/long?tab=rollouts",
          "compare?run=runs/answer-only&run=runs/with-steps", f"{RUN}?tab=items", f"{RUN}?tab=ask",
          f"{RUN}?tab=scorecard", "start", "run/long",
          "run/long?tab=rollouts&step=9", "data?recipe=smoke-tiny",
-         "run/paired", "run/drawn", "run/drawn?tab=sampled&paired=true")
+         "run/paired", "run/drawn")
 
 
 def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str) -> None:

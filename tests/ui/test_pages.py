@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -9,21 +10,23 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from tests.evaluation.making import items, score, write_lines
+from tests.evaluation.making import items, records, score, write_lines
 from tests.record import synthetic
 from tests.reports.parsed_page import Page
-from tests.ui.making import client, two_runs
+from tests.samples.making import draw
+from tests.ui.making import client, two_runs, unsealed
 from workings.evaluation.run import evaluate_predictions
-from workings.record.layout import METRICS
+from workings.record.layout import METRICS, PREDICTIONS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
-from workings.ui import tail
+from workings.samples.selection import Selection
+from workings.ui import folder as folder_module
 from workings.ui.folder import Folder
 from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
-from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.routes import compare, data, plan, runs, start
 from workings.ui.site import Site
-from workings.ui.tab import OpenedRun
+from workings.ui.tabs import TABS, OpenedRun
 
 PAIR = "run=runs/plain&run=runs/steps"
 
@@ -48,8 +51,8 @@ def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch:
     folder = Folder(tmp_path)
     first = run_rows(folder, {}, {})
     opened: list[str] = []
-    real = tail.open_plain
-    monkeypatch.setattr(tail, "open_plain", lambda path: opened.append(path.name) or real(path))
+    real = folder_module.open_plain
+    monkeypatch.setattr(folder_module, "open_plain", lambda path, *most: opened.append(path.name) or real(path, *most))
     assert run_rows(folder, {}, {}) == first
     assert METRICS.rpartition("/")[2] not in opened
     grown = folder.root / "runs" / "plain" / METRICS
@@ -87,17 +90,44 @@ def test_commands_on_the_page_can_be_typed_where_it_was_started(
         assert f"workings {words}" in Page(page.get(address).text).text
 
 
-@pytest.mark.parametrize("tab", ["curves", "device", "recipe", "scorecard", "items", "checks", "log"])
-def test_every_tab_of_a_run_nests_and_has_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tab: str) -> None:
-    two_runs(tmp_path)
-    page = Page(client(tmp_path, monkeypatch).get(f"/run/runs/steps?tab={tab}").text)
-    words = {"curves": "Drag across a curve", "device": "What fills the device", "recipe": "Recipe as written",
-             "scorecard": "Scorecard", "items": "60 of 60", "checks": "Not verified yet",
-             "log": "Log"}
-    assert words[tab] in page.text
-    assert page.named("h1")
-    ids = [a["id"] for _, a in page.tags if "id" in a]
-    assert len(ids) == len(set(ids))
+def test_every_tab_of_a_run_nests_and_has_its_words(page: TestClient) -> None:
+    for tab, words in (("overview", "Wrong ones first"), ("curves", "Drag across a curve"),
+                       ("device", "What fills the device"), ("scorecard", "95 % interval"), ("items", "60 of 60"),
+                       ("recipe", "Recipe as written"), ("checks", "Not verified yet"), ("log", "Output")):
+        shown = Page(page.get(f"/run/runs/steps?tab={tab}").text)
+        assert words in shown.text, tab
+        assert shown.named("h1")
+        ids = [a["id"] for _, a in shown.tags if "id" in a]
+        assert len(ids) == len(set(ids)), tab
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("runs/steps", ["overview", "curves", "device", "scorecard", "items", "ask", "recipe", "checks", "log"]),
+    ("runs/bare", ["overview", "curves", "device", "scorecard", "ask", "recipe", "checks", "log"]),
+    ("runs/bare.partial", ["overview", "curves", "device", "recipe", "checks", "log"]),
+    ("alone", ["scorecard", "items", "checks"]),
+])
+def test_a_tab_with_nothing_to_show_is_not_there(page: TestClient, tmp_path: Path, name: str,
+                                                 shown: list[str]) -> None:
+    shutil.copytree(tmp_path / "runs/steps/eval/items", tmp_path / "alone")
+    shutil.copytree(tmp_path / "runs/steps", tmp_path / "runs/bare", ignore=shutil.ignore_patterns("eval"))
+    unsealed(tmp_path / "runs/bare", tmp_path / "runs/bare.partial")
+    text = page.get(f"/run/{name}?tab=nothing").text
+    navigation = text.partition('<nav class="tabs"')[2].partition("</nav>")[0]
+    assert re.findall(r'href="[^"]+\?tab=([a-z]+)"', navigation) == shown == [key for key in TABS if key in shown]
+    assert f'?tab={shown[0]}" aria-current="page"' in navigation
+
+
+def test_samples_are_a_row_of_the_list_and_have_their_own_tabs(page: TestClient, tmp_path: Path) -> None:
+    unit = draw(tmp_path / "unit", selection=Selection(most_per_prompt=1))
+    row = next(row for row in page.get("/api/runs").json()["rows"] if row["name"] == "unit")
+    assert (row["kind"], row["state"], row["accuracy"]) == ("samples", "complete", None), "drawn, not answered greedily"
+    assert row["samples"] == {"kept": unit.counts.kept, "samples": 32, "prompts": 8}
+    assert f"{unit.counts.kept} of 32 samples kept" in Page(page.get("/").text).text
+    navigation = page.get("/run/unit").text.partition('<nav class="tabs"')[2].partition("</nav>")[0]
+    assert re.findall(r"\?tab=([a-z]+)", navigation) == ["items", "checks"]
+    (unit.path / PREDICTIONS).unlink()
+    assert "These items are not shown" in page.get("/run/unit?tab=items").text
 
 
 def test_items_are_searched_and_paged(page: TestClient) -> None:
@@ -175,13 +205,14 @@ def test_curves_keep_ends_and_spikes(page: TestClient, tmp_path: Path) -> None:
     assert loss["x"][-1] == sum(line["tokens"] for line in lines)
     part = page.get("/api/curves/runs/steps?low=2&high=2").json()
     assert next(series for series in part["series"] if series["key"] == "loss")["x"] == [2.0]
+    means = page.get("/api/curves/runs/steps?mean=3").json()["series"]
+    mean = next(series for series in means if series["key"] == "loss")
+    assert (loss["smoothed"], mean["smoothing_steps"]) == ([], 3)
+    assert mean["smoothed"][1] == pytest.approx(sum(mean["y"][:3]) / 3)
 
 
 def test_a_run_that_is_being_written_is_live(page: TestClient, tmp_path: Path) -> None:
-    live = tmp_path / "runs" / "live.partial"
-    shutil.copytree(tmp_path / "runs" / "steps", live)
-    for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
-        (live / name).unlink()
+    live = unsealed(tmp_path / "runs/steps", tmp_path / "runs/live.partial")
     row = page.get("/api/run/runs/live.partial").json()["row"]
     assert row["state"] == "stopped"
     lock = DirectoryLock(live)
@@ -205,11 +236,8 @@ def test_a_run_that_is_being_written_is_live(page: TestClient, tmp_path: Path) -
 
 
 def test_a_running_run_stands_first_under_the_name_that_it_will_have(page: TestClient, tmp_path: Path) -> None:
-    for name in ("live.partial", "live.interrupted-1"):
-        shutil.copytree(tmp_path / "runs" / "steps", tmp_path / "runs" / name)
-    live = tmp_path / "runs" / "live.partial"
-    for name in ("run_manifest.json", "SEAL.json", "SHA256SUMS"):
-        (live / name).unlink()
+    live = unsealed(tmp_path / "runs/steps", tmp_path / "runs/live.partial")
+    shutil.copytree(tmp_path / "runs/steps", tmp_path / "runs/live.interrupted-1")
     lock = DirectoryLock(live)
     try:
         rows = page.get("/api/runs").json()["rows"]
@@ -245,18 +273,10 @@ def test_a_page_is_read_again_when_its_run_is_sealed_meanwhile(page: TestClient,
     assert page.get("/run/runs/steps?tab=overview").status_code == 200
 
 
-def test_a_mean_is_over_the_steps_that_were_asked_for(page: TestClient) -> None:
-    loss = {mean: next(series for series in page.get(f"/api/curves/runs/steps?mean={mean}").json()["series"]
-                       if series["key"] == "loss") for mean in (1, 3)}
-    assert (loss[1]["smoothed"], loss[3]["smoothing_steps"]) == ([], 3)
-    y = loss[3]["y"]
-    assert loss[3]["smoothed"][1] == pytest.approx(sum(y[:3]) / 3)
-
-
 def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
     site = Site.over(tmp_path)
-    parts = (compare, data, jobs, plan, run, runs, start)
+    parts = (compare, data, plan, runs, start)
     routes = [route for part in parts for route in part.router(site).routes if isinstance(route, APIRoute)]
     assert len(routes) > 20
     assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]
@@ -271,16 +291,15 @@ def test_a_comparison_is_made_again_when_a_file_changes(page: TestClient, tmp_pa
 
 def test_text_of_a_run_is_never_markup(page: TestClient, tmp_path: Path) -> None:
     attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}"
-    unit = tmp_path / "runs" / "steps" / "eval" / "items" / "predictions.jsonl"
-    lines = [json.loads(line) for line in unit.read_text().splitlines()]
-    for line in lines:
-        line |= {"completion": attack, "prompt": attack, "section": attack, "rule": attack}
-    unit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for unit in (tmp_path / "runs/steps/eval/items", draw(tmp_path / "drawn").path):
+        changed = {"completion": attack, "prompt": attack, "section": attack, "rule": attack, "gold": attack}
+        write_lines(unit / PREDICTIONS, [line | changed for line in records(unit)])
     manifest = tmp_path / "runs" / "steps" / "run_manifest.json"
     values = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(values | {"model_id": attack}))
     (tmp_path / "runs" / "steps" / "config" / "recipe.yaml").write_text(attack)
-    for route in ("/", "/run/runs/steps?tab=items", "/run/runs/steps?tab=recipe", "/run/runs/steps?tab=log"):
+    for route in ("/", "/run/runs/steps?tab=items", "/run/drawn", "/run/runs/steps?tab=recipe",
+                  "/run/runs/steps?tab=log"):
         shown = Page(page.get(route).text)
         assert attack in " ".join(shown.words)
         assert not shown.named("img")
@@ -298,7 +317,7 @@ def test_a_failed_run_says_why_before_anything_else(page: TestClient, tmp_path: 
 @pytest.mark.parametrize(("name", "contents"), [
     ("run_manifest.json", b"{"), ("run_manifest.json", b"[1]"), ("run_manifest.json", b"[" * 100_000),
     ("run_manifest.json", b'{"name": 1}'), ("SEAL.json", b"\xff\xfe"),
-    ("eval/items/eval_summary.json", b'{"scorecard": 3}'),
+    ("eval/items/eval_summary.json", b'{"scorecard": 3}'), ("eval/items/predictions.jsonl", b'{"id": 1}\n'),
     ("train/metrics.jsonl", b'{"step": "x"}\n\xff\n'), ("plan/plan.json", b'{"breakdown": 7}')])
 def test_a_damaged_run_is_a_row_and_hides_no_other(page: TestClient, tmp_path: Path, name: str,
                                                    contents: bytes) -> None:

@@ -32,17 +32,11 @@ def test_a_part_has_one_colour_everywhere() -> None:
     assert len({part_number(name) for name in ("parameters", "moments", "gradients", "activations")}) == 4
 
 
-def test_figures_beside_each_other_have_one_scale() -> None:
-    alone, paired = (stacked_bars([("a", [("parameters", 10)])], 10, longest) for longest in (0, 20))
-    wide = [float(re.findall(r'<rect class="part p0" x="4.0" y="18" width="([0-9.]+)"', figure)[0])
-            for figure in (alone, paired)]
-    assert wide[0] == pytest.approx(2 * wide[1], rel=0.01)
-
-
-def test_a_limit_that_is_far_away_does_not_hide_the_bars() -> None:
-    near, far = (stacked_bars([("a", [("parameters", 10)])], limit) for limit in (500, 501))
+def test_bars_have_one_scale_and_a_far_limit_does_not_hide_them() -> None:
+    _, _, near, far = figures = [stacked_bars([("a", [("parameters", 10)])], limit, longest)
+                                          for limit, longest in ((10, 0), (10, 20), (500, 0), (501, 0))]
     width = [float(re.findall(r'<rect class="part p0" x="4.0" y="18" width="([0-9.]+)"', figure)[0])
-             for figure in (near, far)]
-    assert width[1] == pytest.approx(50 * width[0], rel=0.01)
+             for figure in figures]
+    assert (width[0], width[3]) == (pytest.approx(2 * width[1], rel=0.01), pytest.approx(50 * width[2], rel=0.01))
     assert ('class="limit"' in near, 'class="limit"' in far) == (True, False)
     assert "limit 501 B, 50 times as much" in far

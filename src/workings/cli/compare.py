@@ -54,7 +54,7 @@ def compare_command(
         if html is not None:
             raise RequestError("--html has no page about several seeds of a side", "--html with two to four runs",
                                "leave out --html, or --with-a and --with-b")
-        from workings.evaluation.comparison.seeds import compare_seeds
+        from workings.evaluation.comparison.several_runs import compare_seeds
 
         result = compare_seeds(seeds_a, seeds_b, equivalent_within=margin)
         answer(result.to_json(), as_json=as_json,
@@ -97,7 +97,7 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
 
 
 def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
-    from workings.evaluation.comparison.ranking import rank
+    from workings.evaluation.comparison.several_runs import rank
 
     ranking = rank(runs)
     if html is not None:

@@ -49,7 +49,7 @@ def gate_command(
 
 def _save_baseline(name: str, run: Path, folder: Path, *, as_json: bool) -> None:
     """Save a run's results as the baseline of its items."""
-    from workings.evaluation.comparison.baseline import set_baseline
+    from workings.evaluation.comparison.gate import set_baseline
     from workings.evaluation.unit import find_unit
 
     # A baseline holds one evaluation: a run with several is refused.

@@ -37,7 +37,7 @@ def train_command(
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
-    from workings.reports.live.listeners import RunListeners
+    from workings.reports.trackers import RunListeners
     from workings.runs.create_or_resume import load_to_resume, run_directory, what_is_left
     from workings.runs.smoke import Smoke
     from workings.runs.train_and_evaluate import train_and_evaluate

@@ -1,4 +1,4 @@
-"""Count completions with an answer and distinct answers, to judge what an accuracy is worth.
+"""Count completions with an answer, distinct answers and cut-off texts, to judge what an accuracy is worth.
 
 Computed from the sealed completions on demand; not recorded.
 """
@@ -14,6 +14,11 @@ from workings.data.checking.run import mentions
 from workings.evaluation.settings import answer_key
 from workings.record.number_text import percent
 
+CUT_OFF_FROM = 0.2
+"""Share of completions that were cut off at the length limit from which they are named: a limit that is too low can
+halve a score."""
+MIN_COMPLETIONS = 10
+"""Minimum completions for this warning."""
 _LONGEST_KEY = 200
 """Leading characters that identify an answer."""
 _LOOKED_THROUGH = 20_000
@@ -56,6 +61,7 @@ class AnswerCounter:
     """Counts the answers of an evaluation, prediction by prediction."""
 
     completions: int = 0
+    cut_off: int = 0
     unread: int = 0
     answers: Counter[object] = field(default_factory=Counter)
     expected: Counter[object] = field(default_factory=Counter)
@@ -63,12 +69,21 @@ class AnswerCounter:
     def add(self, sample: dict[str, Any]) -> None:
         """Count one line of the predictions."""
         self.completions += 1
+        self.cut_off += bool(sample.get("truncated"))
         self.expected[answer_key(str(sample.get("gold"))[:_LONGEST_KEY])] += 1
         if has_answer(sample):
             said = sample["extracted"] if isinstance(sample["extracted"], str) else sample["completion"]
             self.answers[answer_key(said[:_LONGEST_KEY])] += 1
         else:
             self.unread += names_expected(sample)
+
+    def warning(self, name: str) -> str:
+        """Why the completions of an evaluation with this name say little about the model; mostly empty."""
+        if self.completions < MIN_COMPLETIONS or self.cut_off < CUT_OFF_FROM * self.completions:
+            return ""
+        share = "all" if self.cut_off == self.completions else f"{self.cut_off:,} of"
+        return (f"{name} says little about a model: {share} {self.completions:,} completions were cut off at the limit "
+                "on new tokens.")
 
     def counts(self) -> AnswerCounts:
         """The shares over all completions that were added (at least one)."""

@@ -7,7 +7,7 @@ is the correct one. One whose files do not match their checksums is recomputed, 
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +28,11 @@ if TYPE_CHECKING:
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CachedEvaluation:
-    """An evaluation at its place."""
-
-    record: EvaluationRecord
-    note: str
-    """Damage of a cached unit that was recomputed, or ""."""
-
-
 def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, *, make_state: "Callable[[], State]",
-                  settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> CachedEvaluation:
+                  settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> tuple[EvaluationRecord, str]:
     """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``, from the cache or new.
+
+    The second value is the damage of a cached unit that was recomputed, or "".
 
     Args:
         session: engine, tokenizer and template; its state is not used.
@@ -60,11 +53,11 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     if unit.exists():
         note = _damage(unit)
         if not note:
-            return CachedEvaluation(record=EvaluationRecord(unit), note="")
+            return EvaluationRecord(unit), ""
         # The questions can be asked again; which answers were changed is unknown.
         shutil.rmtree(unit)
     evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
-    return CachedEvaluation(record=EvaluationRecord(unit), note=note)
+    return EvaluationRecord(unit), note
 
 
 def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings, model: Mapping[str, Any]) -> str:

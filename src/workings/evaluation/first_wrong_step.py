@@ -1,6 +1,5 @@
 """The first wrong equation of a completion, and the items of an evaluation by its line."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from workings.data.equations.check import Equation
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.scorecard import mean_interval
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 from workings.scoring.form import checked_equations, reasoning_text
@@ -86,16 +85,15 @@ def wrong_place(completion: str) -> WrongPlace | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FirstWrongSteps:
-    """Counts of an evaluation's items by kind, in table order, by the first sample of each."""
+    """An evaluation's items by kind, by the first sample of each."""
 
-    kinds: dict[str, int]
     clusters: dict[str, list[str]]
     """Clusters of the items of each kind, for the intervals."""
 
     @property
-    def items(self) -> int:
-        """All of them."""
-        return sum(self.kinds.values())
+    def kinds(self) -> dict[str, int]:
+        """Counts, in table order."""
+        return {kind: len(self.clusters[kind]) for kind in KINDS if kind in self.clusters}
 
     def share(self, kind: str) -> tuple[float, Interval | str]:
         """Share of the items that are of this kind, with its interval."""
@@ -135,5 +133,4 @@ def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> FirstWrongSteps:
     clusters: dict[str, list[str]] = {}
     for sample in samples:
         clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))
-    counts = Counter({kind: len(items) for kind, items in clusters.items()})
-    return FirstWrongSteps(kinds={kind: counts[kind] for kind in KINDS if counts[kind]}, clusters=clusters)
+    return FirstWrongSteps(clusters=clusters)

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workings.errors import RequestError
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised
+from workings.evaluation.predictions import EvaluationSummary, UnscoredCompletion, prediction_line, sanitised
+from workings.evaluation.run import unit_config
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
-from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter
 from workings.scoring.form import check_steps, keeps_form, reasoning_text
-from workings.scoring.items import UNSPECIFIED, Item, items_digest
+from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.judge import Judgement
 from workings.scoring.scorers import is_score
 
@@ -96,13 +95,9 @@ def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: 
         facts: what decided the answers: `decoding`, `template`, `tokenizer`, `engine` and `model`.
         made_from: root digest of the run whose checkpoint answered; None where there is no such run.
     """
-    return {
-        "schema": "eval_config/1", "items": {"count": len(items), "digest": items_digest(items)},
-        "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"},
-        "steps": EvaluationSettings().steps(), "form": "any", "aggregate": "mean",
-        "limits": EvaluationSettings().limits(), "source": dict(source),
-        "made_from": made_from if made_from is not None else {"absent": "not made from a sealed run"},
-        "software": {"workings": version("workings")}, **facts}
+    return unit_config(items, EvaluationSettings(), source=dict(source), made_from=made_from) | {
+        "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"}, "form": "any",
+        "aggregate": "mean", **facts}
 
 
 def seal_answers(answers: Iterable[ScoredAnswer], count: int, out: Path, config: dict[str, Any], *, rule: str,
@@ -224,10 +219,7 @@ def _completion(record: Mapping[str, Any]) -> str | None:
     # Nested there: a list for every request, and in it a text for every repeat.
     while isinstance(responses, list) and responses:
         responses = responses[0]
-    return responses if isinstance(responses, str) and "gen_args_0" in record.get("arguments", {}) and _generated(
-        record) else None
-
-
-def _generated(record: Mapping[str, Any]) -> bool:
-    """Generation requests carry their settings next to the prompt, log likelihoods the continuation."""
-    return isinstance(record["arguments"]["gen_args_0"].get("arg_1"), dict)
+    # Generation requests carry their settings next to the prompt, log likelihoods the continuation.
+    arguments = record.get("arguments")
+    settings = arguments.get("gen_args_0", {}).get("arg_1") if isinstance(arguments, dict) else None
+    return responses if isinstance(responses, str) and isinstance(settings, dict) else None

@@ -1,13 +1,15 @@
-"""The lines of ``predictions.jsonl``: written one completion at a time, read back one item at a time."""
+"""The lines of ``predictions.jsonl``, written one completion at a time, and ``eval_summary.json``, made from them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from workings.answers.extract import answer_kind
 from workings.errors import RecordError
 from workings.evaluation.answer_counts import has_answer, names_expected
-from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
 from workings.evaluation.settings import EvaluationSettings, aggregate_score
 from workings.record.canonical import dumps, loads
 from workings.record.digest import bytes_digest
@@ -26,6 +28,12 @@ MEASURES = ("format_ok", "truncated", "completion_tokens", "reasoning_chars", "s
             "names_expected")
 """Measures of an item; `step_validity` is the share of valid equations of an item with equations, `names_expected` the
 share of completions without an answer that contain the expected one."""
+NAMES = ("expect a name or phrase: the scorer `answer` looks for it in the marked answer or the final sentences, as "
+         "`contains` does, because a sentence says it among other words")
+"""Why names are scored differently from numbers."""
+_RATES = ("format_ok", "truncated", "empty", "step_validity")
+_LENGTHS = ("completion_tokens", "reasoning_chars")
+_SHOWN_IDS = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,3 +193,51 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
             measures[name] = float(value)  # type: ignore[arg-type]
     return measures
 
+
+class EvaluationSummary:
+    """One pass over predictions: the scorecard and what else was measured."""
+
+    def __init__(self, predictions: Path, aggregate: str) -> None:
+        """Read the file once; memory grows with the number of items, not with the length of their texts."""
+        self.results: list[ItemResult] = []
+        self._rules: Counter[str] = Counter()
+        self._names = 0
+        self._errors: dict[str, list[str]] = {}
+        for samples in read_predictions(predictions):
+            result, first = item_result(samples, aggregate), samples[0]
+            self.results.append(result)
+            self._names += answer_kind(str(first.get("gold", "")), str(first.get("prompt", "")),
+                                       first.get("aliases", [])) == "name"
+            for sample in samples:
+                self._rules[str(sample["rule"])] += 1
+                if "error" in sample:
+                    # What is before the colon is the kind; the rest is about this one completion.
+                    self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
+        self.scorecard: Scorecard = build_scorecard(self.results)
+
+    def to_json(self, problems: dict[str, Any]) -> dict[str, Any]:
+        """The record; ``problems`` are those of the file the completions came from."""
+        names = {"names": {"items": self._names, "why": NAMES}} if self._names else {}
+        return {
+            "schema": "eval_summary/1", **names,
+            "scorecard": self.scorecard.to_json(),
+            "behaviour": self._behaviour(),
+            "rules": dict(sorted(self._rules.items())),
+            "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]}
+                       for kind, ids in sorted(self._errors.items())},
+            "problems": problems,
+        }
+
+    def _behaviour(self) -> dict[str, Any]:
+        """Rates and lengths next to the score, each with its own number of items."""
+        behaviour: dict[str, Any] = {}
+        for name in (*_RATES, *_LENGTHS):
+            having = [result for result in self.results if name in result.measures]
+            if not having:
+                behaviour[name] = {"absent": "not measured on any item"}
+                continue
+            values = [result.measures[name] for result in having]
+            # By clusters: items made from one text are not independent, and the interval would be too narrow.
+            interval = mean_interval(values, [result.cluster for result in having])
+            behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}
+        return behaviour

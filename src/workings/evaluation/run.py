@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
 from workings.evaluation.external import ExternalPredictions
-from workings.evaluation.generate import generate_batch, that_samples
-from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised
+from workings.evaluation.predictions import EvaluationSummary, UnscoredCompletion, prediction_line, sanitised
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
-from workings.evaluation.summary import EvaluationSummary
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
 from workings.record.digest import bytes_digest, file_digest
 from workings.record.number_text import percent
@@ -24,6 +22,7 @@ from workings.scoring.judge_endpoint import recorded_scorer, scoring_by
 from workings.scoring.worker_pool import ScoringProcess
 
 if TYPE_CHECKING:
+    from workings.engines.base import Completion, Engine, Sampler
     from workings.engines.session import ModelSession
 
 EXTERNAL_CHUNK = 1024
@@ -34,13 +33,9 @@ ITEMS_AT_A_TIME = "items_at_a_time"
 LEAST_ROWS = 4
 """Completions that are generated together at least: a CPU takes hardly longer for them than for one."""
 
-Progress = Callable[[int, int], None]
-"""Called with the items that are done and the items in all."""
-
 
 def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, settings: EvaluationSettings,
-             made_from: str | None, facts: Mapping[str, Any] | None = None,
-             progress: Progress | None = None) -> Scorecard:
+             made_from: str | None, facts: Mapping[str, Any] | None = None) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
     An evaluation that was killed is continued by the same call and ends the same.
@@ -52,13 +47,11 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
         settings: decoding, extraction, scoring.
         made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
         facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
-        progress: called with the items that are done and the items in all.
 
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
-    return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out,
-                          progress=progress)
+    return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,26 +72,21 @@ class GenerationJob:
     """Problems of the file that the completions come from."""
 
 
-def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings, made_from: str
-                   | None,
-              facts: Mapping[str, Any] | None = None) -> GenerationJob:
+def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: EvaluationSettings,
+                   made_from: str | None, facts: Mapping[str, Any] | None = None) -> GenerationJob:
     """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
     if settings.temperature > 0:
         that_samples(session.sampler or session.engine, settings.temperature)  # refused before anything is written
     _check_samples(settings.aggregate, settings.samples)
-    config = _config(items, settings, source={"kind": "generated"}, made_from=made_from)
+    config = unit_config(items, settings, source={"kind": "generated"}, made_from=made_from)
     # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
     config |= {"decoding": settings.decoding(), **session_facts(session, facts)}
     size = items_at_a_time(settings, session.tokens_at_a_time)
     config[ITEMS_AT_A_TIME] = size
     batches = [items[start:start + size] for start in range(0, len(items), size)]
-
-    def generate_chunk(index: int) -> list[UnscoredCompletion]:
-        return generate_batch(session, batches[index], settings)
-
-    return GenerationJob(config=config, sizes=[len(batch) for batch in batches], generate_chunk=generate_chunk,
-                         settings=settings,
-                     made_from=made_from, samples=settings.samples)
+    return GenerationJob(config=config, sizes=[len(batch) for batch in batches], settings=settings, made_from=made_from,
+                         generate_chunk=lambda index: generate_batch(session, batches[index], settings),
+                         samples=settings.samples)
 
 
 def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -131,14 +119,13 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
         RequestError: the file is missing or does not answer any item, or as `evaluate`.
     """
     settings = settings or EvaluationSettings()
-    _need_items(items)
     with ExternalPredictions(predictions, items) as external:
         _check_samples(settings.aggregate, external.samples)
         # By its name and digest: the folder it is in may name a person.
         source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
                   "samples": external.samples}
         unknown = {"absent": "not recorded in predictions from elsewhere"}
-        config = _config(items, settings, source=source, made_from=None)
+        config = unit_config(items, settings, source=source, made_from=None)
         config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
         chunks = [items[start:start + EXTERNAL_CHUNK] for start in range(0, len(items), EXTERNAL_CHUNK)]
 
@@ -147,19 +134,18 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
 
         return score_and_seal(
             GenerationJob(config=config, sizes=[len(chunk) for chunk in chunks], generate_chunk=generate_chunk,
-                          settings=settings,
-                      made_from=None, samples=external.samples, problems=external.problems.to_json),
+                          settings=settings, made_from=None, samples=external.samples,
+                          problems=external.problems.to_json),
             out)
 
 
-def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None = None, kind: str = "eval",
+def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
                    finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
     """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
 
     Args:
         work: what is answered; what an earlier attempt has recorded is not answered again.
         out: where the unit will be; must not exist.
-        progress: called with the items that are done and the items in all.
         kind: one of `workings.record.layout.EVALUATION_UNITS`.
         finish: writes further files into the unit's folder, from the predictions that are there.
 
@@ -181,8 +167,6 @@ def score_and_seal(work: GenerationJob, out: Path, *, progress: Progress | None 
             tokens += sum(line["completion_tokens"] for line in lines if type(line.get("completion_tokens")) is int)
             report_progress.reaches(items, sum(sizes), f"items ({percent(items / sum(sizes), 0)})"
                                     + (f", {tokens:,} tokens" if tokens else ""))
-            if progress:
-                progress(items, sum(sizes))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
         finish(unit.partial)
@@ -225,9 +209,11 @@ def _lines(answers: Sequence[UnscoredCompletion], judgements: Sequence[Judgement
             for answered in answers]
 
 
-def _config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],
-            made_from: str | None) -> dict[str, Any]:
-    _need_items(items)
+def unit_config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],
+                made_from: str | None) -> dict[str, Any]:
+    """``eval_config.json`` without what decided the answers. Raises `RequestError` without items."""
+    if not items:
+        raise RequestError("there are no items", "at least one item")
     # Below is all that decides a score: a comparison reads from it whether two evaluations were made alike.
     return {
         "schema": "eval_config/1",
@@ -250,6 +236,52 @@ def _check_samples(aggregate: str, samples: int) -> None:
                            "at least as many samples as K")
 
 
-def _need_items(items: Sequence[Item]) -> None:
-    if not items:
-        raise RequestError("there are no items", "at least one item")
+def generate_batch(session: "ModelSession", items: Sequence[Item],
+                   settings: EvaluationSettings) -> list[UnscoredCompletion]:
+    """Completions of some items, all samples of an item together.
+
+    The text has every token of the model, including control tokens and Gemma 4's channel, except the stop token.
+    """
+    seeds = [sample_seed(settings.seed, item.id, sample) if settings.temperature else -1
+             for item in items for sample in range(settings.samples)]
+    prompt_of_item = [session.template.prompt_ids(item.prompt, item.history) for item in items]
+    prompts = [prompt for prompt in prompt_of_item for _ in range(settings.samples)]
+    completions: list[Completion] = []
+    # Memory is planned for this batch size, and one item may have more samples.
+    for start in range(0, len(prompts), settings.batch_size):
+        batch = slice(start, start + settings.batch_size)
+        completions += _complete(session, prompts[batch], seeds[batch], settings)
+    tokenizer = session.tokenizer
+    texts = [tokenizer.decode(completion.tokens) for completion in completions]
+    # Tokenize again, because words may spell a control token.
+    control = [session.template.forges_turns(ids) for ids in tokenizer.encode_batch(texts)]
+    return [UnscoredCompletion(item=items[index // settings.samples], sample=index % settings.samples,
+                               text=texts[index], finish_reason=completion.finish_reason,
+                               tokens=len(completion.tokens), seed=seeds[index], control_tokens=control[index])
+            for index, completion in enumerate(completions)]
+
+
+def _complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int],
+              settings: EvaluationSettings) -> "Sequence[Completion]":
+    sampler, stop_ids = session.sampler or session.engine, session.template.stop_ids
+    if settings.temperature == 0:
+        return sampler.generate(session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids)
+    return that_samples(sampler, settings.temperature).sample(
+        session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids,
+        temperature=settings.temperature, seeds=seeds)
+
+
+def that_samples(writer: "Engine | Sampler", temperature: float) -> "Sampler":
+    """The engine or sampler, as a sampler. Raises `RequestError` for an engine that only answers greedily."""
+    from workings.engines.base import Sampler
+
+    if not isinstance(writer, Sampler):
+        raise RequestError(f"engine {writer.name} does not sample, and the temperature is {temperature:g}",
+                           "an engine that samples, or greedy decoding", "--temperature 0 --samples 1")
+    return writer
+
+
+def sample_seed(seed: int, item_id: str, sample: int) -> int:
+    """A seed below 2**32 for one sample of one item, from SHA-256, independent of order and batch size."""
+    # The id is last, because only it may contain a slash: texts are unique.
+    return int(bytes_digest(f"{seed}/{sample}/{item_id}".encode())[:8], 16)

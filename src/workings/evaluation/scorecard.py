@@ -7,17 +7,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from workings.evaluation.statistics.differences import (
+from workings.evaluation.statistics import (
     ASSUMED_DISCORDANT,
-    POWER,
-    minimum_detectable_effect,
-    paired_error,
-)
-from workings.evaluation.statistics.intervals import (
     CONFIDENCE,
     MIN_CLUSTERS,
+    POWER,
     Interval,
     clustered_t_mean,
+    minimum_detectable_effect,
+    paired_error,
     t_mean,
     wilson,
 )

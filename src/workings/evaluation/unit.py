@@ -18,7 +18,6 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounter, AnswerCounts
 from workings.evaluation.predictions import MAX_PREDICTIONS_BYTES, item_result, read_predictions
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.suspicious import Suspicions
 from workings.record import atomic
 from workings.record.canonical import loads, read_json_object, record_line
 from workings.record.digest import file_digest, json_digest
@@ -59,27 +58,26 @@ class EvaluationRecord:
         """``eval_summary.json``."""
         return read_json_object(self.path / EVALUATION_SUMMARY)
 
-    @cached_property
+    @property
     def warning(self) -> str:
-        """Why its completions say little about a model (`workings.evaluation.suspicious`); mostly empty."""
-        return self.reading[1]
+        """Why its completions say little about a model; mostly empty."""
+        return self.reading[1].warning(self.name)
 
     @property
     def answer_counts(self) -> AnswerCounts:
         """How many of its completions have an answer, and how many different ones."""
-        return self.reading[2]
+        return self.reading[1].counts()
 
     @cached_property
-    def reading(self) -> tuple[list[ItemResult], str, AnswerCounts]:
-        """Results, warning and counts by one reading of the predictions, which takes seconds where they are many."""
-        suspicions, counter, results = Suspicions(), AnswerCounter(), []
+    def reading(self) -> tuple[list[ItemResult], AnswerCounter]:
+        """Results and counts by one reading of the predictions, which takes seconds where they are many."""
+        counter, results = AnswerCounter(), []
         aggregate = str(self.config["aggregate"])
         for samples in read_predictions(self.path / PREDICTIONS):
             results.append(item_result(samples, aggregate))
             for sample in samples:
-                suspicions.add(sample)
                 counter.add(sample)
-        return results, suspicions.warning(self.name), counter.counts()
+        return results, counter
 
     @cached_property
     def run(self) -> Path | None:
@@ -124,17 +122,22 @@ class EvaluationRecord:
         return results
 
 
+def unit_paths(path: Path) -> list[Path]:
+    """Folders of the sealed evaluation units in a run, by name; a unit has only itself."""
+    if (path / EVALUATION_SUMMARY).is_file():
+        return [path]
+    # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
+    return [summary.parent for summary in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+            if not summary.parent.name.endswith(PARTIAL_SUFFIX)]
+
+
 def find_units(path: Path) -> list[EvaluationRecord]:
     """The sealed evaluation units that a path offers, by name.
 
     Raises:
         RequestError: none exists.
     """
-    if (path / EVALUATION_SUMMARY).is_file():
-        return [EvaluationRecord(path)]
-    units = [EvaluationRecord(summary_path.parent) for summary_path in sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-             # In a run that is not sealed, an evaluation that was interrupted is next to those that are finished.
-             if not summary_path.parent.name.endswith(PARTIAL_SUFFIX)]
+    units = [EvaluationRecord(unit) for unit in unit_paths(path)]
     if not path.exists():
         raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
                            _nearest_folder(path))

@@ -27,7 +27,7 @@ from workings.planning.memory_formulas import (
 )
 from workings.planning.planned_run import PlannedRun
 from workings.ways.base import way_of
-from workings.ways.parts.teacher_request import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 REFERENCE = "reference model"
 """Part of the memory: the first weights."""

@@ -29,7 +29,7 @@ from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import step_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
-from workings.ways.parts.teacher_request import TeacherModel
+from workings.ways.parts.teacher import TeacherModel
 
 __all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 

@@ -24,7 +24,7 @@ from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of, plan
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
 from workings.ways.base import way_of
-from workings.ways.parts.teacher_request import TeacherModel
+from workings.ways.parts.teacher import TeacherModel
 
 KeyValues = dict[str, Any]
 """Dotted keys and their values."""

@@ -6,15 +6,25 @@ from typing import Any
 
 from markupsafe import Markup
 
-from workings.evaluation.comparison.compare import Comparison
-from workings.evaluation.comparison.flips import TABLE_HEADS
+from workings.evaluation.comparison.compare import TABLE_HEADS, Comparison
 from workings.evaluation.comparison.paired import points
+from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps, wrong_place
 from workings.evaluation.scorecard import recorded_interval
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Interval
 from workings.record.number_text import p_shown, percent, small_p
+from workings.reports.charts import (
+    Curve,
+    IntervalChart,
+    IntervalRow,
+    LineChart,
+    Mark,
+    draw_interval_chart,
+    draw_line_chart,
+    marker,
+    smoothed,
+)
 from workings.reports.gather import RunView
-from workings.reports.interval_chart import IntervalChart, IntervalRow, Mark, draw_interval_chart
-from workings.reports.line_chart import Curve, LineChart, draw_line_chart, marker, smoothed
+from workings.reports.reinforcement import PANELS, Panel, numbers
 
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
@@ -28,6 +38,13 @@ _TABLE_ROWS = 12
 _LABEL_CHARS = 22
 SMOOTHED = " Bold: moving mean over 1/50 of the steps; faint: every step."
 """Caption of smoothed curves."""
+REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
+            "accuracy", "pair_log_probs")
+"""Figures of a report; the page of `workings ui` has all of them."""
+_COLORS = 5
+CAPTION = ("Items by the line of the first wrong equation in their reasoning, with 95 % intervals, for the "
+           "first sample of each item. This finds wrong arithmetic, not misunderstandings: of 590 wrong solutions "
+           "(MR-GSM8K, labelled by people), 22 % are marked, and 76 % of the marks are the labelled first error.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +128,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
 def interval_figure(title: str, rows: Sequence[IntervalRow], table: Table, x_label: str, *, description: str,
                     signed: bool = False, key: Sequence[dict[str, Any]] = ()) -> Drawn:
     """Intervals from 0 to 100 or, ``signed``, around a line at zero; ``description`` is the text alternative."""
-    chart = IntervalChart(title=title, description=description, rows=rows, x_label=x_label, zero_line=signed,
-                          low=None if signed else 0.0, high=None if signed else 100.0)
+    chart = IntervalChart(title=title, description=description, rows=rows, x_label=x_label, signed=signed)
     return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW), table=table,
                  key=list(key))
 
@@ -180,44 +196,36 @@ def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve]) -> Drawn:
     values = [value for curve in series for _, value in curve.points]
     # A logarithm needs values above zero, and a loss may reach zero.
     log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
-    return line_figure(title, series, drawn, log=log, digits=".4f", wide=(WIDE, 340), narrow=(NARROW, 280),
+    return line_figure(title, series, drawn, log=log, digits=".4f", heights=(340, 280),
                        y_label="nats per token (log scale)" if log else "nats per token")
 
 
-def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve] = (), *, y_label: str,
-                x_label: str = "step", log: bool = False, zero: bool = False, digits: str = ".4g",
-                wide: tuple[int, int] = (WIDE, 300), narrow: tuple[int, int] = (NARROW, 260),
-                table: Table | None = None) -> Drawn:
-    """Curves with a key, a text alternative, and their values as a table.
+def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve], *, y_label: str, log: bool,
+                digits: str = ".4g", heights: tuple[int, int] = (300, 260)) -> Drawn:
+    """Curves over steps with a key, a text alternative, and their values as a table.
 
     Args:
         title: of the figure and its table.
         series: non-empty curves for the key, the text and the table.
-        drawn: the curves to draw, if they differ.
+        drawn: the curves to draw.
         y_label: name of the vertical axis.
-        x_label: name of the horizontal axis.
         log: whether the vertical axis is logarithmic.
-        zero: whether it begins at zero.
         digits: format of the table's values.
-        wide: width and height of the wide drawing.
-        narrow: those of the narrow one.
-        table: replaces the default table of values at about a dozen places.
+        heights: of the wide and of the narrow drawing.
     """
-    description = "; ".join(f"{curve.name}: " * bool(curve.name) + ", ".join(
-        f"{y:.3g} at {x_label} {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
-    chart = LineChart(title=title, description=description, curves=drawn or series, x_label=x_label, y_label=y_label,
-                      log=log, zero=zero)
+    description = "; ".join(f"{curve.name}: " + ", ".join(
+        f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
+    chart = LineChart(title=title, description=description, curves=drawn, x_label="step", y_label=y_label, log=log)
     # Names at the ends of curves need a margin; a narrow figure has only the key.
     bare = replace(chart, curves=[replace(curve, label="") for curve in chart.curves])
-    return Drawn(wide=draw_line_chart(chart, *wide), narrow=draw_line_chart(bare, *narrow),
+    return Drawn(wide=draw_line_chart(chart, WIDE, heights[0]), narrow=draw_line_chart(bare, NARROW, heights[1]),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
-                      for curve in series if curve.name],
-                 table=table or steps_table(title, [replace(curve, name=curve.name or y_label) for curve in series],
-                                            x_label, digits))
+                      for curve in series],
+                 table=steps_table(title, series, digits))
 
 
-def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digits: str = ".4g") -> Table:
-    """Values at about a dozen places, the first and the last among them; a column for each curve."""
+def steps_table(title: str, series: Sequence[Curve], digits: str) -> Table:
+    """Values at about a dozen steps, the first and the last among them; a column for each curve."""
     steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     # Always include the last step, which the stride may skip.
@@ -225,15 +233,13 @@ def steps_table(title: str, series: Sequence[Curve], x_label: str = "step", digi
     lookup = [dict(curve.points) for curve in series]
     rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
             for step in shown]
-    return Table(caption=title, heads=[x_label.capitalize(), *(curve.name for curve in series)], rows=rows)
+    return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
 
 
 def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
-    """An entry of a figure's key: a curve's symbol (`line`, `dashed`, or `mark` for points) and its name."""
-    if kind != "mark":
-        mark = Markup('<path class="{kind} c{c}" d="M0 5H28"/>').format(kind=kind, c=color)
-    else:
-        mark = Markup('<g class="mark c{c}">{shape}</g>').format(c=color, shape=marker(color, 14, 5, 4))
+    """An entry of a figure's key: a curve's symbol (`line`, or `mark` for points) and its name."""
+    mark = (Markup('<path class="line c{c}" d="M0 5H28"/>').format(c=color) if kind == "line" else
+            Markup('<g class="mark c{c}">{shape}</g>').format(c=color, shape=marker(color, 14, 5, 4)))
     return {"mark": mark, "text": name}
 
 
@@ -251,3 +257,79 @@ def pass_table(comparison: Comparison | None) -> Table | None:
         return None
     return Table(caption="Any of k samples correct", heads=["k", comparison.name_a, comparison.name_b, "difference"],
                  rows=[[*map(small_p, rate.row())] for rate in comparison.pass_at_k])
+
+
+def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
+    """Figures of the runs that learned from rewards, if any.
+
+    One run has all lines of a figure; several runs have one line each.
+    """
+    curves = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
+             for view in views if view.uses_rewards]
+    drawn = ((panel, _lines(panel, curves)) for panel in PANELS if panel.key in REPORTED_PANELS)
+    # Without a line the figure would be an empty frame.
+    return [_figure(panel, lines) for panel, lines in drawn if lines]
+
+
+def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Curve]:
+    """The panel's curves, those without points left out."""
+    lines: list[Curve] = []
+    alone = len(points_of_runs) == 1
+    for view, rows in points_of_runs:
+        keys = panel.lines_of(key for _, values in rows for key in values)
+        for number, line in enumerate(keys if alone else keys[:1]):
+            points = [(step, values[line.key]) for step, values in rows if line.key in values]
+            # A single part with weight 1 equals the reward.
+            same = line not in panel.lines and lines and points == lines[0].points
+            if points and not same and not (line.rare and not any(value for _, value in points)):
+                lines.append(Curve(name=line.name if alone else view.name, points=points,
+                                   color=number % _COLORS if alone else view.color))
+    return lines
+
+
+def _figure(panel: Panel, lines: Sequence[Curve]) -> LossFigure:
+    # A value of 0 has no place on a logarithmic axis.
+    log = panel.log and any(value > 0 for curve in lines for _, value in curve.points)
+    span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key == "reward" else 1
+    # No room for a unit next to powers of ten: put it in the heading.
+    return LossFigure(
+        heading=f"{panel.title}, {panel.unit} (log scale)" if log else panel.title,
+        caption=panel.sentence + (SMOOTHED if span > 1 else ""),
+        drawn=line_figure(panel.title, lines, smoothed_curves(lines, span), log=log,
+                          y_label="" if log else panel.unit or panel.title.casefold()))
+
+
+def marked(completion: str) -> Markup:
+    """A completion as HTML, its first wrong equation underlined and with the right value next to it."""
+    place = wrong_place(completion)
+    if place is None:
+        return Markup("{}").format(completion)
+    # The hidden words are for screen readers.
+    return Markup('{}<span class="wrong-step">{}</span><span class="right-value"><span class="hidden"> (this equation '
+                  'is wrong; correct: </span>{}<span class="hidden">) </span></span>{}').format(
+        completion[:place.start], completion[place.start:place.end], place.expected, completion[place.end:])
+
+
+def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
+    """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
+
+    Args:
+        named: name, colour and counts of each run, the one before training first.
+    """
+    # In a fixed order, so that two figures can be compared.
+    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
+    if not any(kind in WRONG_STEP_KINDS for kind in shown):
+        return None
+    rows, table = [], []
+    for kind in shown:
+        marks = []
+        for name, color, breaks in named:
+            share, interval = breaks.share(kind)
+            marks.append(interval_mark(share, interval, color))
+            table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), bounds(interval)])
+        rows.append(IntervalRow(name=kind, marks=marks))
+    heads = ["First wrong equation", "Run", "Items", "Share", "95 % interval"]
+    title = "Items by their first wrong equation"
+    return interval_figure(title, rows, Table(caption=title, heads=heads, rows=table), "items, %",
+                           description="; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table),
+                           key=[key_entry(name, color, "mark") for name, color, _ in named])

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.unit import EvaluationRecord, find_units
+from workings.evaluation.unit import EvaluationRecord, find_units, unit_paths
 from workings.evidence.readmes import SHIPPED, moved_files, smoke_words, with_files
 from workings.record.canonical import read_json
-from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
+from workings.record.layout import MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.reader import RunRecord
@@ -47,17 +47,6 @@ class RunView:
         return dict(self.evaluation.summary["scorecard"]) if self.evaluation else {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SamplePair:
-    """One item answered by two runs."""
-
-    id: str
-    section: str
-    prompt: str
-    gold: str
-    answers: list[dict[str, Any]]
-
-
 def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
     """Read one run directory, or one evaluation that is standalone."""
     # An evaluation of an untrained model or of foreign texts has no run.
@@ -66,7 +55,6 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
     run = RunRecord.open(path)
     metrics = run.metrics()
-    has_evaluation = any(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
     return RunView(
         name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
         lines=metrics,
@@ -75,7 +63,7 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
         evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
                          if isinstance(line.get("evaluation_loss"), int | float)],
-        evaluation=unit or (find_units(path)[0] if has_evaluation else None))
+        evaluation=unit or next(map(EvaluationRecord, unit_paths(path)), None))
 
 
 def bare_view(path: Path) -> RunView:
@@ -84,22 +72,22 @@ def bare_view(path: Path) -> RunView:
     return RunView(name=path.resolve().name, path=path, color=0, manifest=run.manifest, root=run.root)
 
 
-def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) -> list[SamplePair]:
-    """The requested items with the completions of both sides, in the requested order."""
+def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) -> list[dict[str, Any]]:
+    """The requested items with the completions of both sides as `answers`, in the requested order."""
     pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
         # One item at a time, because a large evaluation may not fit in memory.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in item_ids:
                 pairs.setdefault(samples[0]["id"], []).append(samples[0])
-    return [SamplePair(id=name, section=str(pairs[name][0]["section"]), prompt=str(pairs[name][0]["prompt"]),
-                       gold=str(pairs[name][0]["gold"]), answers=[_answer(sample) for sample in pairs[name]])
+    return [pairs[name][0] | {"answers": [_answer(sample) for sample in pairs[name]]}
             for name in item_ids if len(pairs.get(name, [])) == 2]
 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
     """Recipe keys with equal values in all runs, and the others with each run's value."""
-    flat = [_flat(run.manifest.config) for run in runs if run.manifest is not None]
+    flat = [{key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+             for key, value in leaves(run.manifest.config)} for run in runs if run.manifest is not None]
     if len(flat) < 2:
         return [], []
     same, different = [], []
@@ -166,7 +154,3 @@ def _answer(sample: dict[str, Any]) -> dict[str, Any]:
     return {"text": completion if isinstance(completion, str) else "", "right": sample["score"] == 1.0,
             "missing": completion["absent"] if isinstance(completion, dict) else "",
             "extracted": extracted if isinstance(extracted, str) else "nothing", "rule": sample["rule"]}
-
-
-def _flat(config: dict[str, Any]) -> dict[str, str]:
-    return {key: ", ".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in leaves(config)}

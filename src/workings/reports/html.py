@@ -2,10 +2,8 @@
 
 import base64
 import hashlib
-import re
 from collections.abc import Sequence
 from importlib.resources import files
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +12,24 @@ import jinja2
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import points
-from workings.evaluation.first_wrong_step import count_first_wrong_steps, wrong_place
-from workings.evaluation.predictions import read_predictions
+from workings.evaluation.first_wrong_step import count_first_wrong_steps
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
-from workings.record.layout import PREDICTIONS
 from workings.record.number_text import p_shown, percent, small_p
-from workings.reports.figures import Drawn, accuracy_figure, delta_figure, flips_table, loss_figures, pass_table
+from workings.reports.figures import (
+    CAPTION,
+    accuracy_figure,
+    delta_figure,
+    first_wrong_steps_figure,
+    flips_table,
+    loss_figures,
+    marked,
+    pass_table,
+    reward_figures,
+)
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.reward_figures import reward_figures
 from workings.reports.run_table import behaviour_rows, run_rows
-from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure, marked
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
@@ -42,8 +46,8 @@ METHOD = (
     "five such comparisons would find; equivalence within a margin uses two one-sided tests of the same method.")
 
 
-SAMPLES = ("Items on which the two runs differ, and the first item with a wrong equation in the second run. The first "
-           "wrong equation is underlined, with the correct value next to it.")
+SAMPLES = ("Items on which the two runs differ. The first wrong equation is underlined, with the correct value next to "
+           "it.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
@@ -58,9 +62,6 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
         RequestError: no run, or more than four.
         RecordError: a run cannot be read.
     """
-    # As many as there are distinguishable colours.
-    if not 1 <= len(runs) <= MAX_RUNS:
-        raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
     return out
@@ -73,31 +74,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
-    return render_page(
-        "report.html.jinja", title=_title(views, comparison), kicker=_kicker(views),
-        # A no-break space keeps a number and its unit on one line.
-        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
-        verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
-        accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
-        delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
-        losses=[*reward_figures(views), *loss_figures(views)],
-        breaks=_breaks(views), breaks_caption=CAPTION, samples=samples,
-        samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
-        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
-        behaviour=behaviour_rows(views),
-        configured=configured, same=same, different=different, equal=_equal(comparison),
-        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
-        method=METHOD)
-
-
-def _breaks(views: Sequence[RunView]) -> Drawn | None:
-    """The figure of first wrong equations."""
-    return first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
-                                     for view in views if view.evaluation is not None])
-
-
-def render_page(template: str, **values: Any) -> str:
-    """Render a template with the shared style, inlined and allowed by its digest only."""
+    breaks = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
+                                       for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
@@ -105,11 +83,28 @@ def render_page(template: str, **values: Any) -> str:
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
     # The page's policy allows only this style, by its digest.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return environment.get_template(template).render(style=style, style_hash=f"sha256-{digest}", **values)
+    return environment.get_template("report.html.jinja").render(
+        style=style, style_hash=f"sha256-{digest}", title=_title(views, comparison), kicker=_kicker(views),
+        # A no-break space keeps a number and its unit on one line.
+        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
+        verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
+        accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
+        delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
+        losses=[*reward_figures(views), *loss_figures(views)],
+        breaks=breaks, breaks_caption=CAPTION, samples=samples,
+        samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
+        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
+        behaviour=behaviour_rows(views),
+        configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
+        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
+        method=METHOD)
 
 
 def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
-    """Runs with the compared evaluations; colours follow the order A, B, then the others."""
+    """Runs with the compared evaluations; colours follow the order A, B, then the others. Errors of `write_report`."""
+    # As many as there are distinguishable colours.
+    if not 1 <= len(runs) <= MAX_RUNS:
+        raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}
     # A run may hold several evaluations: show the two that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():
@@ -170,11 +165,6 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     return tiles
 
 
-def _equal(comparison: Comparison | None) -> list[str]:
-    """Equal settings of both sides; a version is a name, not a number that needs a source."""
-    return [re.sub(r"version: (?=\d+$)", "version: v", words) for words in (comparison.equal if comparison else [])]
-
-
 def _delta_caption(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
@@ -190,13 +180,4 @@ def _samples(views: Sequence[RunView], comparison: Comparison | None) -> list[An
     # Include an item that got worse, if there is one: only gains would flatter B.
     wrong = comparison.newly_wrong[:1]
     item_ids = comparison.newly_right[:MAX_SAMPLES_SHOWN - len(wrong)] + wrong
-    item_ids += [name for name in _first_break(views[1].evaluation) if name not in item_ids]
     return sample_pairs(views[0].evaluation, views[1].evaluation, item_ids)
-
-
-def _first_break(record: EvaluationRecord) -> list[str]:
-    """The first item with a wrong answer and a wrong step, if there is one."""
-    samples_of_items = (samples[0] for samples in read_predictions(record.path / PREDICTIONS))
-    return [sample["id"] for sample in islice(
-        (sample for sample in samples_of_items if sample["score"] != 1 and isinstance(sample["completion"], str)
-         and wrong_place(sample["completion"])), 1)]

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,28 +96,22 @@ class PromptSet:
         if position.batch >= len(self.prompts):
             raise RecordError(f"data position {position}: an epoch has {len(self.prompts)} prompts only")
         turns: list[PromptTurn] = []
+        ids = tuple(prompt.item.id for prompt in self.prompts)
         epoch, start = position.epoch, position.batch
         # A rollout may end one epoch and begin the next: no prompt is left over where an epoch does not divide.
         while len(turns) < count:
-            some = self._order(epoch)[start:start + count - len(turns)]
+            some = _order(ids, self.seed, epoch)[start:start + count - len(turns)]
             turns += [PromptTurn(epoch, self.prompts[index]) for index in some]
             start += len(some)
             if start == len(self.prompts):
                 epoch, start = epoch + 1, 0
         return turns, Position(epoch, start)
 
-    def _order(self, epoch: int) -> list[int]:
-        # One epoch at a time is kept: rollouts go through them in order.
-        if self._orders.get("epoch") != [epoch]:
-            self._orders.clear()
-            self._orders["epoch"] = [epoch]
-            self._orders["order"] = epoch_order([prompt.item.id for prompt in self.prompts], self.seed, epoch).tolist()
-        return self._orders["order"]
 
-    @cached_property
-    def _orders(self) -> dict[str, list[int]]:
-        # A frozen dataclass cannot be assigned to; a dict that it holds can be filled.
-        return {}
+# Rollouts go through the epochs in order.
+@lru_cache(maxsize=2)
+def _order(ids: tuple[str, ...], seed: int, epoch: int) -> list[int]:
+    return epoch_order(ids, seed, epoch).tolist()
 
 
 def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, longest: int, drop: bool) -> PromptSet:

@@ -45,9 +45,8 @@ from workings.runs.train_result import TrainResult
 from workings.scoring.items import items_digest
 from workings.scoring.worker_pool import ScoringProcess
 from workings.training.display import Display
-from workings.training.held_out_items import HeldOutItems
 from workings.training.loop import Outcome, Progress, TrainingLoop
-from workings.training.observer import HeldOutObserver, LoggedSample
+from workings.training.observer import HeldOutItems, HeldOutObserver
 from workings.training.stopping import StopRequest
 from workings.ways.base import way_of
 
@@ -125,10 +124,6 @@ class _RunRecorder:
         if self.on_step(line) is False:
             self.stop.requested = True
 
-    def log_sample(self, sample: LoggedSample) -> None:
-        """Shows an answer of the model."""
-        self.display.sample(sample.line)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
@@ -184,7 +179,7 @@ class Attempt:
             with (setup.training_data.experience(setup.engine, writer) as experience,
                   self._held_out_items() as held_out_items):
                 loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
-                                    observer=self._observer(held_out_items, hooks.log_sample), hooks=hooks,
+                                    observer=self._observer(held_out_items, display.sample), hooks=hooks,
                                     progress=start.progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(held_out_items, display))
@@ -318,7 +313,7 @@ class Attempt:
                 batch_size=evaluation.batch_size, scorer=scorer)
 
     def _observer(self, held_out_items: HeldOutItems | None,
-                  log_sample: Callable[[LoggedSample], None]) -> HeldOutObserver | None:
+                  log_sample: Callable[[str], None]) -> HeldOutObserver | None:
         setup, keys = self.setup, self.setup.recipe.evaluation
         if not setup.held_out and not setup.questions and held_out_items is None:
             return None

@@ -17,9 +17,8 @@ from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import StreamingEngine
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.generate import that_samples
 from workings.evaluation.harness import Task, TaskRequest, harness_config, seal_answers
-from workings.evaluation.run import evaluate, session_facts
+from workings.evaluation.run import evaluate, session_facts, that_samples
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import refuse_existing

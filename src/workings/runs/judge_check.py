@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.statistics.intervals import wilson
+from workings.evaluation.statistics import wilson
 from workings.record import atomic
 from workings.record.number_text import percent
 from workings.record.progress import slow_operation

@@ -23,9 +23,9 @@ from yaml import YAMLError
 
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.generate import sample_seed, that_samples
 from workings.evaluation.harness import USUAL_METRICS, AnsweredTask, ScoredAnswer, TaskRequest, scored_answer
 from workings.evaluation.likelihoods import are_greedy, continuation_log_probs
+from workings.evaluation.run import sample_seed, that_samples
 from workings.record.digest import file_digest
 from workings.record.progress import slow_operation
 

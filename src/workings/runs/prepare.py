@@ -43,7 +43,7 @@ from workings.scoring.items import Item
 from workings.scoring.scorers import scorer_version
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
-from workings.ways.parts.teacher_request import teacher_request
+from workings.ways.parts.teacher import teacher_request
 from workings.ways.parts.training_data import TrainingData, trained_item_ids
 
 

@@ -15,6 +15,7 @@ from workings.data.batches import Position
 from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
+from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun, resolve
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
@@ -162,7 +163,8 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        data = PromptData.of(resolved, prompts_of(resolved), engine, rewards=reward_settings(resolved.loaded))
+        data = PromptData.of(resolved, prompts_of(resolved), row_devices(engine.describe().mesh),
+                             rewards=reward_settings(resolved.loaded))
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []

@@ -23,7 +23,7 @@ from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import leaves
-from workings.reports.live.listeners import RunListeners
+from workings.reports.trackers import RunListeners
 from workings.runs.create_or_resume import (
     begin_with_weights,
     evaluation_is_missing,
@@ -199,11 +199,9 @@ def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateRes
 def _base(setup: TrainSetup, settings: EvaluationSettings, run: RunRecord, *, keep: bool) -> BaseResult:
     """The untrained model's evaluation, cached next to the run or new, and its comparison with the run."""
     with nullcontext(str(run.path.parent)) if keep else TemporaryDirectory() as folder:
-        evaluation = evaluate_base(
+        record, note = evaluate_base(
             setup.session(setup.engine, None), setup.data.items, Path(folder),
             make_state=lambda: setup.initial_state(setup.engine, setup.recipe.seed), settings=settings,
             model=untrained_model(run), name=setup.weights.id)
-        return BaseResult(path=evaluation.record.path if keep else None,
-                          comparison=compare(evaluation.record.path, run.path),
-                          form_free=form_free_accuracy(evaluation.record.path / PREDICTIONS),
-                          note=evaluation.note)
+        return BaseResult(path=record.path if keep else None, comparison=compare(record.path, run.path),
+                          form_free=form_free_accuracy(record.path / PREDICTIONS), note=note)

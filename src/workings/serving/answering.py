@@ -7,8 +7,8 @@ from threading import Lock
 
 from workings.engines.base import Completion, StreamingEngine
 from workings.engines.session import ModelSession
-from workings.evaluation.generate import sample_seed, that_samples
 from workings.evaluation.likelihoods import continuation_log_probs, likeliest
+from workings.evaluation.run import sample_seed, that_samples
 from workings.models.tokenizer import Tokenizer
 from workings.serving.requests import ChatRequest, TextRequest
 

@@ -1,6 +1,5 @@
 """Progress display of a run in training: a live bar on a terminal, a line now and then elsewhere."""
 
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +22,6 @@ LOG_WIDTH = 120
 """Characters of a sample's line where no terminal says how wide it is."""
 CUT_OFF_SHARE = 0.1
 """Share of cut-off completions from which on a step's line names it."""
-REPEATED = re.compile(r"(?P<unit>(?:\\.|[^\\]){1,40}?)(?P=unit){3,}", re.DOTALL)
-"""A piece of text at least four times in a row; an escape such as ``\\n`` is never cut in two."""
 
 
 class Display(ProgressListener):
@@ -132,7 +129,6 @@ class Display(ProgressListener):
 
     def sample(self, text: str) -> None:
         """Writes a completion: complete to the log, shortened to one line on the terminal."""
-        # The log has all of it: the page's time line reads the samples there.
         self._log(text)
         self._print(one_line(text, self._console.width if self._console.is_terminal else LOG_WIDTH))
 
@@ -155,10 +151,5 @@ def fitting(parts: Sequence[str], room: int) -> str:
 
 
 def one_line(text: str, width: int) -> str:
-    """The text with repetitions counted instead of repeated, cut to ``width`` characters.
-
-    A model that has learned little says one thing over and over; four lines of it tell no more than the number.
-    """
-    # The shortest piece that repeats is counted, because the pattern takes as few characters as it can.
-    short = REPEATED.sub(lambda match: f"{match['unit']} x{len(match[0]) // len(match['unit'])} ", text)
-    return short if len(short) <= width else short[:max(0, width - 1)] + "…"
+    """The text, cut to ``width`` characters."""
+    return text if len(text) <= width else text[:max(0, width - 1)] + "…"

@@ -4,28 +4,50 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.engines.base import Engine, Sampler, State
+from workings.engines.base import Completion, Engine, Sampler, State
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
+from workings.record.metrics import RIGHT, WRONG
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item
-from workings.training.held_out_items import HeldOutItems
+from workings.scoring.worker_pool import ScoringProcess
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoggedSample:
-    """A model's answer to a question after a step."""
+class HeldOutItems:
+    """Held-out items that are answered greedily and scored: they show what a model learns beyond its rewards.
 
-    step: int
-    prompt: str
-    text: str
-    finish_reason: str
+    Nothing is trained on them. The result is a function of the weights alone, so resumed runs agree.
+    """
 
-    @property
-    def line(self) -> str:
-        """Line of the run's log; the page's time line parses it."""
-        return f"sample after step {self.step}: {self.prompt!r} -> {self.text!r} ({self.finish_reason})"
+    sampler: Engine | Sampler
+    items: Sequence[Item]
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    max_new_tokens: int
+    batch_size: int
+    """Items that are answered at a time."""
+    scorer: ScoringProcess
+    """Scores by the recipe's `evaluation.scorer`."""
+
+    def evaluate(self, state: State) -> dict[str, Any]:
+        """Fields for a metrics line.
+
+        `held_out_score`, the share of right answers; `held_out_items`, their number; `held_out_right`, for each item in
+        order `1` if its answer was right, else `0`. An answer that cannot be scored is wrong.
+        """
+        marks = ""
+        # As many at a time as after training: the plan counted this batch size.
+        for start in range(0, len(self.items), self.batch_size):
+            items = self.items[start:start + self.batch_size]
+            completions = greedy(self.sampler, state, items, self.template, self.max_new_tokens)
+            judgements = self.scorer.judge([
+                (item, self.tokenizer.decode(completion.tokens), completion.stop_token is None)
+                for item, completion in zip(items, completions, strict=True)])
+            marks += "".join(RIGHT if judgement.score == 1 else WRONG for judgement in judgements)
+        return {"held_out_score": marks.count(RIGHT) / len(marks), "held_out_items": len(marks),
+                "held_out_right": marks}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +68,8 @@ class HeldOutObserver:
     max_new_tokens: int
     every_steps: int
     last_step: int
-    log_sample: Callable[[LoggedSample], None]
-    """Shows and logs a sample."""
+    log_sample: Callable[[str], None]
+    """Shows and logs a sample: question, answer and end in one line."""
     held_out_items: HeldOutItems | None = None
     """Items whose answers are scored; None without one."""
 
@@ -75,9 +97,14 @@ class HeldOutObserver:
     def _log_samples(self, state: State, step: int) -> None:
         if not self.questions:
             return
-        completions = self.sampler.generate(
-            state, [self.template.prompt_ids(item.prompt, item.history) for item in self.questions],
-            max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)
+        completions = greedy(self.sampler, state, self.questions, self.template, self.max_new_tokens)
         for item, completion in zip(self.questions, completions, strict=True):
-            self.log_sample(LoggedSample(step=step, prompt=item.prompt, text=self.tokenizer.decode(completion.tokens),
-                                         finish_reason=completion.finish_reason))
+            text = self.tokenizer.decode(completion.tokens)
+            self.log_sample(f"sample after step {step}: {item.prompt!r} -> {text!r} ({completion.finish_reason})")
+
+
+def greedy(sampler: Engine | Sampler, state: State, items: Sequence[Item], template: ChatTemplate,
+           max_new_tokens: int) -> Sequence[Completion]:
+    """A greedy completion of each item, in their order."""
+    return sampler.generate(state, [template.prompt_ids(item.prompt, item.history) for item in items],
+                            max_new_tokens=max_new_tokens, stop_ids=template.stop_ids)

@@ -1,4 +1,4 @@
-"""Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations item by item."""
+"""Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,17 +8,27 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation.comparison.compare import Comparison, compare_records
 from workings.evaluation.first_wrong_step import (
     NOT_FOUND,
     RIGHT,
     UNSCORED,
     WRONG_STEP_KINDS,
+    FirstWrongSteps,
     WrongPlace,
+    count_first_wrong_steps,
     kind_of_text,
     wrong_place,
 )
-from workings.record.layout import EVALUATION_SUMMARY, PARTIAL_SUFFIX, PREDICTIONS, SELECTION
-from workings.ui.folder import Folder
+from workings.evaluation.unit import DEFAULT_NAME, EvaluationRecord, find_pair, unit_paths
+from workings.record.layout import (
+    EVALUATION_CONFIG,
+    EVALUATION_SUMMARY,
+    PREDICTIONS,
+    SELECTION,
+    SUMS,
+)
+from workings.ui.folder import Folder, read_lines
 from workings.ui.requests import paged
 
 # More would be slow to render: each row holds a whole prompt and a whole completion.
@@ -95,10 +105,7 @@ class AnswerPair(BaseModel):
 
 def units_of(run: Path) -> dict[str, Path]:
     """Evaluations of a run by name; a standalone evaluation contains itself only."""
-    if (run / EVALUATION_SUMMARY).is_file():
-        return {run.name: run}
-    return {path.parent.name: path.parent for path in sorted(run.glob(f"eval/*/{EVALUATION_SUMMARY}"))
-            if not path.parent.name.endswith(PARTIAL_SUFFIX)}
+    return {path.name: path for path in unit_paths(run)}
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:
@@ -112,7 +119,7 @@ def unit_path(run: Path, name: str) -> tuple[str, Path]:
         raise RequestError(f"there is no evaluation {name or 'of this run'}",
                            "one of: " + ", ".join(units) if units else "a run that was evaluated",
                            f"workings eval {run.name} --items ITEMS.jsonl --out {run.name}/eval/items")
-    chosen = name or ("items" if "items" in units else next(iter(units)))
+    chosen = name or (DEFAULT_NAME if DEFAULT_NAME in units else next(iter(units)))
     return chosen, units[chosen]
 
 
@@ -121,19 +128,11 @@ def read_answers(folder: Folder, unit: Path) -> list[Answer]:
     path = unit / PREDICTIONS
     if not path.is_file():
         raise RecordError(f"{path.name} is missing")
-    tail = folder.tail(path)
-    # Building the rows costs more than reading the lines: cache them until the file grows.
-    cached: Any = tail.derived
-    lines = tail.lines()
-    if cached is None or len(cached) != len(lines):
-        try:
-            cached = [_answer(line) for line in lines]
-        # All lines or none: a page with some of the items would show a wrong accuracy.
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
-        tail.derived = cached
-    answers: list[Answer] = cached
-    return answers
+    try:
+        return folder.cache.get("answers", [path], lambda: [_answer(line) for line in read_lines(path)[1]])
+    # All lines or none: a page with some of the items would show a wrong accuracy.
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{path.name} has a line that is not a scored prediction") from error
 
 
 def _answer(line: dict[str, Any]) -> Answer:
@@ -186,7 +185,7 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
         return lambda row: True
     if step not in STEP_FILTERS:
         raise RequestError(f"the first wrong equation cannot be {step}", f"one of {', '.join(STEP_FILTERS)}")
-    kinds = folder.worked_out.get(unit / PREDICTIONS, lambda: {
+    kinds = folder.cache.get("kinds", [unit / PREDICTIONS], lambda: {
         (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
     wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
     return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
@@ -202,20 +201,42 @@ def _result(row: Answer) -> Result:
     return "right" if row.right else "wrong"
 
 
-def pair_changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
-    """First samples of common items, by what changed from A to B."""
+def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
+    """The comparison of two runs, cached until a file changes; ``within`` is the margin of equivalence, a share."""
+    records = find_pair(a, b)
+    return folder.cache.get(("comparison", within), _files(*records), lambda: compare_records(
+        *records, equivalent_within=within))
+
+
+def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps:
+    """An evaluation's items by their first wrong equation."""
+    return folder.cache.get("wrong steps", _files(evaluation), lambda: count_first_wrong_steps(evaluation))
+
+
+def changes(folder: Folder, a: Path, b: Path) -> dict[Change, list[tuple[Answer, Answer]]]:
+    """First samples of items of both runs, by what changed from A to B."""
+    records = find_pair(a, b)
+    return folder.cache.get("changes", _files(*records), lambda: _changes(
+        *(read_answers(folder, record.path) for record in records)))
+
+
+def _changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
     # One sample per item: with several no single answer changed.
     second = {row.id: row for row in b if row.sample == 0}
-    changes: dict[Change, list[tuple[Answer, Answer]]] = {
+    found: dict[Change, list[tuple[Answer, Answer]]] = {
         "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
     for row in a:
-        if row.sample == 0 and row.id in second:
-            other = second[row.id]
+        if row.sample == 0 and (other := second.get(row.id)) is not None:
             if row.right == other.right:
-                changes["both_right" if row.right else "both_wrong"].append((row, other))
+                found["both_right" if row.right else "both_wrong"].append((row, other))
             else:
-                changes["newly_right" if other.right else "newly_wrong"].append((row, other))
-    return changes
+                found["newly_right" if other.right else "newly_wrong"].append((row, other))
+    return found
+
+
+def _files(*records: EvaluationRecord) -> list[Path]:
+    names = (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SUMS)
+    return [record.path / name for record in records for name in names]
 
 
 def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 
 from workings.errors import RequestError, WorkingsError
 from workings.ui.guard import Guard
-from workings.ui.routes import compare, data, jobs, plan, run, runs, start
+from workings.ui.routes import compare, data, plan, runs, start
 from workings.ui.site import Site
 
 DESCRIPTION = """A JSON twin of every page. Each call needs the token from the link of `workings ui`, as
@@ -38,7 +38,7 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
                   middleware=[Middleware(Guard, token=token, port=port)])
     app.state.stopping = site.stopping
     # The guard wraps the whole application, so that no route is left out.
-    for part in (runs, run, compare, data, plan, start, jobs):
+    for part in (runs, compare, data, plan, start):
         app.include_router(part.router(site))
 
     @app.get("/static/base.css", include_in_schema=False)

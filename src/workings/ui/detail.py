@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from workings.ui.folder import MAX_PARSED_BYTES, Folder
 LOG_CHARS = 20_000
 T = TypeVar("T")
 NO_LINES: list[dict[str, Any]] = []
+NOTHING: dict[str, Any] = {}
 MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
 
@@ -80,84 +82,52 @@ class Detail(BaseModel):
     notes: list[str] = Field(default=[], description="Parts of the record that could not be read")
 
 
-class _RunReader:
-    """Reads files of a run for one page; an unreadable file becomes a note and hides nothing else."""
+def read_detail(folder: Folder, run: Path) -> Detail:
+    """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
+    notes: list[str] = []
+    parsed_bytes = 0
+    running = run.name.endswith(PARTIAL_SUFFIX)
+    is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
 
-    def __init__(self, folder: Folder, run: Path) -> None:
-        self.folder = folder
-        self.run = run
-        self.notes: list[str] = []
-        self._parsed_bytes = 0
-
-    def read(self, path: Path) -> dict[str, Any]:
-        """The object in a file. Raises `RecordError`."""
-        needed, _ = self.folder.weighed(path)
-        self._parsed_bytes += needed
+    def read(path: Path) -> dict[str, Any]:
+        nonlocal parsed_bytes
+        needed, value = folder.weighed(path)
+        parsed_bytes += needed
         # All parts share one page, and a record may hold thousands of evaluations.
-        if self._parsed_bytes > MAX_PARSED_BYTES:
-            raise RecordError(f"{path.relative_to(self.run).as_posix()} is left out: it has more values than a page "
-                              "shows")
-        return self.folder.object(path)
+        if parsed_bytes > MAX_PARSED_BYTES:
+            raise RecordError(f"{path.relative_to(run).as_posix()} is left out: it has more values than a page shows")
+        return value
 
-    def part(self, name: str) -> dict[str, Any]:
-        """The object in a file of the run, or an empty one and a note."""
-        try:
-            return self.read(self.run / name)
-        except RecordError as error:
-            # A running run does not have all its files yet, which is no damage.
-            if (self.run / name).exists() or not self.run.name.endswith(PARTIAL_SUFFIX):
-                self.notes.append(str(error))
-            return {}
-
-    def part_if_present(self, name: str) -> dict[str, Any]:
-        """The object in a file, or an empty one; a file that does not exist is not noted."""
-        return self.part(name) if (self.run / name).is_file() else {}
-
-    def attempt(self, make: Callable[[], T], default: T) -> T:
-        """The result of ``make``, or the default and a note."""
+    def attempt(make: Callable[[], T], default: T, *, about: str = "") -> T:
         try:
             return make()
         except RecordError as error:
-            self.notes.append(str(error))
+            notes.append(f"{about}{error}")
             return default
 
-    def evaluations(self) -> list[RunEvaluation]:
-        """All evaluations of the run whose summary can be read."""
-        evaluations = []
-        for name, path in units_of(self.run).items():
-            try:
-                evaluations.append(RunEvaluation(name=name, summary=self.read(path / EVALUATION_SUMMARY)))
-            except RecordError as error:
-                self.notes.append(f"evaluation {name}: {error}")
-        return evaluations
+    def part(name: str, *, optional: bool = False) -> dict[str, Any]:
+        # A running run does not have all its files yet, which is no damage.
+        missing = (optional or running) and not (run / name).exists()
+        return attempt(lambda: read(run / name), {}) if is_run and not missing else {}
 
-    def memory(self, *, finished: bool) -> DeviceMemory:
-        """Planned and measured memory."""
-        plan, measured = self.part_if_present(PLAN), self.part_if_present(MEASURED)
-        lines = self.attempt(lambda: self.folder.metrics(self.run), NO_LINES)
-        # While it runs, the last metrics line has the peak so far.
-        last_line = None if finished or not lines else lines[-1]
-        use = self.attempt(lambda: memory_use(plan, measured, last_line) if plan and measured else None, None)
-        return _memory(plan, use)
-
-
-def read_detail(folder: Folder, run: Path) -> Detail:
-    """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
-    reader = _RunReader(folder, run)
-    is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
     # The manifest is written when a run is sealed.
-    manifest = reader.part(MANIFEST) if is_run and not run.name.endswith(PARTIAL_SUFFIX) else {}
-    evaluations = reader.evaluations()
-    overrides = reader.part(OVERRIDES).get("overrides", []) if is_run else []
-    memory = reader.memory(finished=bool(manifest))
+    manifest = part(MANIFEST) if not running else {}
+    summaries = {name: attempt(partial(read, path / EVALUATION_SUMMARY), NOTHING, about=f"evaluation {name}: ")
+                 for name, path in units_of(run).items()}
+    overrides = part(OVERRIDES).get("overrides", [])
+    plan, measured = part(PLAN, optional=True), part(MEASURED, optional=True)
+    lines = attempt(lambda: folder.metrics(run), NO_LINES)
+    # While it runs, the last metrics line has the peak so far.
+    last_line = None if manifest or not lines else lines[-1]
+    use = attempt(lambda: memory_use(plan, measured, last_line) if plan and measured else None, None)
     return Detail(
-        manifest=manifest, config=reader.part(CONFIG) if is_run else {}, notes=reader.notes, evaluations=evaluations,
+        manifest=manifest, config=part(CONFIG), notes=notes,
+        evaluations=[RunEvaluation(name=name, summary=summary) for name, summary in summaries.items() if summary],
         overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
-        recipe_text=_text(run / RECIPE), environment=reader.part(ENVIRONMENT) if is_run else {},
-        device_checks=reader.part(DEVICE_CHECKS) if is_run else {}, memory=memory,
-        events=reader.attempt(lambda: folder.tail(run / EVENTS).lines()[-MAX_EVENTS:], NO_LINES) if is_run else [],
-        log=_text(run / LOG),
-        root_digest=reader.attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
+        recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT), device_checks=part(DEVICE_CHECKS),
+        memory=_memory(plan, use),
+        events=attempt(lambda: folder.lines(run / EVENTS)[-MAX_EVENTS:], NO_LINES) if is_run else [],
+        log=_text(run / LOG), root_digest=attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
 
 
 def _memory(plan: dict[str, Any], use: MemoryUse | None) -> DeviceMemory:

@@ -1,9 +1,10 @@
-"""A folder of runs: found by their files, read as JSON, cached until a file changes."""
+"""A folder of runs: found by their files, read as JSON; what follows from files is cached until one changes."""
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -13,20 +14,19 @@ from typing import Any, TypeVar
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
-from workings.record.storage import memory_limit, parsed_bytes, read_plain, refuse_too_large
-from workings.ui.file_cache import FileCache
-from workings.ui.series import Columns
-from workings.ui.tail import Tail
+from workings.record.storage import memory_limit, open_plain, parsed_bytes, read_plain, refuse_too_large
 
 T = TypeVar("T")
+Stamp = tuple[tuple[int, int, int], ...]
+"""Time of the last change, bytes and number of each file; zeros for a missing one."""
 MAX_DEPTH = 5
 """Depth of folders to search for runs."""
-KEPT_FILES = 20_000
-"""Maximum number of small JSON files in memory."""
-KEPT_WORKED_OUT = 128
-"""Maximum number of results in `Folder.worked_out`."""
+BLOCK_BYTES = 4 << 20
+"""Bytes of lines that are parsed at a time."""
+MAX_BYTES_KEPT = 128 << 20
+"""Approximate upper limit of the memory of a cache, apart from its newest entry."""
 RESULT_BYTES = 1_000
-"""Bytes of a few numbers that follow from a file, as an upper limit."""
+"""Bytes of a few numbers that follow from a file, as an upper limit; every entry of a cache counts as so much."""
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
 """Largest JSON file to show, on disk and in memory, in bytes. Ordinary ones have some kilobytes."""
 QUIET_SECONDS = 120
@@ -34,16 +34,60 @@ QUIET_SECONDS = 120
 
 
 @dataclass
+class FileCache:
+    """Results computed from files, newest last, each valid until its files change. Thread-safe."""
+
+    entries: dict[Hashable, tuple[Stamp, int, Any]] = field(default_factory=dict)
+    """Stamp, bytes in memory, and result."""
+    taken: int = 0
+    """Sum of these bytes."""
+    lock: Lock = field(default_factory=Lock)
+
+    def get(self, key: Hashable, files: Sequence[Path], read: Callable[[], T],
+            weigh: Callable[[T], int] | None = None) -> T:
+        """The result of ``read`` for these files.
+
+        Args:
+            key: tells apart several results from the same files.
+            files: files that the result depends on.
+            read: makes the result.
+            weigh: approximate bytes of the result in memory; None: four times the bytes of the files.
+        """
+        stamp, place = tuple(map(_state, files)), (key, tuple(files))
+        with self.lock:
+            entry = self.entries.get(place)
+            if entry is not None and entry[0] == stamp:
+                self.entries[place] = self.entries.pop(place)  # now the newest
+                value: T = entry[2]
+                return value
+        # Outside the lock, because other pages should not wait for a large file.
+        value = read()
+        with self.lock:
+            if place in self.entries:
+                self.taken -= self.entries.pop(place)[1]
+            weight = max(RESULT_BYTES, weigh(value) if weigh else 4 * sum(size for _, size, _ in stamp))
+            self.entries[place] = (stamp, weight, value)
+            self.taken += weight
+            while len(self.entries) > 1 and self.taken > MAX_BYTES_KEPT:
+                self.taken -= self.entries.pop(next(iter(self.entries)))[1]
+        return value
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    try:
+        state = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+@dataclass
 class Folder:
     """The runs below one directory. Thread-safe: cached values are only replaced, never changed."""
 
     root: Path
-    worked_out: FileCache = field(default_factory=lambda: FileCache(KEPT_WORKED_OUT))
-    """Results computed from files: comparisons, rollouts, pairs, answers during training, …"""
-    _read: FileCache = field(default_factory=lambda: FileCache(KEPT_FILES))
-    _tails: dict[Path, Tail] = field(default_factory=dict)
-    _columns: dict[Path, tuple[Tail, Columns]] = field(default_factory=dict)
-    _growing: Lock = field(default_factory=Lock)
+    cache: FileCache = field(default_factory=FileCache)
+    """Results computed from files: their JSON values, comparisons, rollouts, pairs."""
 
     def runs(self) -> list[Path]:
         """Run directories and standalone evaluations, sealed or not, by name."""
@@ -82,16 +126,12 @@ class Folder:
             return run.relative_to(self.root).as_posix()
         return run.resolve().relative_to(self.root.resolve()).as_posix()
 
-    def json(self, path: Path) -> Any:
-        """A JSON file, read again only if it changed.
+    def weighed(self, path: Path) -> tuple[int, dict[str, Any]]:
+        """Upper bound of a JSON object's bytes in memory, and the object; read again only if its file changed.
 
         Raises:
-            RecordError: it is missing, no regular file, no JSON, or larger than a page shows.
+            RecordError: it is missing, no regular file, no JSON object, or larger than a page shows.
         """
-        return self.weighed(path)[1]
-
-    def weighed(self, path: Path) -> tuple[int, Any]:
-        """Upper bound of the object's bytes in memory, and the object."""
         def read() -> tuple[int, Any]:
             data = read_plain(path, MAX_JSON_BYTES)
             # Before parsing, because Python's objects take many times the bytes of the text.
@@ -102,58 +142,28 @@ class Folder:
                 return needed, json.loads(data)
             except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path.name} cannot be read: {type(error).__name__}") from error
-        return self._read.get(path, read, itemgetter(0))
 
-    def object(self, path: Path) -> dict[str, Any]:
-        """A JSON object; like `json`, with `RecordError` for any other value."""
-        value = self.json(path)
+        needed, value = self.cache.get("JSON", [path], read, itemgetter(0))
         if not isinstance(value, dict):
             raise RecordError(f"{path.name} is not a JSON object")
-        return value
+        return needed, value
+
+    def object(self, path: Path) -> dict[str, Any]:
+        """The JSON object in a file; errors as of `weighed`."""
+        return self.weighed(path)[1]
+
+    def lines(self, path: Path) -> list[dict[str, Any]]:
+        """The objects in a file of JSON lines, as of `read_lines`; read again only if the file changed."""
+        return self.cache.get("lines", [path], lambda: read_lines(path), itemgetter(0))[1]
 
     def metrics(self, run: Path) -> list[dict[str, Any]]:
-        """Valid lines of a run's metrics so far; reads only what was added."""
-        return _metrics(self.tail(run / METRICS))
+        """Valid lines of a run's metrics so far."""
+        return metric_lines(self.lines(run / METRICS))
 
     def worked_out_of_log(self, run: Path, work_out: Callable[[list[dict[str, Any]]], T]) -> T:
         """A result computed from a sealed run's metrics, whose lines are read once and not cached."""
         file = run / METRICS
-        return self._read.get(file, lambda: work_out(_metrics(Tail(file, self._make_room))), lambda _: RESULT_BYTES,
-                              key="worked out")
-
-    def columns(self, run: Path) -> Columns:
-        """A run's metrics so far as arrays; converts only what was added."""
-        # One reader for both: a resume replaces the log, and its columns must not be appended to the old ones.
-        tail = self.tail(run / METRICS)
-        lines = _metrics(tail)
-        with self._growing:
-            cached = self._columns.get(run)
-        before = cached[1] if cached is not None and cached[0] is tail and cached[1].count <= len(lines) else Columns()
-        # If two threads read at once, the last result is kept; what it lacks is read again.
-        columns = before.grown(lines)
-        with self._growing:
-            self._columns[run] = (tail, columns)
-        return columns
-
-    def tail(self, path: Path) -> Tail:
-        """The reader of a JSON-lines file; a new one where the file was replaced."""
-        with self._growing:
-            tail = self._tails.pop(path, None)
-            if tail is None or not tail.continues():
-                tail = Tail(path, self._make_room)
-            self._tails[path] = tail  # the newest is last
-        return tail
-
-    def _make_room(self, tail: Tail, needed: int) -> None:
-        """Drop the least recently used files to make room for more lines of this one."""
-        refuse_too_large(tail.bytes + needed, tail.path.name)
-        with self._growing:
-            kept_bytes = needed + sum(open_tail.bytes for open_tail in self._tails.values())
-            for old in [open_tail for open_tail in self._tails.values() if open_tail is not tail]:
-                if kept_bytes <= memory_limit():
-                    break
-                kept_bytes -= self._tails.pop(old.path).bytes
-                self._columns = {run: columns for run, columns in self._columns.items() if columns[0] is not old}
+        return self.cache.get("worked out", [file], lambda: work_out(metric_lines(read_lines(file)[1])), lambda _: 0)
 
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""
@@ -186,22 +196,37 @@ def _is_unit(path: Path) -> bool:
     return any((path / name).is_file() for name in names)
 
 
-def _metrics(tail: Tail) -> list[dict[str, Any]]:
-    lines = tail.lines()
-    # One tuple, so that no other thread mixes its count with these lines.
-    seen, metrics = tail.derived or (0, [])
-    if seen != len(lines):
-        # A new list, because another thread may be reading the old one.
-        metrics = [*metrics, *(line for line in lines[seen:] if _is_metric(line))]
-        tail.derived = len(lines), metrics
-    rows: list[dict[str, Any]] = metrics
-    return rows
+def read_lines(path: Path) -> tuple[int, list[dict[str, Any]]]:
+    """The objects in a file of JSON lines, and an upper bound of their bytes in memory; none without the file.
+
+    A damaged line is left out (`workings verify` names it), and so is a last line without its end, which is being
+    written.
+
+    Raises:
+        RecordError: it is no regular file, or would fill the memory.
+    """
+    objects: list[dict[str, Any]] = []
+    needed = 0
+    if not os.path.lexists(path):
+        return needed, objects
+    # Parsed lines take more memory than their text.
+    with open_plain(path, memory_limit()) as file:
+        # In blocks, because parsing temporarily takes several times as much memory.
+        while block := file.readlines(BLOCK_BYTES):
+            needed += parsed_bytes(b"".join(block), lines=True)
+            refuse_too_large(needed, path.name)
+            for line in block:
+                with contextlib.suppress(ValueError, RecursionError):
+                    if line.endswith(b"\n") and isinstance(value := json.loads(line), dict):
+                        objects.append(value)
+    return needed, objects
 
 
-def _is_metric(line: dict[str, Any]) -> bool:
-    kinds = (int, float)
-    return (type(line.get("step")) is int and type(line.get("loss")) in kinds and type(line.get("tokens")) in kinds
-            and type(line.get("seconds")) in kinds)
+def metric_lines(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that have at least step, loss, tokens and seconds."""
+    # `type`, not `isinstance`: a bool is an int.
+    return [line for line in lines if type(line.get("step")) is int
+            and all(type(line.get(key)) in (int, float) for key in ("loss", "tokens", "seconds"))]
 
 
 def _written_now(run: Path) -> bool:

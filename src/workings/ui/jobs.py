@@ -1,4 +1,9 @@
-"""Commands of this package as child processes that outlive the page and report through files."""
+"""Commands of this package as child processes that outlive the page and report through files.
+
+The page starts ``python -m workings.ui.jobs FOLDER`` in its own session, which runs one command. The folder holds
+`job.json` (what to run), `stdout.txt`, `stderr.txt`, `pid.json` while it runs, and `exit.json` at the end. A request to
+stop arrives as SIGINT and is passed on: `workings train` then saves a checkpoint and seals what it has.
+"""
 
 import json
 import os
@@ -27,8 +32,10 @@ MAX_OUTPUT_CHARACTERS = 60_000
 """Characters of the end of an output that the page shows."""
 # A child imports libraries before it writes its process id, which takes seconds from a slow disk.
 STARTING_SECONDS = 20
-
-
+PROGRAM = [sys.executable, "-m", "workings"]
+"""Start of every command line."""
+# Opening a tokenizer and counting rows takes seconds; a browser gives up after minutes.
+TIMEOUT_SECONDS = 90
 JobState = Literal["running", "done", "stopped", "failed", "lost"]
 
 
@@ -54,10 +61,6 @@ def place_of(job: Job) -> str:
     return f"/run/{quote(job.subject)}" if job.verb == "train" else f"/jobs/{job.id}"
 
 
-PROGRAM = [sys.executable, "-m", "workings"]
-"""Start of every command line."""
-
-
 @dataclass(frozen=True)
 class Jobs:
     """Commands of one folder of runs; their output is in the user's cache."""
@@ -79,7 +82,7 @@ class Jobs:
             "subject": subject})
         with (folder / "child.txt").open("wb") as output:
             # In its own session, so that Ctrl-C in the page's terminal does not reach it.
-            child = subprocess.Popen([sys.executable, "-m", "workings.ui.job_child", str(folder)], cwd=self.cwd,
+            child = subprocess.Popen([sys.executable, "-m", "workings.ui.jobs", str(folder)], cwd=self.cwd,
                                      stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
         threading.Thread(target=child.wait, daemon=True).start()  # so that an ended child leaves no zombie
         return self.get(identity)
@@ -91,6 +94,8 @@ class Jobs:
         ended = _ended(folder)
         # Before the end the last line may be incomplete, or no answer yet.
         output, answer = _split(job_end(folder / "stdout.txt")) if ended else (job_end(folder / "stdout.txt"), None)
+        if answer and "error" in answer:  # the log has it
+            answer = None
         return Job(id=identity, verb=job["verb"], command=job["command"],
                    arguments=job.get("arguments", []), started_at=job["started_at"],
                    subject=job["subject"], state=self._state(folder, ended),
@@ -180,19 +185,19 @@ def job_end(path: Path) -> str:
 
 
 def _split(text: str) -> tuple[str, dict[str, Any] | None]:
-    """The output before the answer, and the answer, which is the last line; errors are in the log instead."""
+    """The output before the answer, and the answer, which is the last line."""
     before, _, last = text.rstrip("\n").rpartition("\n")
+    answer = json_object(last)
+    return (text, None) if answer is None else (before, answer)
+
+
+def json_object(line: str | bytes) -> dict[str, Any] | None:
+    """The JSON object of a line; None if it is not an object."""
     try:
-        value = json.loads(last)
+        value = json.loads(line)
     except ValueError:
-        return text, None
-    if not isinstance(value, dict):
-        return text, None
-    return before, None if "error" in value else value
-
-
-# Opening a tokenizer and counting rows takes seconds; a browser gives up after minutes.
-TIMEOUT_SECONDS = 90
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def ask(words: list[str], cwd: Path) -> dict[str, Any]:
@@ -210,15 +215,39 @@ def ask(words: list[str], cwd: Path) -> dict[str, Any]:
         raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {TIMEOUT_SECONDS} s",
                            "run the command in a terminal") from None
     # Libraries print too; `--json` promises the answer as the last line.
-    last = done.stdout.strip().rpartition("\n")[2]
-    try:
-        value = json.loads(last)
-    except ValueError:
+    value = _split(done.stdout)[1]
+    if value is None:
         # The end, because a command prints its reason last.
         error_text = done.stderr.strip() or f"exit code {done.returncode}"
-        raise RequestError(f"workings {' '.join(words)} gave no answer: {error_text[-1500:]}", "an answer") from None
-    if not isinstance(value, dict):
-        raise RequestError(f"workings {' '.join(words)} gave no JSON object", "a JSON object as its answer")
+        raise RequestError(f"workings {' '.join(words)} gave no answer: {error_text[-1500:]}", "an answer")
     if error := value.get("error"):
         raise RequestError(error.get("given", error["message"]), error.get("expected", ""), error.get("try", ""))
     return value
+
+
+def main(folder: Path) -> int:
+    """Run the command of a folder; its exit code."""
+    job = json.loads((folder / "job.json").read_bytes())
+    # A list, because the handler exists before the child to which it passes signals.
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: object) -> None:
+        for child in children:
+            child.send_signal(number)
+
+    # Before the child starts: a signal handled here has its default action there, even if we inherited "ignore".
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    with (folder / "stdout.txt").open("wb") as out, (folder / "stderr.txt").open("wb") as error:
+        child = subprocess.Popen(job["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=error, cwd=job["cwd"])
+        children.append(child)
+        # Only now can the page stop this command, and the child exists: no signal is lost.
+        atomic.write_json(folder / "pid.json", {"pid": os.getpid(), "started": process_start(os.getpid())})
+        code = child.wait()
+    # Written atomically: to the page this file means the end of the command.
+    atomic.write_json(folder / "exit.json", {"code": code, "finished_at": now()})
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

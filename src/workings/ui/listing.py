@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
 from workings.evaluation.scorecard import recorded_interval
+from workings.evaluation.unit import DEFAULT_NAME, unit_paths
 from workings.record.layout import (
     CONFIG,
     DEVICE_CHECKS,
@@ -186,11 +187,10 @@ def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified
 
 def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
     manifest, config, device = (folder.object(path / name) for name in (MANIFEST, CONFIG, DEVICE_CHECKS))
-    events = folder.tail(path / EVENTS).lines()
-    # Sorted, because file systems list in any order.
-    units = sorted(path.glob(f"eval/*/{EVALUATION_SUMMARY}"))
+    events = folder.lines(path / EVENTS)
+    units = unit_paths(path)
     # The accuracy of a run is that of `train`'s own evaluation.
-    named = [unit.parent for unit in units if unit.parent.name == "items"] or [unit.parent for unit in units]
+    unit = next((unit for unit in units if unit.name == DEFAULT_NAME), next(iter(units), None))
     return RunRow(
         name=name, kind="run", state=_state(folder.state(path) if (path / SEAL).is_file() else "unreadable"),
         recipe=str(config["name"]), model=str(manifest["model_id"]), engine=str(config["engine"]),
@@ -200,7 +200,7 @@ def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]
         planned_steps=int(config["training"]["steps"]), **folder.worked_out_of_log(path, _progress),
         learning_rate=float(config["training"]["learning_rate"]),
         started_at=str(events[0].get("time", "")) if events else "",
-        accuracy=_accuracy(folder, named[0]) if named else None,
+        accuracy=_accuracy(folder, unit) if unit else None,
         verified=verified.get(name))
 
 
@@ -212,8 +212,7 @@ def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
     # A killed run has no time left.
     now = pace(lines, planned) if state == "running" else None
     model = config["model"]
-    # Only what was added since the last look is read.
-    events = folder.tail(path / EVENTS).lines()
+    events = folder.lines(path / EVENTS)
     return RunRow(
         name=name, kind="run", state=_state(state), recipe=str(config["name"]),
         started_at=str(events[0].get("time", "")) if events else "",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from workings.hardware.memory import byte_text
+from workings.reports.charts import svg
 from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
@@ -71,6 +72,5 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
     said_of_limit = f"limit {byte_text(limit)}" + (f", {limit // longest_bar} times as much" if far else "")
     rows.append(Markup('<text class="tick" x="{x:.1f}" y="{t}" text-anchor="end">{text}</text>').format(
         x=at, t=height - 3, text=said_of_limit))
-    return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label="Memory a device: " + "; ".join(descriptions) + f"; limit {byte_text(limit)}",
-        content=Markup("").join(rows))
+    label = f"Memory a device: {'; '.join(descriptions)}; limit {byte_text(limit)}"
+    return svg(width, height, label, Markup("").join(rows))

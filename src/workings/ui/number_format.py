@@ -1,6 +1,7 @@
 """Numbers as people read them, for the templates."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,10 +10,12 @@ from markupsafe import Markup, escape
 from workings.hardware.memory import byte_text
 from workings.record.number_text import duration, percent, small_p
 from workings.record.values import leaves
+from workings.reports.figures import marked
 from workings.reports.rollouts import visible
 from workings.reports.run_table import count
-from workings.reports.wrong_steps import marked
-from workings.ui.sparkline import sparkline
+
+WIDTH, HEIGHT = 120, 28
+"""Of a small curve, in units that the style scales."""
 
 
 def time_text(text: str) -> str:
@@ -55,6 +58,21 @@ def coded(text: str) -> Markup:
 def ending(finish_reason: str) -> str:
     """Why a completion ended, in words."""
     return {"stop": "stop token", "length": "cut off at the length limit"}.get(finish_reason, finish_reason)
+
+
+def sparkline(values: Sequence[float]) -> Markup:
+    """Values from left to right as a line, with the first and last one as its text; empty for fewer than two."""
+    if len(values) < 2:
+        return Markup("")
+    low, high = min(values), max(values)
+    # A curve of equal values is drawn in the middle.
+    height = (high - low) or 1.0
+    points = " ".join(f"{index * WIDTH / (len(values) - 1):.1f},"
+                      f"{HEIGHT - 2 - (value - low if high > low else 0.5) / height * (HEIGHT - 4):.1f}"
+                      for index, value in enumerate(values))
+    return Markup('<svg class="spark" viewBox="0 0 {w} {h}" role="img" aria-label="{label}" preserveAspectRatio="none">'
+                  '<polyline points="{points}"/></svg>').format(
+        w=WIDTH, h=HEIGHT, points=points, label=f"from {values[0]:.4g} to {values[-1]:.4g}")
 
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,

@@ -1,22 +1,24 @@
-"""Rollouts of a run: the groups of one rollout, page by page."""
+"""Rollouts of a run: the groups of one rollout, with their rewards, page by page."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import read_json
-from workings.record.layout import REWARDS, TOKENIZER, rollout_file
-from workings.reports.rollouts import mean_reward, read_rollout, texts, visible
+from workings.record.layout import CONFIG, REWARDS, TEACHER, TOKENIZER, rollout_file
+from workings.reports.rollouts import mean_reward, read_rollout, rollout_steps, texts, visible
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.ui.folder import Folder
 from workings.ui.requests import paged
+from workings.ui.site import Site
 
 COMPLETIONS_A_PAGE = 96
 """Completions per page: whole groups, at least one."""
@@ -121,7 +123,7 @@ def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
         return light, _divergences(rollout)
 
     # Tokens are packed in the file, and take more than ten times as much in memory.
-    return folder.worked_out.get(run / rollout_file(step), read, lambda contents: 40 * sum(
+    return folder.cache.get("rollout", [run / rollout_file(step)], read, lambda contents: 40 * sum(
         len(sample.completion.tokens) for _, sample in contents[0].all_samples))
 
 
@@ -147,7 +149,7 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
     """Groups as readable text."""
     weights, path = _weights(run), run / TOKENIZER
     try:
-        tokenizer = folder.worked_out.get(path / "tokenizer.json", lambda: Tokenizer.load(path))
+        tokenizer = folder.cache.get("tokenizer", [path / "tokenizer.json"], lambda: Tokenizer.load(path))
     except RequestError as error:
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
@@ -167,3 +169,49 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
         # Keyed by prompt and seed, because a prompt has several completions.
         completions=[completion(sample, divergences.get((group.prompt.item.id, sample.seed)))
                      for sample in group.samples]) for group in groups]
+
+
+class RolloutsQuery(BaseModel):
+    """The rollout on the page, and how it is shown."""
+
+    step: int = Field(default=0, ge=0, description="An update that learned from the rollout; 0: the last one")
+    order: Order = "drawn"
+    find: str = Field(default="", max_length=500)
+    sheet: int = Field(default=1, description="Page of groups, from 1")
+
+
+def run_rollouts(site: Site, name: str, query: Annotated[RolloutsQuery, Query()]) -> Rollouts:
+    """Groups of the rollout that an update learned from."""
+    run = site.folder.path(name)
+    found = around(site.folder, run, name, query.step)
+    # Several updates may share one rollout, which is recorded under the first.
+    step = _first_update(site.folder, run, query.step or found.last)
+    return around(site.folder, run, name, step).model_copy(update={"rollout": rollout_page(
+        site.folder, run, step, order=query.order, find=query.find, page=query.sheet)})
+
+
+def around(folder: Folder, run: Path, name: str, step: int) -> Rollouts:
+    """The rollouts before and after one. Raises `RequestError` for a run that has none."""
+    steps = rollout_steps(run)
+    if not steps:
+        raise RequestError(f"{name} has no rollouts", "a run that learned from its own completions", "")
+    return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(folder, run),
+                    before=max((other for other in steps if other < step), default=None),
+                    after=min((other for other in steps if other > step), default=None))
+
+
+def _teacher(folder: Folder, run: Path) -> str:
+    """The name of a run's teacher; empty if it has none."""
+    # From the record, because the recipe's folder may have moved.
+    if not (run / TEACHER).is_file():
+        return ""
+    teacher = folder.object(run / TEACHER)
+    return str(teacher.get("run") or teacher.get("id") or "an unnamed teacher")
+
+
+def _first_update(folder: Folder, run: Path, step: int) -> int:
+    """First update of the rollout that an update learned from; several may share one."""
+    algorithm = folder.object(run / CONFIG).get("algorithm", {})
+    updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
+    # Updates count from 1: with three per rollout, 1 to 3 share the first one.
+    return step - (step - 1) % updates if type(updates) is int and updates > 0 else step

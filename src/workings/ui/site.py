@@ -8,7 +8,7 @@ from threading import Event
 from typing import Any
 
 import jinja2
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
@@ -101,3 +101,11 @@ class Site:
         text = self.templates.get_template(template).render(
             root=self.folder.root.name or "/", typed=self.typed, **values)
         return HTMLResponse(text, status_code=status)
+
+
+def html_file(text: str, name: str) -> Response:
+    """A page that a browser saves as a file of this name."""
+    # A quote or line break in a header's value would end it or add a header.
+    safe = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in name)[:100] or "run"
+    return Response(text, media_type="text/html", headers={
+        "content-disposition": f'attachment; filename="{safe}.html"'})

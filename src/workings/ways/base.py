@@ -6,14 +6,15 @@ read with every recipe, and therefore imports what makes batches only inside of 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
+from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.teacher_way import TeacherWay
+    from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
 """Changes of a recipe: values by dotted key."""
+TeacherPrecision = Literal["fp32", "bf16", "nf4"]
+"""Formats from most bits to fewest: the search for a plan that fits tries the next one."""
 
 
 class Way(Algorithm):
@@ -47,16 +50,21 @@ class Way(Algorithm):
     """Whether a reference reads each row of the first epoch before the first step."""
     is_timed_by_steps: ClassVar[bool] = True
     """Whether most of a run's time is its steps."""
+    controls: ClassVar[tuple[str, ...]] = ()
+    """Its wrong replays, by their names in `row_replay` or `rollout_replay`."""
 
     # What it needs of a recipe.
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
+        self._check_rewards(recipe)
+        self._check_watched_items(recipe, info)
+        self._check_learned_turns(recipe)
+
+    def _check_rewards(self, recipe: Recipe) -> None:
         if recipe.rewards:
             raise refused(f"algorithm.name: {self.name} does not take rewards", "an algorithm that learns from rewards",
                           "algorithm.name=grpo, or rewards=[]")
-        self._check_watched_items(recipe, info)
-        self._check_learned_turns(recipe)
 
     def _check_watched_items(self, recipe: Recipe, info: ValidationInfo) -> None:
         if recipe.checkpoint.scores_items:
@@ -157,18 +165,24 @@ class Way(Algorithm):
         from workings.data.rows import example_id
         return {*row_ids, *map(example_id, row_ids)}
 
-    @abstractmethod
+    def row_data(self) -> type[TraceData]:
+        """Kind of its training data, if that is rows."""
+        from workings.ways.parts.row_data import TraceData
+        return TraceData
+
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
         """Reads, checks and orders a run's training data. No weight is read.
 
         Raises:
             RequestError: data that must not be trained on, or an engine that cannot.
         """
-
+        from workings.ways.parts.row_data import read_rows
+        data = self.row_data().of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh))
+        data.check(engine)
+        return data
 
     # What is repeated of a finished run.
 
-    @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a run's steps once more, with the recorded number of rows.
 
@@ -177,6 +191,15 @@ class Way(Algorithm):
             seed: decides the order of the data, and sampling.
             exact: compute again what was computed before or between the steps; otherwise recorded values are used.
         """
+        from workings.ways.parts.row_replay import RowSource
+        del exact
+        data = self.reopened_data(opened, seed)
+        return RowSource(batches=data.batches, add=data.add_signals)
+
+    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
+        """The rows of a run in the batches of a seed."""
+        recipe = opened.recipe.model_copy(update={"seed": seed})
+        return self.row_data().of(recipe, opened.rows, opened.row_devices)
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
@@ -187,8 +210,33 @@ class Way(Algorithm):
             source: from `replay`, of the run's own seed.
             exact: as in `replay`.
         """
-        del opened, source, exact
-        return {}
+        from workings.ways.parts.row_replay import wrong_rows
+        del opened, exact
+        return wrong_rows(source, self.controls)
+
+
+class TeacherWay(Way):
+    """Keys of a teacher: a frozen model with the student's vocabulary."""
+
+    # A tiny model would have another vocabulary than the teacher.
+    smoke: ClassVar[bool] = False
+
+    teacher: str
+    """A sealed run's folder, a folder in Hugging Face's format, or a Hub id; of the same vocabulary."""
+    teacher_revision: str = "main"
+    """Branch, tag or commit on the Hub; the resolved commit is recorded."""
+    teacher_precision: TeacherPrecision = "bf16"
+    """Stored weights of the teacher; `nf4`: projections in 4 bits, as in QLoRA. It computes in `precision.compute`."""
+
+    @property
+    def teacher_keys(self) -> TeacherWay:
+        """Itself: its keys name the teacher."""
+        return self
+
+    def smaller_teacher(self) -> dict[str, Any]:
+        """The next format with fewer bits."""
+        fewer = dict(pairwise(get_args(TeacherPrecision))).get(self.teacher_precision)
+        return {"algorithm.teacher_precision": fewer} if fewer else {}
 
 
 def way_of(recipe: Recipe) -> Way:

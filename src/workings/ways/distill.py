@@ -7,25 +7,22 @@ policy gradient of the reverse divergence, with an advantage for each token and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from workings.config.section import refused
 from workings.hardware.device import row_devices
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
+from workings.ways.base import TeacherWay
 from workings.ways.parts.rollout_way import RolloutWay
-from workings.ways.parts.teacher_way import TeacherWay
 
 if TYPE_CHECKING:
-    from workings.config.recipe import Recipe
     from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
     from workings.ways.parts.distillation_data import DistillationData
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.training_data import PromptData
 
 
 class Distill(TeacherWay, RolloutWay):
@@ -36,6 +33,7 @@ class Distill(TeacherWay, RolloutWay):
     asks_teacher_in_every_step: ClassVar[bool] = True
     compares_completions: ClassVar[bool] = False
     records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
+    controls: ClassVar[tuple[str, ...]] = ("teacher",)
     group: int = Field(default=4, ge=1)
     """Completions sampled for each prompt; they are not compared, so 1 is enough."""
 
@@ -60,30 +58,10 @@ class Distill(TeacherWay, RolloutWay):
         # The completion's own advantage is 0 here, because nothing is compared within a group.
         return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
 
-    def _check_rewards(self, recipe: Recipe) -> None:
-        if recipe.rewards:
-            raise refused(f"algorithm.name: {self.name} does not take rewards", "an algorithm that learns from rewards",
-                          "algorithm.name=grpo, or rewards=[]")
-
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled, and scored by the teacher, when an update needs them."""
+    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
+        """The teacher."""
         from workings.ways.parts.find_teacher import find_teacher
-        from workings.ways.parts.training_data import PromptData, prompts_of
-        teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
-        return PromptData.of(resolved, prompts_of(resolved), engine, teacher=teacher)
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts; the teacher scores them again if it can be opened."""
-        from workings.ways.parts.rollout_replay import replayed_rollouts
-        return replayed_rollouts(opened, seed, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Another log probability of the teacher."""
-        from workings.ways.parts.rollout_replay import replayed_rollouts, with_another_teacher
-        del source
-        return {"teacher": ("one log probability of the teacher moved", replayed_rollouts(
-            opened, opened.recipe.seed, exact=exact, change=with_another_teacher))}
+        return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
 class TraceDistill(TeacherWay):
@@ -97,6 +75,7 @@ class TraceDistill(TeacherWay):
     """Off-policy distillation on traces."""
     learns_earlier_turns: ClassVar[bool] = True
     records: ClassVar[tuple[str, ...]] = (ROWS, TEACHER, TOP_TOKENS)
+    controls: ClassVar[tuple[str, ...]] = ("top_tokens",)
     top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
     """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
     token. Each takes 8 bytes per position on the disk and in memory."""
@@ -119,19 +98,9 @@ class TraceDistill(TeacherWay):
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Traces with the teacher's top tokens."""
-        from workings.ways.parts.row_data import TraceData
         from workings.ways.parts.row_replay import replayed_top_tokens
         del exact
-        recipe = opened.recipe.model_copy(update={"seed": seed})
-        data = TraceData.of(recipe, opened.rows, opened.row_devices)
-        return replayed_top_tokens(opened, self.objective, data.batches)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Another probability of the teacher's most likely token."""
-        from workings.ways.parts.row_replay import with_another_top_token, wrong_rows
-        del opened, exact
-        return wrong_rows(source, {"teacher": ("one log probability of the teacher moved", with_another_top_token)})
+        return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
 
 
 WAYS = (Distill, TraceDistill)

@@ -22,17 +22,17 @@ from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
-    from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
-    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.rollout_replay import Change
-    from workings.ways.parts.training_data import PromptData
 
 
 class RewardWay(RolloutWay):
     """Each completion is rewarded and compared with the others of its prompt."""
 
     records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)
+    controls: ClassVar[tuple[str, ...]] = ("reward", "advantage")
+    # A mean within each completion: in a long one each token weighs less.
+    form: ClassVar[dict[str, Any]] = {"normalize": "sequences"}
+    """Fields of `PolicyGradient` that the algorithm decides."""
 
     kl_beta: float = Field(default=0.0, ge=0, strict=False)
     """Weight of the divergence from the model before training, the reference (TRL: `beta`); 0: no reference. With
@@ -57,10 +57,11 @@ class RewardWay(RolloutWay):
         """Whether the model before training is kept as a reference."""
         return self.kl_beta > 0
 
-    def clipped_policy_gradient(self, **form: Any) -> PolicyGradient:
-        """Policy gradient with this recipe's bounds and divergence; ``form``: the other fields of `PolicyGradient`."""
+    @property
+    def objective(self) -> PolicyGradient:
+        """The policy gradient in this algorithm's form, with the recipe's bounds and divergence."""
         return PolicyGradient(clip_low=self.clip_low, clip_high=self.clip_high, kl_beta=self.kl_beta,
-                              temperature=self.temperature, **form)
+                              temperature=self.temperature, **self.form)
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Advantages of one group's completions: distances from its mean in units of its standard deviation."""
@@ -78,30 +79,12 @@ class RewardWay(RolloutWay):
         again = ["further samples in place of groups with equal rewards"] if self.max_sampling_rounds > 1 else []
         return ["rewards", *again]
 
-    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled and rewarded when an update needs them."""
-        from workings.ways.parts.training_data import PromptData, prompts_of, reward_settings, try_rewards
+    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
+        """The rewards. Raises `RequestError` for missing or broken files of rewards."""
+        from workings.ways.parts.training_data import reward_settings, try_rewards
         settings = reward_settings(resolved.loaded)
         try_rewards(settings)
-        return PromptData.of(resolved, prompts_of(resolved), engine, rewards=settings)
-
-    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """Rollouts with the recorded rewards."""
-        return self._replay(opened, seed, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Another reward, and another advantage."""
-        from workings.ways.parts.rollout_replay import with_another_advantage, with_another_reward
-        del source
-        return {name: (words, self._replay(opened, opened.recipe.seed, exact=exact, change=change))
-                for name, words, change in (("reward", "one reward flipped", with_another_reward),
-                                            ("advantage", "one advantage moved", with_another_advantage))}
-
-    def _replay(self, opened: ReopenedRun, seed: int, *, exact: bool, change: Change | None = None) -> BatchSource:
-        from workings.ways.parts.rollout_replay import replayed_rollouts
-        from workings.ways.parts.training_data import reward_settings
-        return replayed_rollouts(opened, seed, exact=exact, rewards=reward_settings(opened.loaded), change=change)
+        return {"rewards": settings}
 
 
 class Grpo(RewardWay):
@@ -109,12 +92,6 @@ class Grpo(RewardWay):
 
     name: Literal["grpo"]
     """Group relative policy optimization."""
-
-    @property
-    def objective(self) -> PolicyGradient:
-        """Clipped ratios of tokens, averaged within each completion."""
-        # A mean within each completion: in a long one each token weighs less.
-        return self.clipped_policy_gradient(normalize="sequences")
 
 
 class DrGrpo(RewardWay):
@@ -125,11 +102,7 @@ class DrGrpo(RewardWay):
 
     name: Literal["dr_grpo"]
     """GRPO done right: no division by spread or length."""
-
-    @property
-    def objective(self) -> PolicyGradient:
-        """Clipped ratios of tokens, added up."""
-        return self.clipped_policy_gradient(normalize="tokens")
+    form: ClassVar[dict[str, Any]] = {"normalize": "tokens"}
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Rewards minus their mean."""
@@ -149,11 +122,6 @@ class Rloo(RewardWay):
     name: Literal["rloo"]
     """REINFORCE, leave one out."""
 
-    @property
-    def objective(self) -> PolicyGradient:
-        """Clipped ratios of tokens, averaged within each completion, as Tunix has it."""
-        return self.clipped_policy_gradient(normalize="sequences")
-
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Reward minus the mean of the others: the distance from the whole group's mean, a little larger."""
         count = len(rewards)
@@ -170,6 +138,7 @@ class Dapo(RewardWay):
 
     name: Literal["dapo"]
     """Decoupled clip and dynamic sampling policy optimization."""
+    form: ClassVar[dict[str, Any]] = {"normalize": "tokens"}
     # The paper's 0.28 above and 0.2 below.
     clip_high: float = Field(default=0.28, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
@@ -177,11 +146,6 @@ class Dapo(RewardWay):
     max_resamples: int = Field(default=10, ge=1)
     """Upper limit on dynamic sampling: groups with equal rewards are replaced until each rollout's prompts were sampled
     this many times. If there are still too few groups, the remaining rows of the batch stay empty."""
-
-    @property
-    def objective(self) -> PolicyGradient:
-        """Clipped ratios of tokens, averaged over all tokens of the update."""
-        return self.clipped_policy_gradient(normalize="tokens")
 
     @property
     def max_sampling_rounds(self) -> int:
@@ -194,6 +158,8 @@ class Gspo(RewardWay):
 
     name: Literal["gspo"]
     """Group sequence policy optimization."""
+    # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
+    form: ClassVar[dict[str, Any]] = {"ratio": "sequence", "normalize": "sequences"}
     # Both bounds are those of the paper's experiments.
     clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
     """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
@@ -201,28 +167,18 @@ class Gspo(RewardWay):
     clip_high: float = Field(default=4e-4, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`."""
 
-    @property
-    def objective(self) -> PolicyGradient:
-        """Clipped ratios of completions."""
-        # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
-        return self.clipped_policy_gradient(ratio="sequence", normalize="sequences")
-
 
 class Cispo(RewardWay):
     """The clipped ratio is a constant weight of the log probability: every token teaches, also beyond the bound."""
 
     name: Literal["cispo"]
     """Clipped importance sampling policy optimization."""
+    # Detached: the gradient goes through the log probability alone, so clipping never makes it zero.
+    form: ClassVar[dict[str, Any]] = {"bound": "detached", "normalize": "tokens"}
     clip_low: float = Field(default=1.0, gt=0, le=1, strict=False)
     """Lower clipping bound: the ratio counts from `1 - clip_low` on; 1: no lower bound."""
     clip_high: float = Field(default=4.0, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL's `epsilon_high` is this plus one)."""
-
-    @property
-    def objective(self) -> PolicyGradient:
-        """Log probabilities weighted by their clipped ratios, averaged over all tokens of the update."""
-        # Detached: the gradient goes through the log probability alone, so clipping never makes it zero.
-        return self.clipped_policy_gradient(bound="detached", normalize="tokens")
 
 
 def standard_deviation(values: Sequence[float]) -> float:

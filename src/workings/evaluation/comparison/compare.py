@@ -1,16 +1,16 @@
 """Is B better than A, or is that noise? The paired difference over the same items, with its interval and verdict."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.answer_counts import AnswerCounts
-from workings.evaluation.comparison.flips import Flips, count_flips, flips_text
 from workings.evaluation.comparison.no_verdict import measured_side, noise_of
 from workings.evaluation.comparison.paired import (
     PairedDifference,
+    Pairs,
     compare_configs,
     difference_text,
     equivalence_json,
@@ -22,14 +22,31 @@ from workings.evaluation.comparison.paired import (
 )
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
-from workings.evaluation.statistics.differences import holm
-from workings.evaluation.statistics.equivalence import Equivalence
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Equivalence, Interval, holm
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.number_text import p_text
 from workings.scoring.model_judge import judge_text
 
 MAX_IDS_SHOWN = 50
+TABLE_HEADS = ("Section", "Wrong to correct", "Correct to wrong", "Both right", "Both wrong", "Items")
+"""Heads of the table of flips."""
+OVERALL_ROW = "overall"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flips:
+    """Items of one section by their results in A and B. Correct means a score of exactly 1."""
+
+    section: str
+    wrong_to_right: int
+    right_to_wrong: int
+    both_right: int
+    both_wrong: int
+    items: int
+
+    def row(self) -> tuple[str, ...]:
+        """Line in the table, as `TABLE_HEADS`."""
+        return tuple(map(str, asdict(self).values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +133,7 @@ class Comparison:
                    "equal": self.equal, "sections": [section.to_json() for section in self.sections],
                    "newly_right_ids": self.newly_right[:MAX_IDS_SHOWN],
                    "newly_wrong_ids": self.newly_wrong[:MAX_IDS_SHOWN],
-                   "flips": [flip.to_json() for flip in self.flips],
+                   "flips": [asdict(flip) for flip in self.flips],
                    "answers": {"a": self.a.counts.to_json(), "b": self.b.counts.to_json()}, "refused": self.refused}
         if self.warnings:
             record["warnings"] = self.warnings
@@ -150,8 +167,8 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     different, unknown, equal = compare_configs(a.config, b.config)
     # Without numbers: a difference between answers to different questions is meaningless.
     if different:
-        return Comparison(verdict="not comparable", sentence=not_comparable_sentence(name_a, name_b, different),
-                          name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
+        return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
+                          sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.",
                           remedy=way_to_compare(a.config, b.config))
     pairs = pair_results(a, b)
     results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -184,7 +201,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
         pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
 
 
-def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> list[tuple[ItemResult, ItemResult]]:
+def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> Pairs:
     """The items of both sides, in A's order. Raises `RequestError` if the sets differ."""
     # Match by id, because files of predictions may have another order.
     results_a, by_id = a.results(), {result.id: result for result in b.results()}
@@ -213,11 +230,6 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
     return "; ".join(parts) + "."
 
 
-def not_comparable_sentence(name_a: str, name_b: str, reasons: Sequence[str]) -> str:
-    """Why two scorecards are not comparable."""
-    return f"{name_a} and {name_b} are not comparable: {'; '.join(reasons)}."
-
-
 def comparison_text(comparison: Comparison) -> str:
     """A comparison for the terminal."""
     lines = [comparison.sentence]
@@ -240,18 +252,45 @@ def comparison_text(comparison: Comparison) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
 
 
-def _sections(pairs: Sequence[tuple[ItemResult, ItemResult]]) -> list[SectionDelta]:
+def by_section(pairs: Pairs) -> dict[str, list[tuple[ItemResult, ItemResult]]]:
+    """The pairs of each section, by its name."""
     groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
     for pair in pairs:
         groups.setdefault(pair[0].section, []).append(pair)
     # A fixed order, in which Holm's values match the names.
-    names = sorted(groups)
-    differences = [paired_difference(groups[name]) for name in names]
+    return dict(sorted(groups.items()))
+
+
+def _sections(pairs: Pairs) -> list[SectionDelta]:
+    groups = by_section(pairs)
+    differences = [paired_difference(group) for group in groups.values()]
     # One of twenty equal sections shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
-    return [SectionDelta(name=name, a=cell([x for x, _ in groups[name]]), b=cell([y for _, y in groups[name]]),
+    return [SectionDelta(name=name, a=cell([x for x, _ in group]), b=cell([y for _, y in group]),
                          difference=difference, p_adjusted=p)
-            for name, difference, p in zip(names, differences, adjusted, strict=True)]
+            for (name, group), difference, p in zip(groups.items(), differences, adjusted, strict=True)]
+
+
+def count_flips(pairs: Pairs) -> list[Flips]:
+    """The flips of all items and, with several sections, of each."""
+    groups = by_section(pairs)
+    return [_flips(name, group) for name, group in [
+        (OVERALL_ROW, pairs), *(groups.items() if len(groups) > 1 else ())]]
+
+
+def _flips(section: str, pairs: Pairs) -> Flips:
+    changes = [(a.score == 1.0, b.score == 1.0) for a, b in pairs]
+    return Flips(section=section, both_right=changes.count((True, True)), both_wrong=changes.count((False, False)),
+                 wrong_to_right=changes.count((False, True)), right_to_wrong=changes.count((True, False)),
+                 items=len(changes))
+
+
+def flips_text(flips: Sequence[Flips]) -> list[str]:
+    """The table for the terminal."""
+    rows = [[head.lower() for head in TABLE_HEADS], *(flip.row() for flip in flips)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(TABLE_HEADS))]
+    return ["  " + "  ".join(f"{cell:<{width}}" if not column else f"{cell:>{width}}"
+                             for column, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in rows]
 
 
 def _notes(a: ComparedSide, b: ComparedSide, difference: PairedDifference,

@@ -1,19 +1,32 @@
-"""Decide whether a run passes: yes if a larger drop than allowed is ruled out, no if it is certain."""
+"""Decide whether a run passes: yes if a larger drop than allowed is ruled out, no if it is certain.
 
+A baseline holds the results of one evaluation in a small file, to commit to a repository: one file per name and set of
+items, ``<folder>/<name>/<first 16 digits of the items' digest>.json``. The run itself is no longer needed. The file
+holds no prompts or completions.
+"""
+
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RequestError
-from workings.evaluation.comparison.baseline import read_baseline
+from workings.errors import RecordError, RequestError
+from workings.evaluation.answer_counts import AnswerCounts
 from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, reasons_against
-from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
-from workings.evaluation.statistics.differences import items_needed
-from workings.evaluation.statistics.intervals import Interval
-from workings.evaluation.unit import find_results
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_difference, paired_values
+from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.statistics import Interval, z_value
+from workings.evaluation.unit import EvaluationRecord, find_results
+from workings.record import atomic
+from workings.record.canonical import loads
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
+SCHEMA = "baseline/1"
+# Read by `compare_configs`.
+_CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
+
+
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
     """Decision of a gate, with its reason."""
@@ -70,13 +83,10 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     Raises:
         RequestError: no such baseline for these items, or another way of scoring.
     """
-    if not 0 <= max_drop < float("inf"):
-        raise RequestError(f"--max-drop must be a number of at least 0, not {max_drop}",
-                           "a share, e.g. 0.02 for two points of accuracy")
-    # Probably percentage points (2 for 2 %), with which every run would pass.
-    if max_drop >= 1:
-        raise RequestError(f"--max-drop {max_drop:g} is too large: accuracy is a share from 0 to 1",
-                           "a share below 1: 0.02 for two points", f"--max-drop {max_drop / 100:g}")
+    # 2 is probably meant as 2 %; with it every run would pass.
+    if not 0 <= max_drop < 1:
+        raise RequestError(f"--max-drop {max_drop:g} is not a share of the accuracy",
+                           "a share from 0 to below 1: 0.02 for two points", "--max-drop 0.02")
     record, baseline_record = _matching(run, baseline, folder)
     different, notes, _ = compare_configs(baseline_record.config, record.config)
     if different:
@@ -89,8 +99,7 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
         raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
     before = baseline_record.results
     after = [by_id[result.id] for result in before]
-    paired = paired_values([result.score for result in before], [result.score for result in after],
-                           [result.cluster for result in before])
+    paired = paired_difference(list(zip(before, after, strict=True)))
     verdict = _decide(paired.interval, max_drop)
     reasons: list[str] = []
     if verdict != "inconclusive":
@@ -140,4 +149,59 @@ def _needed(difference: PairedDifference, max_drop: float) -> int | None:
     if isinstance(difference.interval, str) or distance == 0 or difference.standard_error == 0:
         return None
     # Score intervals are asymmetric, so the estimate can be below n, which did not settle it.
-    return max(difference.n + 1, items_needed(distance, difference.standard_error, difference.n))
+    items = math.ceil(difference.n * (z_value() * difference.standard_error / distance) ** 2)
+    return max(difference.n + 1, items)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The results that a gate compares with."""
+
+    config: dict[str, Any]
+    """The parts of ``eval_config.json`` that must agree."""
+    results: list[ItemResult]
+    counts: AnswerCounts
+    """Counts of its answers."""
+
+
+def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
+    """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
+    # The name becomes a folder: no separators, no leading dot.
+    if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
+        raise RequestError(f"baseline name {name!r} is not allowed", "letters, digits, '-', '_' and '.'")
+    return folder / name / f"{items_digest[:16]}.json"
+
+
+def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
+    """Save an evaluation as a baseline; replaces one of the same name and items."""
+    path = baseline_path(folder, name, record.items_digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, {
+        "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
+        "config": {key: record.config[key] for key in _CONFIG if key in record.config},
+        "answers": record.answer_counts.to_json(), "results": [asdict(result) for result in record.results()]})
+    return path
+
+
+def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
+    """The baseline of this name for these items.
+
+    Raises:
+        RequestError: none exists; the message names the items that have one.
+        RecordError: the file is not one of ours.
+    """
+    path = baseline_path(folder, name, items_digest)
+    if not path.is_file():
+        # The folder of this name also has its baselines for other items.
+        others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
+        hint = f"; there are {len(others)} for other items" if others else ""
+        raise RequestError(f"{folder} has no --baseline {name} for items {items_digest[:16]}…{hint}",
+                           "a baseline on the same items", f"workings gate RUN --save {name}")
+    value = loads(path.read_bytes())
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise RecordError(f"{path} is not a baseline that this version reads")
+    try:
+        results = [ItemResult(**entry | {"score": float(entry["score"])}) for entry in value["results"]]
+        return Baseline(config=value["config"], results=results, counts=AnswerCounts(**value["answers"]))
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{path} is damaged: {error}") from None

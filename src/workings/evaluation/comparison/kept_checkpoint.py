@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workings.evaluation.comparison.paired import PairedDifference, paired_values, points
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Interval
 from workings.record.checkpoints import BestCheckpoint
 from workings.record.metrics import RIGHT
 from workings.record.number_text import percent

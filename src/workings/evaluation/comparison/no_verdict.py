@@ -5,11 +5,12 @@ The statistics are unchanged; only the words "better" and "worse" are withheld.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from workings.evaluation.answer_counts import AnswerCounts
 from workings.evaluation.comparison.paired import paired_values
 from workings.evaluation.scorecard import ItemResult, mean_interval
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.statistics import Interval
 from workings.record.number_text import percent
 
 MOST_WITHOUT_ANSWER = 0.2
@@ -50,16 +51,16 @@ def measured_side(name: str, counts: AnswerCounts, results: Sequence[ItemResult]
 def pooled(name: str, sides: Sequence[MeasuredSide]) -> MeasuredSide:
     """Several runs on the same items as one side: means over the runs."""
     def means(values: Sequence[Sequence[float]]) -> list[float]:
-        return [_mean(column) for column in zip(*values, strict=True)]
+        return [fmean(column) for column in zip(*values, strict=True)]
 
     counts = [side.counts for side in sides]
     return MeasuredSide(
         name=name, clusters=sides[0].clusters, scores=means([side.scores for side in sides]),
         generous=means([side.generous for side in sides]), no_answer=means([side.no_answer for side in sides]),
-        counts=AnswerCounts(no_answer=_mean([one.no_answer for one in counts]),
-                            unread=_mean([one.unread for one in counts]),
+        counts=AnswerCounts(no_answer=fmean([one.no_answer for one in counts]),
+                            unread=fmean([one.unread for one in counts]),
                             distinct_answers=max(one.distinct_answers for one in counts),
-                            same_answer=_mean([one.same_answer for one in counts]),
+                            same_answer=fmean([one.same_answer for one in counts]),
                             majority_accuracy=counts[0].majority_accuracy))
 
 
@@ -92,7 +93,7 @@ def reasons_against(ahead: MeasuredSide, behind: MeasuredSide,
         reasons.append(
             f"No verdict, because {_NOT_FOUND} {percent(shares[0])} of the completions of {ahead.name} and "
             f"{percent(shares[1])} of {behind.name}: the difference may be how they write, not what they answer "
-            f"({percent(_mean(behind.generous))} of {behind.name} would be correct if each of these counted that "
+            f"({percent(fmean(behind.generous))} of {behind.name} would be correct if each of these counted that "
             f"contains the expected answer). To get one: {_READ_THEM}.")
     reasons += [reason for side in (ahead, behind) if (reason := _one_answer(side, ahead))]
     return reasons
@@ -124,7 +125,3 @@ def style_warnings(a: MeasuredSide, b: MeasuredSide) -> list[str]:
         return []
     return [(f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "
             f"{percent(a.counts.no_answer)} of {a.name}: part of the difference may be how they write.")]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -6,12 +6,24 @@ They are comparable if items, scorer, extraction, decoding and template are equa
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
-from workings.evaluation.statistics.differences import mcnemar_exact, minimum_detectable_effect, score_p, tango
-from workings.evaluation.statistics.equivalence import Equivalence, score_equivalence, t_equivalence
-from workings.evaluation.statistics.intervals import MIN_CLUSTERS, Interval, clustered_t_mean, t_mean, z_value
+from workings.evaluation.statistics import (
+    MIN_CLUSTERS,
+    Equivalence,
+    Interval,
+    clustered_t_mean,
+    mcnemar_exact,
+    minimum_detectable_effect,
+    score_equivalence,
+    score_p,
+    t_equivalence,
+    t_mean,
+    tango,
+    z_value,
+)
 from workings.record.number_text import p_text
 from workings.record.values import is_absent
 
@@ -154,23 +166,30 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     n = len(differences)
     # Ties count for neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    # `fsum` is exact, so the order of the items does not change the last digit.
+    result = partial(PairedDifference, n=n, delta=math.fsum(differences) / n, newly_right=right, newly_wrong=wrong)
     names = cluster_names(clusters)
+    groups = len(set(names))
     # Clusters first: both other methods assume that items are independent.
-    if len(set(names)) < n:
-        stats = _clustered(differences, names)
+    if groups < n:
+        mcnemar = "items in clusters are not independent"
+        if groups < MIN_CLUSTERS:
+            # The error assumes independent items; no claim uses it.
+            return result(interval=too_few_clusters(groups), p_value=None, mcnemar=mcnemar,
+                          standard_error=_independent_error(differences))
+        # Without spread a t interval has no width: Tango's interval with one pair per cluster.
+        if not any(differences):
+            return result(interval=tango(0, 0, groups), p_value=1.0, mcnemar=mcnemar, standard_error=0.0)
+        mean = clustered_t_mean(differences, names)
     # Binary scores have exact methods; t intervals are too narrow near 0 and 1.
     elif all(value in (0.0, 1.0) for value in (*a, *b)):
-        stats = _Statistics(tango(right, wrong, n), score_p(right, wrong), mcnemar_exact(right, wrong),
-                            _independent_error(differences))
-    elif n > 1:
-        result = t_mean(differences)
-        stats = _Statistics(result.interval, result.p_value, "scores between 0 and 1 are neither correct nor wrong",
-                            result.standard_error)
+        return result(interval=tango(right, wrong, n), p_value=score_p(right, wrong),
+                      mcnemar=mcnemar_exact(right, wrong), standard_error=_independent_error(differences))
+    elif n == 1:
+        return result(interval="one item", p_value=None, mcnemar="one item", standard_error=0.0)
     else:
-        stats = _Statistics("one item", None, "one item", 0.0)
-    # `fsum` is exact, so the order of the items does not change the last digit.
-    return PairedDifference(n=n, delta=math.fsum(differences) / n, interval=stats.interval, p_value=stats.p_value,
-                            mcnemar=stats.mcnemar, newly_right=right, newly_wrong=wrong, standard_error=stats.error)
+        mean, mcnemar = t_mean(differences), "scores between 0 and 1 are neither correct nor wrong"
+    return result(interval=mean.interval, p_value=mean.p_value, mcnemar=mcnemar, standard_error=mean.standard_error)
 
 
 def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:
@@ -188,7 +207,7 @@ def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequenc
     if groups < n:
         if groups < MIN_CLUSTERS:
             return too_few_clusters(groups)
-        # As in `_clustered`: without spread use the number of clusters.
+        # As in `paired_values`: without spread use the number of clusters.
         return (t_equivalence(differences, margin, names) if any(differences) else
                 score_equivalence(0, 0, groups, margin))
     # The same method as in `paired_values`, so that verdict and equivalence never contradict each other.
@@ -224,28 +243,6 @@ def difference_text(difference: PairedDifference, p_value: float | None) -> str:
         text += f" (95 % interval {points(difference.interval.low)} to {points(difference.interval.high)}"
         return f"{text}, {p_text(p_value)})" if p_value is not None else f"{text})"
     return f"{text} (no interval: {difference.interval})"
-
-
-@dataclass(frozen=True, slots=True)
-class _Statistics:
-    interval: Interval | str
-    p_value: float | None
-    mcnemar: float | str
-    error: float
-
-
-def _clustered(differences: Sequence[float], names: Sequence[str]) -> _Statistics:
-    """Clustered t; if no item differs, Tango's interval with one pair per cluster."""
-    mcnemar = "items in clusters are not independent"
-    groups = len(set(names))
-    if groups < MIN_CLUSTERS:
-        # The error assumes independent items; no claim uses it.
-        return _Statistics(too_few_clusters(groups), None, mcnemar, _independent_error(differences))
-    # Without spread a t interval has no width.
-    if not any(differences):
-        return _Statistics(tango(0, 0, groups), 1.0, mcnemar, 0.0)
-    result = clustered_t_mean(differences, names)
-    return _Statistics(result.interval, result.p_value, mcnemar, result.standard_error)
 
 
 def _independent_error(differences: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from workings.evaluation.comparison.paired import PairedDifference, difference_t
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.scorecard import cluster_names, interval_json, mean_interval, share_text
 from workings.evaluation.settings import pass_at_k
-from workings.evaluation.statistics.intervals import Interval, wilson_effective
+from workings.evaluation.statistics import Interval, wilson_effective
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 

@@ -10,9 +10,8 @@ import numpy as np
 from workings.engines.safetensors_file import open_tensors
 from workings.engines.session import ModelSession
 from workings.errors import RecordError
-from workings.evaluation.generate import generate_batch
 from workings.evaluation.predictions import item_of
-from workings.evaluation.run import ITEMS_AT_A_TIME, items_at_a_time
+from workings.evaluation.run import ITEMS_AT_A_TIME, generate_batch, items_at_a_time
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.replay.comparison import MAX_DIFFERENCE, Facts
 from workings.models.shards import whole_file

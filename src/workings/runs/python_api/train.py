@@ -20,7 +20,7 @@ from workings.engines.hardware_probe import accelerators
 from workings.errors import RequestError
 from workings.record.layout import CONFIG, GIVEN_ITEMS, GIVEN_TRACES
 from workings.record.metrics import Callback
-from workings.reports.live.listeners import RunListeners
+from workings.reports.trackers import RunListeners
 from workings.runs.create_or_resume import load_to_resume, run_directory
 from workings.runs.python_api.given import (
     COMPLETIONS,

@@ -1,32 +1,60 @@
 """`/compare`: two runs against each other, or several in a table."""
 
 import math
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison
-from workings.evaluation.comparison.ranking import rank
+from workings.evaluation.comparison.several_runs import rank
 from workings.evaluation.unit import EvaluationRecord, find_pair
-from workings.record.layout import SEAL
-from workings.reports.figures import accuracy_figure, delta_figure, flips_table, pass_table
+from workings.record.layout import CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, MANIFEST, SEAL
+from workings.reports.figures import (
+    CAPTION,
+    accuracy_figure,
+    delta_figure,
+    first_wrong_steps_figure,
+    flips_table,
+    pass_table,
+)
 from workings.reports.gather import configuration_rows, view_run
-from workings.reports.html import numbers_of, verdict_text, write_report
-from workings.reports.wrong_steps import CAPTION, first_wrong_steps_figure
-from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, AnswerPair, Change, pair, step_filter
-from workings.ui.comparisons import Difference, changes, compared, differences, wrong_steps
+from workings.reports.html import numbers_of, render_report, report_views, verdict_text
+from workings.ui.answers import (
+    ITEMS_A_PAGE,
+    STEP_FILTERS,
+    AnswerPair,
+    Change,
+    changes,
+    compared,
+    pair,
+    step_filter,
+    wrong_steps,
+)
+from workings.ui.folder import Folder
+from workings.ui.number_format import flat_texts
 from workings.ui.requests import paged
-from workings.ui.site import Site
+from workings.ui.site import Site, html_file
 
 MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
+Group = Literal["recipe", "data", "environment", "code"]
+CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
+DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
 Within = Annotated[str, Query(description="Margin of equivalence in percentage points; empty: no test of equivalence")]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
+
+
+class Difference(BaseModel):
+    """One fact that differs between the runs."""
+
+    group: Group
+    key: str
+    values: list[str]
 
 
 class Compared(BaseModel):
@@ -103,6 +131,39 @@ def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step
     return Pairs(show=show, found=len(rows), page=page, pages=pages, rows=[pair(x, y, show) for x, y in shown])
 
 
+def differences(folder: Folder, runs: Sequence[Path]) -> list[Difference]:
+    """All recorded facts that differ; a run without one says so."""
+    rows: list[Difference] = []
+    for group in ("recipe", "data", "environment", "code"):
+        sides = [_facts(folder, run, group) for run in runs]
+        for key in sorted(set().union(*sides)):
+            values = [side.get(key, "not recorded") for side in sides]
+            # The recipe's name differs in nearly all runs and has no effect.
+            if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
+                rows.append(Difference(group=group, key=key, values=values))
+    return rows
+
+
+def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
+    def read(name: str) -> dict[str, Any]:
+        try:
+            return folder.object(run / name)
+        except RecordError:
+            return {}
+
+    if group == "recipe":
+        return flat_texts(read(CONFIG))
+    if group == "environment":
+        # The time of recording always differs.
+        environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
+        device = {key: value for key, value in read(DEVICE_CHECKS).items() if key in DEVICE_FIELDS}
+        return environment | flat_texts({"device": device, "actual_dtypes": read(MANIFEST).get("actual_dtypes", {})})
+    manifest = read(MANIFEST)
+    if group == "data":
+        return flat_texts(read(DATA_DIGESTS) | {"model": manifest.get("model_id", "not recorded")})
+    return flat_texts({key: value for key, value in manifest.items() if key in CODE_FIELDS})
+
+
 def router(site: Site) -> APIRouter:
     """Routes of the comparison."""
     routes = APIRouter()
@@ -119,13 +180,8 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names, within: Within = "") -> Response:
-        runs = two(site, run)
-        # Written to a temporary file and read back, so that it needs no place in the runs' folder.
-        with tempfile.TemporaryDirectory() as temporary:
-            comparison = answer_of(site, run, _points(within))[1]
-            page = write_report(Path(temporary) / "report.html", runs, comparison).read_bytes()
-        return Response(page, media_type="text/html",
-                        headers={"content-disposition": 'attachment; filename="comparison.html"'})
+        comparison = answer_of(site, run, _points(within))[1]
+        return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
     def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "", within: Within = ""

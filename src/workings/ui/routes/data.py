@@ -1,9 +1,7 @@
 """`/data`: rows of a recipe as the model will see them, and what `data check` finds in its traces."""
 
 import shutil
-from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -12,7 +10,7 @@ from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field
 
-from workings.config.load import LoadedRecipe, load_recipe, shipped_recipes
+from workings.config.load import load_recipe, shipped_recipes
 from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.ui.jobs import ask
@@ -33,37 +31,28 @@ class DataAnswer(BaseModel):
     check_problem: str = Field(default="", description="Why the traces could not be checked")
 
 
-Stamp = tuple[tuple[str, int, int], ...]
-"""Name, time of the last change and bytes of files."""
-
-
-# Part of the cache key: if a file changes, the command runs again.
-@lru_cache(maxsize=32)
-def _asked(words: tuple[str, ...], cwd: Path, stamp: Stamp) -> dict[str, Any]:
-    return ask(list(words), cwd)
-
-
-def _stamp(paths: Iterable[Path]) -> Stamp:
-    """Stamp of these files, and of the files in folders among them, as they are now."""
-    files = (file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file())
-    return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in files)
-
-
-def _loaded(site: Site, recipe: str, overrides: list[str]) -> LoadedRecipe:
-    loaded = load_recipe(recipe, overrides)
-    # Run in the folder, where a shipped recipe's files are.
-    return loaded if Path(recipe).is_file() else replace(loaded, base=site.folder.root)
+ANSWER_BYTES = 1 << 20
+"""Bytes of a command's answer in memory, as an upper limit."""
 
 
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
     """Preview and optional check; cached until the recipe or one of its files changes."""
     recipe_path = recipe_argument(site.folder, recipe)
-    loaded = _loaded(site, recipe_path, overrides)
+    loaded = load_recipe(recipe_path, overrides)
+    if not Path(recipe_path).is_file():  # a shipped recipe's files are in the folder
+        loaded = replace(loaded, base=site.folder.root)
     data_paths = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
-    stamp = _stamp([Path(recipe_path), *data_paths])
+    files = [file for path in (Path(recipe_path), *data_paths)
+             for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+
+    def asked(words: list[str]) -> dict[str, Any]:
+        # A recipe's file may change between two looks: then the command runs again.
+        return site.folder.cache.get(("asked", *words), files, lambda: ask(words, site.folder.root),
+                                     lambda _: ANSWER_BYTES)
+
     words = ["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]
-    commands, checked = [" ".join(["workings", *words])], {}
-    preview = _asked(tuple(words), site.folder.root, stamp)
+    commands, checked, problem = [" ".join(["workings", *words])], {}, ""
+    preview = asked(words)
     if check:
         data, items = loaded.recipe.data, loaded.recipe.evaluation.items
         traces = loaded.path(data.traces)
@@ -73,10 +62,10 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
             words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
         commands.append(" ".join(["workings", *words]))
         try:
-            checked = _asked(tuple(words), site.folder.root, stamp)
+            checked = asked(words)
         except RequestError as error:  # generated data, such as `addition`, is no file to check
-            return DataAnswer(recipe=recipe, commands=commands, preview=preview, check={}, check_problem=str(error))
-    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=checked)
+            problem = str(error)
+    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=checked, check_problem=problem)
 
 
 def _preview(site: Site, recipe: str, file: Path) -> RedirectResponse:

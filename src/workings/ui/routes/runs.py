@@ -1,16 +1,26 @@
-"""`/`: the list of runs."""
+"""`/`: the list of runs; `/run/NAME`: one run, with the tabs of `workings.ui.tabs`."""
 
+import inspect
 from collections import Counter
+from functools import partial
+from itertools import groupby
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from workings.ui.listing import RunRow
+from workings.errors import RequestError, WorkingsError
+from workings.reports.gather import bare_view, commands
+from workings.reports.html import render_report, report_views
+from workings.ui.ask import AskForm, start
+from workings.ui.detail import Detail, read_detail
+from workings.ui.jobs import Job
+from workings.ui.listing import RunRow, starting_row
 from workings.ui.routes.compare import MAX_RUNS
-from workings.ui.site import Site
+from workings.ui.site import Site, html_file
+from workings.ui.tabs import TABS, OpenedRun, PageQuery
 
 SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "device", "dtypes", "tokens", "loss",
                   "steps", "accuracy", "verified"]
@@ -39,6 +49,13 @@ class ListQuery(BaseModel):
         """The list's address with some parameters changed; defaults are left out."""
         parameters = self.model_copy(update=changes).model_dump(exclude_defaults=True)
         return f"/?{urlencode(parameters)}" if parameters else "/"
+
+
+class RunAnswer(BaseModel):
+    """One run: its row in the list, and the contents of its files."""
+
+    row: RunRow
+    detail: Detail
 
 
 def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> RunList:
@@ -71,7 +88,7 @@ def _key(row: RunRow, sort: str) -> Any:
 
 
 def router(site: Site) -> APIRouter:
-    """Routes of the list."""
+    """Routes of the list and of a run."""
     routes = APIRouter()
 
     @routes.get("/api/runs")
@@ -99,4 +116,79 @@ def router(site: Site) -> APIRouter:
                          alone=[row for row in run_list.rows if row.kind != "run" and not row.base_of], earlier=earlier,
                          begun=sorted(site.phases()), most=MAX_RUNS)
 
+    _run_routes(site, routes)
     return routes
+
+
+def _run_routes(site: Site, routes: APIRouter) -> None:
+    @routes.get("/api/run/{name:path}")
+    def run_json(name: str) -> RunAnswer:
+        """One run."""
+        run = site.folder.path(name)
+        return RunAnswer(row=site.row(run), detail=read_detail(site.folder, run))
+
+    @routes.get("/api/live/{name:path}")
+    def live_json(name: str) -> RunRow:
+        """Progress of a run: its row in the list, without values that take long to read."""
+        return site.live(name)
+
+    # `partial` hides the site from FastAPI, which makes parameters of the remaining arguments.
+    for key, tab in TABS.items():
+        if tab.answer is not None:
+            routes.get(f"/api/{key}/{{name:path}}", name=f"{key}_json",
+                       description=inspect.getdoc(tab.answer))(partial(tab.answer, site))
+
+    @routes.get("/export/run/{name:path}", include_in_schema=False)
+    def export_run(name: str) -> Response:
+        return html_file(render_report(report_views([site.folder.path(name)], None), None), name)
+
+    @routes.post("/api/ask/{name:path}", name="ask")
+    def ask_json(name: str, form: Annotated[AskForm, Form()]) -> Job:
+        """Ask a run and its base model a question; the job has the answers."""
+        return start(site, site.folder.path(name), form)
+
+    @routes.post("/ask/{name:path}", include_in_schema=False)
+    def ask_form(name: str, form: Annotated[AskForm, Form()]) -> RedirectResponse:
+        ask_json(name, form)
+        return RedirectResponse(f"/run/{quote(name)}?tab=ask", 303)
+
+    @routes.get("/run/{name:path}", include_in_schema=False)
+    def run_page(name: str, wanted: Annotated[PageQuery, Query()]) -> Response:
+        try:
+            return _page(site, name, wanted)
+        except (FileNotFoundError, WorkingsError):
+            # Sealing renames the directory of a run. This happens once, so the second reading is complete.
+            return _page(site, name, wanted)
+
+
+def _page(site: Site, name: str, wanted: PageQuery) -> Response:
+    job = next(iter(site.jobs.about("train", name, 1)), None)
+    try:
+        run = OpenedRun.open(site, name)
+    except RequestError:
+        if (page := _page_before_the_run(site, name, job)) is None:
+            raise
+        return page
+    shown = {key: tab for key, tab in TABS.items() if tab.shown(run)}
+    # A link may name a tab that this run lacks: show the first one. A running run is watched by its curves.
+    first = "curves" if run.row.state == "running" and "curves" in shown else next(iter(shown))
+    key = wanted.tab if wanted.tab in shown else first
+    values = shown[key].values(site, run, wanted)
+    command_lines = commands([bare_view(run.path)]) if run.sealed and run.trained else []
+    return site.html("run.html.jinja", page="runs", row=run.row, detail=run.detail, tab=key, commands=command_lines,
+                     sealed=run.sealed, training_job=job,
+                     tabs=[(group, list(members)) for group, members in groupby(
+                         shown.items(), lambda item: item[1].group)],
+                     **values)
+
+
+def _page_before_the_run(site: Site, name: str, job: Job | None) -> Response | None:
+    """The page of a run without a directory yet, or of the command that ended without one; None without either."""
+    if (phase := site.phases().get(name)) is not None:
+        return site.html("starting.html.jinja", page="runs", row=starting_row(name, phase), job=job)
+    if job is None:
+        return None
+    # Before the command says what it does, it imports libraries for some seconds.
+    row = RunRow(name=name, kind="run", state="running", started_at=job.started_at, phase="starting", begun=True)
+    return (site.html("starting.html.jinja", page="runs", row=row, job=job) if job.state == "running"
+            else RedirectResponse(f"/jobs/{job.id}", 303))

@@ -1,25 +1,28 @@
-"""`/start`: run the quickstart, train, evaluate, verify, replay as child processes, with the command shown.
+"""`/start`: run the quickstart, train, evaluate, verify, replay as child processes; `/jobs`: these commands, live.
 
 A recipe is shown as fields of a form: every key with its value, what it means, and what may be there.
 """
 
+import asyncio
+import json
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from functools import wraps
 from itertools import count
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Form, Header
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from workings.config.load import load_recipe, shipped_recipes
 from workings.config.recipe import section_at
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.record.layout import PARTIAL_SUFFIX
 from workings.record.values import leaves
 from workings.reports.gather import recipe_of
-from workings.ui.jobs import Job, place_of
+from workings.ui.jobs import Job, json_object, place_of
 from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_files
 from workings.ui.site import Site
 
@@ -65,6 +68,8 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
 
 Text = Annotated[str, Form()]
 Flag = Annotated[bool, Form()]
+PAUSE_SECONDS = 0.1
+"""Seconds between two polls: shorter than people notice, and a fast model writes several tokens meanwhile."""
 FIRST_SECTIONS = ("model", "data", "method", "training")
 """Sections that the form shows first, and open."""
 
@@ -114,7 +119,7 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
 
 
 def router(site: Site) -> APIRouter:
-    """Routes that start a command: a form that leads to its job, and a JSON twin that answers with it."""
+    """Routes that start a command (a form that leads to its job, and a JSON twin that answers with it) and show it."""
     routes = APIRouter()
 
     @routes.get("/start", include_in_schema=False)
@@ -131,6 +136,44 @@ def router(site: Site) -> APIRouter:
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
         routes.add_api_route(f"/start/{verb}", _led_to_its_job(site, start), methods=["POST"], include_in_schema=False,
                              response_model=None)
+
+    @routes.get("/api/jobs")
+    def jobs_json() -> list[Job]:
+        """Commands that this page started, the newest first."""
+        return site.jobs.all()
+
+    @routes.get("/api/jobs/{identity}")
+    def job_json(identity: str) -> Job:
+        """One command, with the end of its output and its answer."""
+        return site.jobs.get(identity)
+
+    @routes.get("/api/jobs/{identity}/pieces")
+    def pieces(identity: str, last_event_id: Annotated[int, Header(ge=0)] = 0) -> StreamingResponse:
+        """Text that models write to a question, as server-sent events; `end` after the end of the command."""
+        site.jobs.is_running(identity)  # raise for an unknown one before the first event
+        return StreamingResponse(piece_events(site, identity, last_event_id), media_type="text/event-stream")
+
+    @routes.post("/api/jobs/{identity}/stop")
+    def stop_json(identity: str) -> Job:
+        """Ask it to stop, as Ctrl-C would; training saves a checkpoint and seals what it has."""
+        return site.jobs.stop(identity)
+
+    @routes.get("/jobs", include_in_schema=False)
+    def jobs_page() -> HTMLResponse:
+        return site.html("jobs.html.jinja", page="jobs", jobs=site.jobs.all())
+
+    @routes.get("/jobs/{identity}", include_in_schema=False)
+    def job_page(identity: str) -> HTMLResponse:
+        job = site.jobs.get(identity)
+        # An unfinished run has a suffix that the job's subject lacks.
+        runs = [row for row in site.rows() if job.subject and (row.name.removesuffix(PARTIAL_SUFFIX) == job.subject
+                                                               or row.name.startswith(f"{job.subject}/"))]
+        return site.html("job.html.jinja", page="jobs", job=job, runs=runs)
+
+    @routes.post("/jobs/{identity}/stop", include_in_schema=False)
+    def stop_form(identity: str) -> RedirectResponse:
+        return RedirectResponse(place_of(site.jobs.stop(identity)), 303)
+
     return routes
 
 
@@ -169,3 +212,21 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
             return _page(site, fields, error)
 
     return form
+
+
+async def piece_events(site: Site, identity: str, place: int) -> AsyncIterator[str]:
+    """A server-sent event for each piece that `workings ask --pieces` wrote, and `end` when it has ended.
+
+    An event's id is its offset in the command's output: a browser that reconnects sends the last one as ``place``.
+    """
+    while not site.stopping.is_set():
+        # Ask before reading, so that nothing written in between is lost.
+        running = site.jobs.is_running(identity)
+        for end, line in site.jobs.lines(identity, place):
+            place = end
+            if "piece" in (value := json_object(line) or {}):
+                yield f"id: {end}\ndata: {json.dumps({key: value[key] for key in ('model', 'piece')})}\n\n"
+        if not running:
+            yield f"id: {place}\nevent: end\ndata: {{}}\n\n"
+            return
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -1,23 +1,37 @@
-"""Training data for distillation on traces: the rows, and the teacher's top tokens for them."""
+"""Training data for distillation on traces: the rows, and the teacher's most likely tokens at their positions.
 
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+Shape suffixes: A accumulation, B rows, S positions, N positions of a row, K tokens of a position.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from time import perf_counter
+from typing import Any
 
-from workings.data.batches import Position
-from workings.data.top_tokens import StoredTopTokens, TopTokenFiles, to_bytes
+import numpy as np
+
+from workings.data.batches import Batches, Position
+from workings.data.top_tokens import (
+    StoredTopTokens,
+    TeacherTopTokens,
+    TopTokenFiles,
+    TopTokensOfRow,
+    row_positions,
+    to_bytes,
+    top_tokens_by_row,
+)
 from workings.engines.base import Engine, State, TeachingEngine
-from workings.errors import RecordError, RequestError
+from workings.errors import RecordError, RequestError, TrainingFailed
 from workings.inputs.resolve import ResolvedRun
+from workings.models.batch import Batch
 from workings.objectives.top_tokens import TopTokens
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
-from workings.ways.parts.experience import Experience, RowExperience, RowSignals
+from workings.ways.parts.experience import RowSignals
 from workings.ways.parts.row_data import TraceData
-from workings.ways.parts.teacher import Teacher
-from workings.ways.parts.teacher_top_tokens import TopTokensFunction, teacher_top_tokens_by_row, with_top_tokens
+from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +69,8 @@ class DistillationData(TraceData):
         return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
                              count=self.objective.top_k)
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position, with the teacher's top tokens."""
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+        """The teacher's top tokens."""
         started = perf_counter()
 
         def top_tokens(state: State, step: int) -> dict[str, StoredTopTokens]:
@@ -80,5 +94,35 @@ class DistillationData(TraceData):
                 values |= self.files.open_rows(path, part)
             return values
 
-        return nullcontext(RowExperience(self.batches, RowSignals(
-            values=top_tokens, add=partial(with_top_tokens, objective=self.objective))))
+        return RowSignals(values=top_tokens, add=partial(with_top_tokens, objective=self.objective))
+
+
+def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,
+                              position: Position) -> dict[str, TopTokensOfRow]:
+    """A teacher's most likely tokens for each row of one batch, by row id.
+
+    Raises:
+        TrainingFailed: a log probability that is not finite.
+    """
+    batch, _ = batches.at(position)
+    tokens, log_probs = top_tokens(batch)
+    # Asked here, once a part: in the loss it would show as a step that is not finite, with the student to blame.
+    if not np.isfinite(log_probs).all():
+        raise TrainingFailed(f"a log probability of the teacher is not finite, in batch {position.batch + 1}")
+    return top_tokens_by_row(batch, batches.row_ids(position), tokens, log_probs)
+
+
+def with_top_tokens(batch: Batch, row_ids: Sequence[Sequence[str]], top_tokens: TeacherTopTokens,
+                    objective: TopTokens) -> Batch:
+    """A batch with the inputs of its objective. Raises `RecordError` if a row has no fitting top tokens."""
+    size = (int(np.prod(batch.tokens.shape[:2])), batch.tokens.shape[-1])
+    signals = {name: np.zeros(size, np.float32) for name in objective.signals}
+    for name, number, positions in row_positions(batch, row_ids):
+        row = top_tokens[name].load() if name in top_tokens else None
+        if row is None or len(row.tokens_NK) != len(positions):
+            raise RecordError(f"the stored top tokens of the teacher do not cover row {name[:80]!r}")
+        for column, (token, log_prob) in enumerate(zip(objective.target_signals, objective.log_prob_signals,
+                                                       strict=True)):
+            signals[token][number, positions] = row.tokens_NK[:, column]
+            signals[log_prob][number, positions] = row.log_probs_NK[:, column]
+    return replace(batch, signals={name: x.reshape(batch.tokens.shape) for name, x in signals.items()})

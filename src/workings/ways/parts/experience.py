@@ -20,19 +20,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedBatch:
-    """A batch with its digest and its counts."""
+    """A batch with its digest."""
 
     batch: Batch
     after: Position
     """Where the next batch starts in the data."""
     digest: str
     """SHA-256 of the engine's inputs, by which a verifier recognizes the recomputed batch."""
-    tokens: int
-    """Positions that are not padding."""
-    supervised_tokens: int
-    """Positions that count in the loss."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers about how the batch was made, for the step's metrics line: rewards, lengths."""
+
+    @property
+    def tokens(self) -> int:
+        """Positions that are not padding."""
+        return self.batch.real_tokens
+
+    @property
+    def supervised_tokens(self) -> int:
+        """Positions that count in the loss."""
+        return self.batch.supervised_tokens
 
 
 class Experience:
@@ -116,5 +122,4 @@ class RowExperience(Experience):
     def _make(self, position: Position) -> PreparedBatch:
         # The digest is computed here as well, on the thread that the device does not wait for.
         batch, after = self._batches.at(position)
-        return PreparedBatch(batch=batch, after=after, digest=self._batches.digest(batch), tokens=batch.real_tokens,
-                             supervised_tokens=batch.supervised_tokens)
+        return PreparedBatch(batch=batch, after=after, digest=self._batches.digest(batch))

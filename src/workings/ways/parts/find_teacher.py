@@ -27,10 +27,8 @@ from workings.record.canonical import loads
 from workings.record.layout import MODEL_SHAPE, SEAL, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.ways.base import way_of
-from workings.ways.parts.teacher import Base, Teacher, sealed_digests
-from workings.ways.parts.teacher_request import TeacherModel
-from workings.ways.parts.teacher_way import TeacherWay
+from workings.ways.base import TeacherWay, way_of
+from workings.ways.parts.teacher import Base, Teacher, TeacherModel, sealed_digests
 
 
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, bases: Sequence[Path] = ()) -> Teacher:

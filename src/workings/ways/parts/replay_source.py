@@ -11,7 +11,6 @@ from workings.data.rows import RowSet
 from workings.engines.base import Engine, State
 from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun
-from workings.models.batch import Batch
 from workings.record.canonical import loads
 from workings.record.checkpoints import Checkpoint
 from workings.record.layout import rollout_file
@@ -21,16 +20,14 @@ from workings.record.values import Absent
 from workings.rollouts.prompts import Prompt, PromptSet
 from workings.rollouts.rollout import Rollout
 from workings.rollouts.rollout_json import from_json
+from workings.ways.parts.experience import PreparedBatch
 from workings.ways.parts.teacher import LogProbFunction, Teacher
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepInputs:
+class StepInputs(PreparedBatch):
     """Inputs of a step that is recomputed."""
 
-    batch: Batch
-    after: Position
-    digest: str
     completion_counts: Mapping[str, int] | None = None
     """With completions sampled before the step: the number recorded, and the number reproduced."""
 

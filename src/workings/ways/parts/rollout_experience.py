@@ -248,7 +248,7 @@ class RolloutExperience(Experience):
             self._sampler.sampler.load(state)  # now: the update consumes the state
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
-                             tokens=batch.real_tokens, supervised_tokens=batch.supervised_tokens, metrics=metrics)
+                             metrics=metrics)
 
     def _rollout(self, state: State, position: Position, step: int) -> Rollout:
         """The rollout that begins at an update: the one that was sampled ahead, or a new one."""

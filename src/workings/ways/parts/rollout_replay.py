@@ -10,10 +10,10 @@ from workings.engines.base import State
 from workings.environments.process import EnvironmentProcess
 from workings.errors import RecordError
 from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
-from workings.scoring.rewards import CompletionToReward, RewardSettings, total
+from workings.scoring.rewards import CompletionToReward, total
 from workings.ways.parts.replay_source import ReopenedRun, StepInputs
 from workings.ways.parts.rollout_experience import RolloutSampler
-from workings.ways.parts.training_data import prompt_data
+from workings.ways.parts.training_data import PromptData, reward_settings
 
 MAX_LOG_PROB_DIFFERENCE = 0.25
 """Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""
@@ -52,7 +52,7 @@ class RolloutSource:
     exact: bool
     """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
     ones: the last bits of a log probability would make another batch of the same completions."""
-    change: Change = lambda rollout, sampler: rollout
+    change: Change
     """For controls: makes the rollout to use in place of the correct one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
@@ -145,19 +145,25 @@ def _rewarded(group: Group, sampler: RolloutSampler) -> Group:
     return replace(group, samples=tuple(samples))
 
 
-def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: RewardSettings | None = None,
-                      change: Change | None = None) -> RolloutSource:
+CONTROLS: dict[str, tuple[str, Change]] = {
+    "reward": ("one reward flipped", with_another_reward), "advantage": ("one advantage moved", with_another_advantage),
+    "teacher": ("one log probability of the teacher moved", with_another_teacher)}
+"""Changes of every rollout that a replay must distinguish from the record, by name, with their words."""
+
+
+def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
+                      change: Change = lambda rollout, sampler: rollout) -> RolloutSource:
     """The rollouts of a run with prompts and completions of a seed.
 
     Args:
         opened: the run.
         seed: decides the order of prompts and sampling.
         exact: train on completions that are sampled here instead of the recorded ones (see `RolloutSource`).
-        rewards: None if completions were not rewarded.
         change: modifies rollouts, for the negative controls.
     """
     prompts = replace(opened.prompts, seed=seed)
-    data = prompt_data(opened, prompts, opened.row_devices, rewards=rewards)
+    data = PromptData.of(opened, prompts, opened.row_devices,
+                         rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
@@ -166,5 +172,4 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool, rewards: R
     player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
         data.environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
-    source = RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)
-    return source if change is None else replace(source, change=change)
+    return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact, change=change)

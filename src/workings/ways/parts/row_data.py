@@ -1,22 +1,32 @@
-"""Training data that exists before the run: tokenized rows of traces or of preference pairs."""
+"""Training data that exists before the run: tokenized rows of traces or of preference pairs.
 
-from collections.abc import Iterator, Sequence
+Shape suffixes: A accumulation, B rows, S positions.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any, Self
 
+import numpy as np
+
 from workings.config.recipe import Recipe
-from workings.data.batches import Batches, even_accumulation
-from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines
+from workings.data.batches import Batches, Position, even_accumulation
+from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.row_fields import NUMBERED
 from workings.data.rows import RowSet
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
-from workings.errors import RecordError, RequestError
+from workings.errors import RecordError, RequestError, TrainingFailed
 from workings.hardware.machine import cache_directory
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
+from workings.objectives.base import Objective
+from workings.objectives.kto import VERDICT
+from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.preference import IMITATION
 from workings.record import jsonl
 from workings.record.canonical import line
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
@@ -24,7 +34,6 @@ from workings.record.number_text import percent
 from workings.record.writer import RunWriter
 from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience, RowSignals
-from workings.ways.parts.pair_log_probs import reference_log_probs_by_row, with_pair_signals
 from workings.ways.parts.teacher import Teacher
 
 FEW_ROWS = 100
@@ -123,11 +132,23 @@ class TraceData:
         """Digests of all questions of the rows, those of earlier turns included."""
         return {digest for row in self.rows.rows for digest in (row.prompt_digest, *row.earlier_prompt_digests)}
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position in the data."""
+    def check(self, engine: Engine) -> None:
+        """Raises `RequestError` if the engine lacks something that this data needs."""
+
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
+        """A batch with what the objective must know of it besides its tokens; here nothing."""
+        del row_ids, values
+        return batch
+
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any] | None:
+        """What the objective must know of each row besides its tokens; None if it is nothing."""
         del engine, writer
+        return None
+
+    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+        """Batches by their position in the data, with the signals of their rows."""
         # Nothing to close here; the context of rollouts has a process for rewards.
-        return nullcontext(RowExperience(self.batches))
+        return nullcontext(RowExperience(self.batches, self.signals(engine, writer)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,14 +163,14 @@ class PairData(TraceData):
         """Number of pairs, then as for traces."""
         return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
 
-    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: LogProbs) -> Batch:
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch divided by its pairs, with what the objective must know of it."""
         return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position."""
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+        """What the objective must know of a batch, without a reference."""
         del engine, writer
-        return nullcontext(RowExperience(self.batches, RowSignals(values=lambda *_: {}, add=self.add_signals)))
+        return RowSignals(values=lambda *_: {}, add=self.add_signals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +189,8 @@ class ReferencedPairData(PairData):
                                "an engine that switches them off",
                                "method.name=full, or engine=jax")
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
-        """Batches by their position, with the reference's log probabilities."""
+    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+        """The reference's log probabilities."""
         path = writer.path(REFERENCE_LOG_PROBS)
 
         def log_probs(state: State, step: int) -> LogProbs:
@@ -185,7 +206,7 @@ class ReferencedPairData(PairData):
             writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
             return computed
 
-        return nullcontext(RowExperience(self.batches, RowSignals(values=log_probs, add=self.add_signals)))
+        return RowSignals(values=log_probs, add=self.add_signals)
 
     def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
         """The reference's log probability of each row of the run; ``state`` is the one before the first step."""
@@ -218,3 +239,85 @@ def read_rows(resolved: ResolvedRun) -> RowSet:
     if len(entries) < MIN_CACHED_ROWS or not data.is_full:
         return make()
     return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)
+
+
+def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
+                               steps: int) -> dict[str, float]:
+    """The reference's log probability of every row that a run of this length is trained on, by row id.
+
+    Args:
+        engine: the engine that owns the state.
+        state: the reference; read, not consumed.
+        batches: of pairs. Each row is in one batch of the first epoch.
+        steps: of the run; a run shorter than an epoch needs its own rows only.
+
+    Raises:
+        TrainingFailed: a log probability that is not finite.
+    """
+    log_probs: dict[str, float] = {}
+    # Every row comes once in an epoch, so later epochs need no further ones.
+    for number in range(min(steps, batches.batches_in_epoch(0))):
+        log_probs |= log_probs_by_row(engine, state, batches, Position(0, number))
+    # Before the first step: the loss of every later batch would be NaN.
+    if wrong := [name for name, log_prob in log_probs.items() if not np.isfinite(log_prob)]:
+        raise TrainingFailed(f"the reference's log probability of {wrong[0]!r} is {log_probs[wrong[0]]}")
+    return log_probs
+
+
+def log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches, position: Position) -> dict[str, float]:
+    """A model's log probability of each row of one batch, by row id."""
+    log_probs_ABS = engine.log_probs(state, batches.at(position)[0])
+    # Added up in float64 and rounded once, so that the sum depends on no order.
+    sums = log_probs_ABS.sum(-1, dtype=np.float64).astype(np.float32).reshape(-1).tolist()
+    return {name: log_prob for ids, log_prob in zip(batches.row_ids(position), sums, strict=True) for name in ids}
+
+
+def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs: LogProbs,
+                      objective: Objective) -> Batch:
+    """A batch of pairs, divided by their number, with the signals of its objective.
+
+    Args:
+        batch: without signals.
+        row_ids: for each of its A x B sequences the id of its row; empty for an empty sequence.
+        log_probs: of the reference, by row id; empty where the objective has no reference.
+        objective: of the run.
+
+    Raises:
+        RecordError: a row has no log probability.
+    """
+    mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
+    # Empty sequences, which fill up a last batch, make no pair.
+    pairs = sum(len(ids) for ids in row_ids) // 2
+    made = {REFERENCE: partial(_reference, mask, row_ids, log_probs), IMITATION: partial(_imitation, mask, pairs),
+            VERDICT: partial(_verdicts, mask, row_ids)}
+    return replace(batch, divided_by=float(pairs), signals={
+        name: made[name]().reshape(batch.tokens.shape) for name in objective.signals})
+
+
+def _verdicts(mask: np.ndarray, row_ids: Sequence[Sequence[str]]) -> np.ndarray:
+    """``[A * B, S]``: the signal `VERDICT`."""
+    signal = np.zeros_like(mask)
+    for number, ids in enumerate(row_ids):
+        for name in ids:
+            signal[number, mask[number].argmax()] = verdict_of(name)
+    return signal
+
+
+def _imitation(mask: np.ndarray, pairs: int) -> np.ndarray:
+    """``[A * B, S]``: the signal `IMITATION`."""
+    weight = np.zeros_like(mask)
+    # Every other row is a chosen one.
+    weight[::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
+    return weight
+
+
+def _reference(mask: np.ndarray, row_ids: Sequence[Sequence[str]], log_probs: LogProbs) -> np.ndarray:
+    """``[A * B, S]``: the signal `REFERENCE`."""
+    signal = np.zeros(mask.shape, np.float32)
+    for number, ids in enumerate(row_ids):
+        for name in ids:
+            if name not in log_probs:
+                raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
+            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
+            signal[number, mask[number].argmax()] = log_probs[name]
+    return signal

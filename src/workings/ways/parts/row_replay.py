@@ -20,22 +20,21 @@ from workings.objectives.top_tokens import TopTokens
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.storage import read_plain
-from workings.ways.parts.pair_log_probs import log_probs_by_row
+from workings.ways.parts.distillation_data import teacher_top_tokens_by_row, with_top_tokens
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
-from workings.ways.parts.row_data import ReferencedPairData, TraceData
+from workings.ways.parts.row_data import ReferencedPairData, TraceData, log_probs_by_row
 from workings.ways.parts.teacher import Teacher
-from workings.ways.parts.teacher_top_tokens import teacher_top_tokens_by_row, with_top_tokens
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource(Generic[T]):
-    """Batches of rows: they follow from the data position and, where the objective needs any, the rows' signals."""
+    """Batches of rows: they follow from the data position and the rows' signals."""
 
     batches: Batches
-    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch] | None = None
-    """Adds the signals of its rows to a batch, given the row ids of its sequences; None without signals."""
+    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
+    """Adds the signals of its rows to a batch, given the row ids of its sequences."""
     recorded: Mapping[str, T] = field(default_factory=dict)
     """Recorded signals by row id: log probabilities of the reference, or top tokens of the teacher."""
     compute: Callable[[State, Position], Mapping[str, T]] | None = None
@@ -48,8 +47,6 @@ class RowSource(Generic[T]):
         del step
         batch, after = self.batches.at(position)
         digest = self.batches.digest(batch)
-        if self.add is None:
-            return StepInputs(batch=batch, after=after, digest=digest)
         signals = self.recorded
         # In a later epoch rows have other neighbours than when these were computed, which may change last bits.
         if self.compute is not None and position.epoch == 0:
@@ -132,8 +129,14 @@ def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
             for name, size in counts.items() if name not in recorded} | recorded
 
 
-def wrong_rows(source: BatchSource, wrong: Mapping[str, tuple[str, Callable[[Batch], Batch]]]
-               ) -> dict[str, tuple[str, BatchSource]]:
-    """For each wrong replay its description and a source that changes every batch."""
-    assert isinstance(source, RowSource)  # of a way whose rows have signals
-    return {name: (words, replace(source, change=change)) for name, (words, change) in wrong.items()}
+CONTROLS: dict[str, tuple[str, str, Callable[[Batch], Batch]]] = {
+    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
+    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
+    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token)}
+"""Changes of every batch that a replay must distinguish from the record: name in its report, words, and change."""
+
+
+def wrong_rows(source: BatchSource, names: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
+    """For some of `CONTROLS` their words and a source that changes every batch."""
+    assert isinstance(source, RowSource)
+    return {told: (words, replace(source, change=change)) for told, words, change in map(CONTROLS.__getitem__, names)}

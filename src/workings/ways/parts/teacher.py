@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from shlex import quote
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
-from workings.config.training import MeshConfig
+from workings.config.training import AdamWConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
 from workings.engines.registry import find_engine
 from workings.errors import RecordError, RequestError
@@ -24,18 +24,30 @@ from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.shards import stored_files
 from workings.models.tokenizer import Tokenizer
+from workings.objectives.base import CROSS_ENTROPY, SeveralTargets
 from workings.record.digest import file_digest, json_digest
 from workings.record.layout import CHECKPOINTS, SEAL, SUMS
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, parse_sums
-from workings.ways.parts.teacher_request import TeacherModel, teacher_request
-from workings.ways.parts.teacher_top_tokens import TopTokensFunction
-from workings.ways.parts.teacher_way import TeacherWay
+from workings.ways.base import TeacherPrecision, TeacherWay
 
 MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 """Files of a checkpoint: all weights, under the name by which an engine loads them, or the adapters alone."""
 LogProbFunction = Callable[[Batch], np.ndarray]
 """A model's log probabilities of a batch's targets: ``[A, B, S]`` float32."""
+TopTokensFunction = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
+"""A teacher's most likely tokens at a batch's positions: ``[A, B, S, K]`` tokens and their log probabilities, as
+`TeachingEngine.most_likely` returns them."""
+Method = FullConfig | LoraConfig | QloraConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherModel:
+    """A teacher, as far as planning needs it."""
+
+    shape: ModelShape
+    method: Method = FULL
+    """The method that it was trained by: adapters stay next to its weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +86,7 @@ class Teacher:
     tokenizer: Tokenizer
     weights: Weights
     """For a sealed run, the folder of its last checkpoint."""
-    method: FullConfig | LoraConfig | QloraConfig = FULL
+    method: Method = FULL
     """Method by which it was trained."""
     base: Base | None = None
     """Model below its adapters; None if it has none."""
@@ -197,3 +209,33 @@ def recorded_name(weights: Weights) -> str:
     if weights.directory and weights.revision == LOCAL:
         return weights.directory.name
     return Path(weights.id).name if is_local(weights.revision) else weights.id
+
+
+def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: TeacherPrecision) -> EngineRequest:
+    """The request to an engine that holds a frozen teacher on the student's devices.
+
+    Args:
+        student: the request to the student's engine.
+        teacher: the model.
+        precision: of its stored weights.
+    """
+    # An objective of several targets tells the teacher's program how many most likely tokens to return.
+    objective = student.objective if isinstance(student.objective, SeveralTargets) else CROSS_ENTROPY
+    shape = teacher.shape
+    # The optimizer is never made: the state is loaded without it.
+    return replace(
+        student, shape=shape, objective=objective, optimizer=AdamWConfig(name="adamw"),
+        method=_method(teacher.method, four_bits=precision == "nf4"),
+        precision=PrecisionConfig(parameters="fp32" if precision == "fp32" else "bf16",
+                                  compute=student.precision.compute),
+        memory=student.memory.model_copy(update={"optimizer_in_backward": False} | (
+            {} if shape.per_layer_width else {"per_layer_embeddings": "device"})))
+
+
+def _method(trained: Method, *, four_bits: bool) -> Method:
+    """The method of an engine that holds a model trained by ``trained``, in four bits or not."""
+    if isinstance(trained, FullConfig):
+        # Adapters of the least rank, all zero, come with four bits.
+        return QloraConfig(name="qlora", rank=1) if four_bits else FULL
+    adapters = trained.model_dump(exclude={"name"})
+    return QloraConfig(name="qlora", **adapters) if four_bits else LoraConfig(name="lora", **adapters)

@@ -1,7 +1,7 @@
 """Training data: rows of traces or of pairs, or prompts whose completions are sampled."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +16,6 @@ from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
-from workings.hardware.device import row_devices
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.record.digest import json_digest
@@ -51,16 +50,18 @@ class PromptData:
     """None if no teacher judges the completions."""
 
     @classmethod
-    def of(cls, resolved: ResolvedRun, prompts: PromptSet, engine: Engine, *, rewards: RewardSettings | None = None,
+    def of(cls, resolved: ResolvedRun, prompts: PromptSet, devices: int, *, rewards: RewardSettings | None = None,
            teacher: Teacher | None = None) -> "PromptData":
-        """Prompts with the sizes of their rollouts on the devices of an engine.
+        """Prompts with the sizes of their rollouts; ``devices``: number of devices over which rows are split.
 
         Raises:
-            RequestError: rows do not make whole groups, or the engine cannot sample.
+            RequestError: rows do not make whole groups.
         """
-        data = prompt_data(resolved, prompts, row_devices(engine.describe().mesh), rewards=rewards, teacher=teacher)
-        data.check(engine)
-        return data
+        recipe, algorithm = resolved.recipe, rollout_way(resolved.recipe)
+        algorithm.check_devices(recipe, devices)
+        return cls(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher, rewards=rewards,
+                   shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices,
+                                                  pad_id=resolved.tokenizer.pad_id))
 
     @property
     def steps(self) -> int:
@@ -178,32 +179,27 @@ class PromptData:
         """Digests of the questions of all prompts."""
         return {prompt_digest(prompt.item.prompt) for prompt in self.prompts.prompts}
 
-    def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
+    @contextmanager
+    def experience(self, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
         """Rollouts, recorded after their first update; the process that gives rewards lives as long as the context."""
-        return _rollouts(self, engine, writer)
+        by_id = {prompt.item.id: prompt for prompt in self.prompts.prompts}
+
+        def load_rollout(step: int) -> Rollout | None:
+            values = writer.rollout(step)
+            return None if values is None else rollout_json.from_json(values, by_id)
+
+        teacher = None if self.teacher is None else self.teacher.open(engine, self.resolved)
+        with (nullcontext() if self.rewards is None else RewardProcess(self.rewards) as gives_rewards,
+              nullcontext() if self.environment is None else EnvironmentProcess(self.environment) as player):
+            yield RolloutExperience(
+                self.rollout_sampler(engine, gives_rewards, teacher, player), load_rollout=load_rollout,
+                save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
+                # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
+                stall_detector=StallDetector.from_lines(self.algorithm, writer.metrics()), last_step=self.steps)
 
 
 TrainingData = TraceData | PromptData
 """Data of a run, ready for training."""
-
-
-@contextmanager
-def _rollouts(data: PromptData, engine: Engine, writer: RunWriter) -> Iterator[Experience]:
-    """Rollouts, with the process that gives rewards and the opened teacher."""
-    by_id = {prompt.item.id: prompt for prompt in data.prompts.prompts}
-
-    def load_rollout(step: int) -> Rollout | None:
-        values = writer.rollout(step)
-        return None if values is None else rollout_json.from_json(values, by_id)
-
-    teacher = None if data.teacher is None else data.teacher.open(engine, data.resolved)
-    with (nullcontext() if data.rewards is None else RewardProcess(data.rewards) as gives_rewards,
-          nullcontext() if data.environment is None else EnvironmentProcess(data.environment) as player):
-        yield RolloutExperience(
-            data.rollout_sampler(engine, gives_rewards, teacher, player), load_rollout=load_rollout,
-            save_rollout=lambda rollout: writer.write_rollout(rollout.step, rollout_json.to_json(rollout)),
-            # On a resume these are the lines up to the checkpoint: `resume_run` has removed later ones.
-            stall_detector=StallDetector.from_lines(data.algorithm, writer.metrics()), last_step=data.steps)
 
 
 def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
@@ -237,16 +233,6 @@ def prompts_of(resolved: ResolvedRun) -> PromptSet:
                             drop=recipe.data.over_length == "drop")
     refuse_evaluation_items(prompts.prompts, resolved.data.items)
     return prompts
-
-
-def prompt_data(resolved: ResolvedRun, prompts: PromptSet, devices: int, *, rewards: RewardSettings | None = None,
-                teacher: Teacher | None = None) -> PromptData:
-    """Prompts with the sizes of their rollouts. Raises `RequestError` if rows do not make whole groups."""
-    recipe, algorithm = resolved.recipe, rollout_way(resolved.recipe)
-    algorithm.check_devices(recipe, devices)
-    return PromptData(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher, rewards=rewards,
-                      shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices,
-                                                     pad_id=resolved.tokenizer.pad_id))
 
 
 def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:

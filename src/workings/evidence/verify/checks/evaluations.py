@@ -104,7 +104,7 @@ def summary(unit: Unit) -> Found:
 
 def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
     """The summary of an evaluation's predictions. Raises `RecordError`."""
-    from workings.evaluation.summary import EvaluationSummary
+    from workings.evaluation.predictions import EvaluationSummary
     aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: not every line has a score")

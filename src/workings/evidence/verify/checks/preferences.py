@@ -21,8 +21,7 @@ from workings.evidence.verify.checks.data_order import (
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import Found, check, learns_from, records, same_json
 from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
-from workings.ways.dpo import Dpo
-from workings.ways.kto import Kto
+from workings.ways.preferences import Dpo, Kto
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @check("consistency.answers", "evaluations")
 def seeds(unit: Unit) -> Found:
     """Number and order of the completions of each item, and the seed of every sampled one."""
-    from workings.evaluation.generate import sample_seed
+    from workings.evaluation.run import sample_seed
     config, rows = unit.json(EVALUATION_CONFIG), unit.lines(PREDICTIONS)
     decoding = config.get("decoding") if isinstance(config, dict) else None
     if not isinstance(decoding, dict) or is_absent(decoding):  # completions from elsewhere

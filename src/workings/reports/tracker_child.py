@@ -1,4 +1,4 @@
-"""``python -m workings.reports.live.child NAME``: passes lines from standard input to a tracker's library.
+"""``python -m workings.reports.tracker_child NAME``: passes lines from standard input to a tracker's library.
 
 The first line has ``project``, ``name`` and ``config``; then each has ``step`` and ``metrics``; the last has ``end``.
 """

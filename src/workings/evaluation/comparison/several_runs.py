@@ -1,12 +1,17 @@
-"""Comparison of two recipes with several seeds each: for these runs, and for the method."""
+"""Several runs on the same items: two recipes with several seeds each, or a table of runs with the best one.
 
-import math
+A comparison of seeds has a claim for these runs and one for the method. A best run is named only if it is better than
+every other.
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from workings.errors import RequestError
+from workings.evaluation.comparison.compare import Comparison, compare_records
 from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, noise_of, pooled
 from workings.evaluation.comparison.paired import (
     PairedDifference,
@@ -17,10 +22,15 @@ from workings.evaluation.comparison.paired import (
     points,
     values_equivalence,
 )
-from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.statistics.differences import welch_mean
-from workings.evaluation.statistics.equivalence import Equivalence, welch_equivalence
-from workings.evaluation.statistics.intervals import Interval
+from workings.evaluation.scorecard import cell_text
+from workings.evaluation.statistics import (
+    CONFIDENCE,
+    Equivalence,
+    Interval,
+    holm,
+    welch_equivalence,
+    welch_mean,
+)
 from workings.evaluation.unit import EvaluationRecord, find_unit
 from workings.record.number_text import p_text, percent
 from workings.record.reader import RunRecord
@@ -39,21 +49,13 @@ class SeedSide:
     @property
     def mean(self) -> float:
         """Mean accuracy over the seeds."""
-        return math.fsum(self.accuracies) / len(self.accuracies)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation between seeds (n - 1); 0 for one."""
-        # n - 1 is 0 here.
-        if len(self.accuracies) < 2:
-            return 0.0
-        return math.sqrt(math.fsum((x - self.mean) ** 2 for x in self.accuracies) / (len(self.accuracies) - 1))
+        return fmean(self.accuracies)
 
     def to_json(self) -> dict[str, Any]:
-        """Accuracy over seeds, each seed's, and their spread."""
+        """Accuracy over seeds, each seed's, and the standard deviation between seeds (n - 1)."""
         record: dict[str, Any] = {"accuracy": self.mean, "seeds": len(self.names), "runs": self.names,
                                   "accuracies": self.accuracies}
-        return {**record, "spread": self.spread} if len(self.names) > 1 else record
+        return record | ({"spread": stdev(self.accuracies)} if len(self.names) > 1 else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,35 +156,34 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
     _refuse_repeated(records_a)
     _refuse_repeated(records_b)
     # One order, because scores are averaged by position.
-    order = records_a[0].results()
-    scores_a = [_scores(record, order) for record in records_a]
-    scores_b = [_scores(record, order) for record in records_b]
-    side_a, side_b = _side(records_a, scores_a), _side(records_b, scores_b)
-    # Per item, the scores of all runs of a side.
-    means_a = [math.fsum(column) / len(column) for column in zip(*scores_a, strict=True)]
-    means_b = [math.fsum(column) / len(column) for column in zip(*scores_b, strict=True)]
-    clusters, method = [result.cluster for result in order], _method_interval(side_a, side_b)
+    order = [result.id for result in records_a[0].results()]
+    runs_a, runs_b = ([_measured(name, record, order) for record in records]
+                      for name, records in (("A", records_a), ("B", records_b)))
+    side_a, side_b = _side(records_a, runs_a), _side(records_b, runs_b)
+    all_a, all_b = pooled("A", runs_a), pooled("B", runs_b)
+    method = _method_interval(side_a, side_b)
     equivalence, by_seeds = None, None
     if equivalent_within is not None:
-        equivalence = values_equivalence(means_a, means_b, clusters, equivalent_within)
+        equivalence = values_equivalence(all_a.scores, all_b.scores, all_a.clusters, equivalent_within)
         if isinstance(equivalence, str):
             notes.append(f"equivalence over items is unknown: {equivalence}")
         if isinstance(method, Interval):
             by_seeds = welch_equivalence(side_a.accuracies, side_b.accuracies, equivalent_within)
-    measured = _measured("A", records_a, order), _measured("B", records_b, order)
-    difference = paired_values(means_a, means_b, clusters)
-    refused, remarks = noise_of(*measured, "equivalent" if difference.verdict == "inconclusive" and _shown(equivalence)
-                                else difference.verdict)
+    difference = paired_values(all_a.scores, all_b.scores, all_a.clusters)
+    refused, remarks = noise_of(all_a, all_b, "equivalent" if difference.verdict == "inconclusive"
+                                and _shown(equivalence) else difference.verdict)
     return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=method, refused=refused,
                            warnings=[*(record.warning for record in (*records_a, *records_b) if record.warning),
                                      *remarks],
                            difference=difference, equivalence=equivalence, method_equivalence=by_seeds)
 
 
-def _measured(name: str, records: Sequence[EvaluationRecord], order: Sequence[ItemResult]) -> MeasuredSide:
-    places = {result.id: place for place, result in enumerate(order)}
-    return pooled(name, [measured_side(name, record.answer_counts, sorted(
-        record.results(), key=lambda result: places[result.id])) for record in records])
+def _measured(name: str, record: EvaluationRecord, order: Sequence[str]) -> MeasuredSide:
+    """One run, its items in this order."""
+    by_id = {result.id: result for result in record.results()}
+    if by_id.keys() != {*order}:
+        raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
+    return measured_side(name, record.answer_counts, [by_id[item_id] for item_id in order])
 
 
 def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
@@ -215,15 +216,8 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
             record_of_key[key] = record
 
 
-def _scores(record: EvaluationRecord, order: Sequence[ItemResult]) -> list[float]:
-    by_id = {result.id: result.score for result in record.results()}
-    if by_id.keys() != {result.id for result in order}:
-        raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
-    return [by_id[result.id] for result in order]
-
-
-def _side(records: Sequence[EvaluationRecord], scores: Sequence[Sequence[float]]) -> SeedSide:
-    return SeedSide(names=[record.name for record in records], accuracies=[math.fsum(s) / len(s) for s in scores])
+def _side(records: Sequence[EvaluationRecord], runs: Sequence[MeasuredSide]) -> SeedSide:
+    return SeedSide(names=[record.name for record in records], accuracies=[fmean(run.scores) for run in runs])
 
 
 def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
@@ -232,3 +226,80 @@ def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
         return f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
     # Variances are not pooled, because methods may vary differently between seeds.
     return welch_mean(a.accuracies, b.accuracies).interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """Runs by accuracy, the first compared with each of the others."""
+
+    comparisons: list[Comparison]
+    """The leading run (as B) against each other one (as A), in the order of accuracy."""
+    p_adjusted: list[float | None]
+    """Holm's p value of each."""
+
+    @property
+    def best(self) -> str:
+        """Name of the run that is better than all others after Holm's adjustment, or ""."""
+        # Both, because a single verdict ignores the other comparisons.
+        sure = all(c.verdict == "better" and p is not None and p < 1 - CONFIDENCE
+                   for c, p in zip(self.comparisons, self.p_adjusted, strict=True))
+        return self.comparisons[0].name_b if sure else ""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table: accuracies, and the leader's advantage."""
+        leader = self.comparisons[0].b
+        rows = [leader.to_json()] if leader is not None else []
+        for comparison, p in zip(self.comparisons, self.p_adjusted, strict=True):
+            if comparison.a is not None and comparison.difference is not None:
+                behind = {key: value for key, value in comparison.difference.to_json().items()
+                          if key in ("delta", "delta_ci_low", "delta_ci_high")}
+                rows.append(comparison.a.to_json() | behind | ({"p_value_holm": p} if p is not None else {}))
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer of ``compare --json`` for more than two runs."""
+        record = {"runs": self.rows(), "items": self.comparisons[0].to_json()["items"], "sentence": self.sentence}
+        return {**record, "best": self.best} if self.best else record
+
+    @property
+    def sentence(self) -> str:
+        """The ranking as a sentence."""
+        leader = self.comparisons[0]
+        name, count = leader.name_b, len(self.comparisons)
+        cell = cell_text(leader.b.cell) if leader.b is not None else ""
+        text = (f"{name} reaches {cell} and is better than each of the other {count} runs (Holm's adjustment)."
+                if self.best else
+                f"{name} reaches the most, {cell}, but is not shown to be better than each of the other {count} runs; "
+                "no best run is named.")
+        # Each comparison has the leader's.
+        warnings = dict.fromkeys(warning for comparison in self.comparisons for warning in comparison.warnings)
+        return " ".join([text, *warnings])
+
+    def text(self) -> str:
+        """The table for the terminal."""
+        lines = []
+        for row in self.rows():
+            interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
+            lead = f"  leader is {100 * row['delta']:+.1f} points ahead" if "delta" in row else ""
+            lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
+        return "\n".join([*lines, self.sentence])
+
+
+def rank(paths: Sequence[Path]) -> Ranking:
+    """Rank at least two runs that are comparable.
+
+    Raises:
+        RequestError: fewer than two, or two that are not comparable.
+    """
+    if len(paths) < 2:
+        raise RequestError(f"a ranking needs at least two runs, not {len(paths)}", "more runs")
+    records = [find_unit(path) for path in paths]
+    # By the summaries, without reading predictions.
+    records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
+    # Compare only the leader: more tests would cost power.
+    comparisons = [compare_records(other, records[0]) for other in records[1:]]
+    for comparison in comparisons:
+        if comparison.verdict == "not comparable":
+            raise RequestError(comparison.sentence, "evaluations of the same items in the same way")
+    adjusted = holm([c.difference.p_value if c.difference else None for c in comparisons])
+    return Ranking(comparisons=comparisons, p_adjusted=adjusted)

@@ -1,4 +1,9 @@
-"""The run's side: steps into a queue, the queue into the pipe of a child process."""
+"""External trackers that follow a run while it trains, and callbacks.
+
+No tracker can stop or slow a run: its library runs in a child process (`workings.reports.tracker_child`), fed by a
+bounded queue that drops lines when full, and a hanging child is killed. Addresses and keys come from the libraries'
+settings; they are not recorded.
+"""
 
 import contextlib
 import json
@@ -10,10 +15,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from workings.errors import RequestError
 from workings.hints import pip_install
+from workings.record.metrics import Callback
 from workings.reports.reinforcement import logged
 
 TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
@@ -48,7 +56,7 @@ class Tracker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         # In its own session, so that the terminal signals only the run.
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "workings.reports.live.child", name], stdin=subprocess.PIPE,
+            [sys.executable, "-m", "workings.reports.tracker_child", name], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)
         # A daemon, so that a child that does not read cannot keep a finished run alive.
         self._thread = threading.Thread(target=self._hand_over, name=f"to {name}", daemon=True)
@@ -127,3 +135,46 @@ def check_trackers(names: Sequence[str]) -> None:
         if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI", "").startswith(("http://", "https://")):
             raise RequestError("tracker mlflow needs a server", "its address in MLFLOW_TRACKING_URI",
                                "MLFLOW_TRACKING_URI=http://127.0.0.1:5000")
+
+
+class RunListeners:
+    """Passes steps to callbacks and trackers, and the end to trackers. A run without a step starts no tracker."""
+
+    def __init__(self, trackers: Sequence[str] = (), say: Callable[[str], None] = lambda text: None,
+                 callbacks: Sequence[Callback] = ()) -> None:
+        """Raises `RequestError` for an unknown tracker, or one that is not installed."""
+        # Check here, so that a missing package does not stop a started run.
+        check_trackers(trackers)
+        self._names, self._say, self._callbacks = trackers, say, callbacks
+        self._trackers: list[Tracker] = []
+        self._first: dict[str, Any] = {}
+
+    def about(self, run: Path, config: Mapping[str, str]) -> None:
+        """Set the run's name and its recipe by dotted key."""
+        self._first = {"project": "workings", "name": run.name, "config": dict(config),
+                       "folder": str(run.parent.absolute() / "tensorboard" / run.name)}
+
+    def step(self, line: Mapping[str, Any]) -> bool:
+        """Pass on a step's line without waiting for trackers. Returns False if a callback asks to stop."""
+        # Pass copies, because the line is recorded. `is False`, because a callback may return None.
+        answers = [callback(dict(line)) for callback in self._callbacks]
+        # Not earlier: a run whose plan does not fit must not appear in a tracker.
+        if len(self._trackers) < len(self._names):
+            self._trackers = [Tracker(name, self._first, self._say) for name in self._names]
+        for tracker in self._trackers:
+            tracker.step(line)
+        return not any(answer is False for answer in answers)
+
+    def __enter__(self) -> "RunListeners":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if kind is not None:
+            self.ended("interrupted" if issubclass(kind, KeyboardInterrupt) else "failed")
+
+    def ended(self, status: str) -> None:
+        """Tell the trackers how it ended, once. Does not raise errors of external services."""
+        for tracker in self._trackers:
+            tracker.close(status)
+        self._trackers, self._names = [], ()

@@ -1,14 +1,11 @@
-"""Curves over steps as SVG, drawn on the server, styled by classes, without scripts.
-
-The scales of all figures are here too, with ticks at round numbers.
-"""
+"""Curves over steps, and means with intervals, as SVG: drawn on the server, styled by classes, without scripts."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 
@@ -69,6 +66,8 @@ Points = Sequence[tuple[float, float]]
 Values = NDArray[np.float64]
 # In units of the view box. Left: the name of the axis and its numbers; below: ticks, numbers, and the name.
 _LEFT, _TOP, _BOTTOM = 52, 14, 44
+# Of a chart of intervals: height of a mark, of the text above it on a narrow screen, and of the gap between rows.
+_MARK, _TEXT, _GAP, _ROWS_TOP, _ROWS_BOTTOM = 21, 16, 12, 8, 40
 _MAX_POINTS = 400
 """Points that a curve keeps: of each stretch of steps its lowest and its highest, so that no spike is lost."""
 
@@ -96,8 +95,6 @@ class LineChart:
     x_label: str
     y_label: str
     log: bool = False
-    zero: bool = False
-    """Whether the axis begins at zero: for what is a part of something, such as percent."""
 
 
 def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
@@ -107,21 +104,19 @@ def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
     xs = [x for curve in chart.curves for x, _ in curve.points]
     ys = [y for curve in chart.curves for _, y in curve.points if y > 0 or not chart.log]
     low, high = _domain(ys, chart.log)
-    if chart.zero:
-        low = min(0.0, low)
     x = Scale(min(xs), max(xs), _LEFT, width - right)
     # SVG counts downwards, so the range is turned over.
     y = Scale(low, high, height - _BOTTOM, _TOP, chart.log)
     parts = [_grid(x, y, chart, width - right, height)]
     parts += [_curve(curve, x, y) for curve in chart.curves]
     parts.append(_labels(chart.curves, x, y))
-    return svg(width, height, chart.title, chart.description, Markup("").join(parts))
+    return svg(width, height, f"{chart.title}. {chart.description}", Markup("").join(parts))
 
 
-def svg(width: int, height: int, title: str, description: str, content: Markup) -> Markup:
+def svg(width: int, height: int, label: str, content: Markup) -> Markup:
     """An SVG element with its text alternative."""
     return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label=f"{title}. {description}", content=content)
+        w=width, h=height, label=label, content=content)
 
 
 def marker(color: int, x: float, y: float, size: float) -> Markup:
@@ -187,24 +182,30 @@ def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
 
 
 def _grid(x: Scale, y: Scale, chart: LineChart, right: float, height: int) -> Markup:
+    bottom = height - _BOTTOM
     parts = []
-    ticks = log_ticks(y.low, y.high) if chart.log else linear_ticks(y.low, y.high, 5)
-    for tick in ticks:
-        parts.append(Markup('<line class="grid" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/>'
-                            '<text class="tick" x="{t}" y="{ty}" text-anchor="end">{label}</text>').format(
-            l=_LEFT, r=right, y=y(tick), t=_LEFT - 6, ty=y(tick) + 4, label=tick_label(tick)))
+    for tick in log_ticks(y.low, y.high) if chart.log else linear_ticks(y.low, y.high, 5):
+        parts += [_line("grid", _LEFT, right, y(tick), y(tick)),
+                  _text("tick", _LEFT - 6, y(tick) + 4, tick_label(tick), "end")]
     # 90 pixels hold the longest label with room around it.
     for tick in linear_ticks(x.low, x.high, max(2, int((right - _LEFT) // 90))):
-        parts.append(Markup('<line class="axis" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>'
-                            '<text class="tick" x="{x}" y="{ty}" text-anchor="middle">{label}</text>').format(
-            x=x(tick), a=height - _BOTTOM, b=height - _BOTTOM + 5, ty=height - _BOTTOM + 19, label=tick_label(tick)))
-    parts.append(Markup('<line class="axis" x1="{l}" x2="{r}" y1="{y}" y2="{y}"/>').format(
-        l=_LEFT, r=right, y=height - _BOTTOM))
-    parts.append(Markup('<text class="label" x="{x}" y="{y}" text-anchor="middle">{text}</text>').format(
-        x=(_LEFT + right) / 2, y=height - 6, text=chart.x_label))
-    parts.append(Markup('<text class="label" transform="translate(13 {y}) rotate(-90)" text-anchor="middle">{text}'
-                        "</text>").format(y=(_TOP + height - _BOTTOM) / 2, text=chart.y_label))
+        parts += [_line("axis", x(tick), x(tick), bottom, bottom + 5),
+                  _text("tick", x(tick), bottom + 19, tick_label(tick), "middle")]
+    parts += [_line("axis", _LEFT, right, bottom, bottom),
+              _text("label", (_LEFT + right) / 2, height - 6, chart.x_label, "middle"),
+              Markup('<text class="label" transform="translate(13 {y}) rotate(-90)" text-anchor="middle">{text}'
+                     "</text>").format(y=(_TOP + bottom) / 2, text=chart.y_label)]
     return Markup("").join(parts)
+
+
+def _line(kind: str, x1: float, x2: float, y1: float, y2: float) -> Markup:
+    return Markup('<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>').format(
+        kind=kind, x1=x1, x2=x2, y1=y1, y2=y2)
+
+
+def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> Markup:
+    return Markup('<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{words}</text>').format(
+        kind=kind, x=x, y=y, anchor=anchor, words=words)
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
@@ -213,10 +214,8 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
     if not points:
         return Markup("")
     if curve.style == "dots":
-        dots = Markup("").join(marker(curve.color, a, b, 3.5) for a, b in points)
-        path = _path(points)
         return Markup('<g class="dots c{c}"><path class="dashed" d="{d}"/>{dots}</g>').format(
-            c=curve.color, d=path, dots=dots)
+            c=curve.color, d=_path(points), dots=Markup("").join(marker(curve.color, a, b, 3.5) for a, b in points))
     return Markup('<path class="{style} c{c}" d="{d}"/>').format(style=curve.style, c=curve.color, d=_path(points))
 
 
@@ -233,6 +232,90 @@ def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
         # From top to bottom, so that each label only avoids the one above it.
         previous = max(place, previous + 14)
         curve = curves[index]
-        parts.append(Markup('<text class="end t{c}" x="{x}" y="{y}">{text}</text>').format(
-            c=curve.color, x=x(curve.points[-1][0]) + 8, y=previous, text=escape(curve.label)))
+        parts.append(_text(f"end t{curve.color}", x(curve.points[-1][0]) + 8, previous, curve.label))
     return Markup("").join(parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """One value with its interval (or only the value), in percent or percentage points."""
+
+    value: float
+    low: float | None
+    high: float | None
+    color: int
+    label: str
+    """The numbers as text, at the right."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IntervalRow:
+    """Marks under one name: the runs of one section."""
+
+    name: str
+    marks: Sequence[Mark]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IntervalChart:
+    """Rows that share an axis."""
+
+    title: str
+    description: str
+    rows: Sequence[IntervalRow]
+    x_label: str
+    signed: bool = False
+    """Whether the values are differences, on both sides of a line at zero; otherwise they are from 0 to 100."""
+
+
+def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
+    """The figure as an SVG element; its height depends on its rows."""
+    narrow = width < 500
+    # Estimate text widths by the letters, because the server has no font.
+    left = 12 if narrow else min(180, 18 + 7 * max(len(row.name) for row in chart.rows))
+    labels = max(len(mark.label) for row in chart.rows for mark in row.marks)
+    x = Scale(*_interval_domain(chart), left, width - (14 if narrow else 14 + 6.7 * labels))
+    marks = [mark for row in chart.rows for mark in row.marks]
+    bottom = _ROWS_TOP + len(marks) * (_MARK + _TEXT * narrow) + len(chart.rows) * _GAP
+    parts = []
+    for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
+        # Differences have a line at zero: an interval across it is inconclusive.
+        parts += [_line("zero" if chart.signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
+                  _text("tick", x(tick), bottom + 16, f"{tick:+g}" if chart.signed and tick else f"{tick:g}", "middle")]
+    height = bottom + _ROWS_BOTTOM
+    parts.append(_text("label", (x.start + x.end) / 2, height - 6, chart.x_label, "middle"))
+    top = float(_ROWS_TOP)
+    for row in chart.rows:
+        # Wide: the name at the left and the numbers at the right. Narrow: both above the marks.
+        parts.append(_text("row", x.start, top + 12, row.name) if narrow else
+                     _text("row", x.start - 12, top + _MARK * len(row.marks) / 2 + 4, row.name, "end"))
+        for mark in row.marks:
+            y = top + _TEXT * narrow + _MARK / 2
+            numbers = f"value t{mark.color}"
+            parts += [_mark(mark, x, y), _text(numbers, x.end, top + 12, mark.label, "end") if narrow else
+                      _text(numbers, round(x.end + 12, 1), y + 4, mark.label)]
+            top += _MARK + _TEXT * narrow
+        top += _GAP
+    return svg(width, height, f"{chart.title}. {chart.description}", Markup("").join(parts))
+
+
+def _interval_domain(chart: IntervalChart) -> tuple[float, float]:
+    if not chart.signed:
+        return 0.0, 100.0
+    values = [value for row in chart.rows for mark in row.marks
+              for value in (mark.value, mark.low, mark.high) if value is not None]
+    low, high = min(0.0, *values), max(0.0, *values)
+    # Avoid an empty domain if all values are equal.
+    pad = (high - low) * 0.06 or 1.0
+    return low - pad, high + pad
+
+
+def _mark(mark: Mark, x: Scale, y: float) -> Markup:
+    parts = []
+    if mark.low is not None and mark.high is not None:
+        a, b = x(mark.low), x(mark.high)
+        # One path for the three strokes keeps the file small.
+        parts.append(Markup('<path class="whisker" d="M{a} {y}H{b}M{a} {t}V{u}M{b} {t}V{u}"/>').format(
+            a=a, b=b, y=y, t=y - 5, u=y + 5))
+    parts.append(marker(mark.color, x(mark.value), y, 4.5))
+    return Markup('<g class="mark c{c}">{parts}</g>').format(c=mark.color, parts=Markup("").join(parts))

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
-from workings.ui.jobs import Job
+from workings.ui.jobs import Job, json_object
 from workings.ui.site import Site
-from workings.ui.tab import NoQuery, OpenedRun, Tab
 
 LONGEST_QUESTION = 4_000
 QUESTIONS_A_PAGE = 10
@@ -110,24 +109,7 @@ def _answer(value: dict[str, Any]) -> AskedAnswer:
                        finish_reason=str(value.get("finish_reason", "")))
 
 
-def json_object(line: str | bytes) -> dict[str, Any] | None:
-    """The JSON object of a line; None if it is not an object."""
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def questions(site: Site, name: str) -> Questions:
     """Questions asked from this page, newest first, with the answers so far."""
     return Questions(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
                             for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)])
-
-
-def _values(site: Site, run: OpenedRun, query: NoQuery) -> Mapping[str, Any]:
-    return {"asked": questions(site, run.row.name).questions}
-
-
-TAB = Tab(key="ask", title="Ask", position=57, group="Answers", shown=lambda run: run.has_weights, values=_values,
-          answer=questions)

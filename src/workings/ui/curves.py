@@ -1,16 +1,20 @@
-"""Curves of a run for the page, thinned on the server without losing a spike."""
+"""Curves of a run over steps, tokens or seconds, thinned on the server without losing a spike; the page draws them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from fastapi import Query
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from workings.reports.line_chart import Values, kept_places, moving_mean
+from workings.errors import RecordError
+from workings.record.layout import EVENTS, METRICS
+from workings.reports.charts import Values, kept_places, moving_mean
 from workings.reports.reinforcement import PANELS, PREFIXES, numbers
+from workings.ui.site import Site
 
 XAxis = Literal["step", "tokens", "seconds"]
 MAX_POINTS = 1200
@@ -87,53 +91,30 @@ NO_VALUES: Values = np.empty(0)
 
 @dataclass(frozen=True)
 class Columns:
-    """A run's metrics as arrays of one length, one per axis and kind.
+    """A run's metrics as arrays of one length, one per axis and kind."""
 
-    Immutable, so that a page that draws it is not disturbed by one that reads more.
-    """
-
-    count: int = 0
-    parts: dict[str, Values] = field(
-        default_factory=lambda: {name: np.empty(0) for name in (*AXES, *(kind[0] for kind in KINDS))})
-    rewarded: dict[str, Values] = field(default_factory=dict)
+    parts: dict[str, Values]
+    rewarded: dict[str, Values]
     """More columns of a run that learns from rewards, a teacher or pairs; else empty."""
 
     def __getitem__(self, name: str) -> Values:
         return self.parts[name]
 
-    def grown(self, lines: Sequence[Line]) -> "Columns":
-        """The series with the lines added since."""
-        new = lines[self.count:]
-        if not new:
-            return self
-        parts = {}
-        for name, before in self.parts.items():
-            # Lines hold the tokens and seconds of one step; an axis needs running sums.
-            if name in AXES:
-                added = np.array([line[name] for line in new], dtype=np.float64)
-                if name != "step":
-                    added = np.cumsum(added) + (before[-1] if len(before) else 0.0)
-            else:
-                read = next(kind[3] for kind in KINDS if kind[0] == name)
-                # `type`, not `isinstance`: a bool is an int.
-                added = np.array([value if type(value := read(line)) in (int, float) else NONE for line in new],
-                                 dtype=np.float64)
-            parts[name] = np.concatenate([before, added])
-        return Columns(count=len(lines), parts=parts, rewarded=self._rewarded([numbers(line) for line in new]))
-
-    def _rewarded(self, new: Sequence[dict[str, float]]) -> dict[str, Values]:
-        names = dict.fromkeys([*self.rewarded, *(name for values in new for name in values)])
+    @classmethod
+    def of(cls, lines: Sequence[Line]) -> "Columns":
+        """The columns of a run's metrics."""
+        parts: dict[str, Values] = {name: np.array([line[name] for line in lines], np.float64) for name in AXES}
+        # Lines hold the tokens and seconds of one step; an axis needs running sums.
+        parts |= {name: np.cumsum(parts[name]) for name in AXES if name != "step"}
+        # `type`, not `isinstance`: a bool is an int.
+        parts |= {name: np.array([value if type(value := read(line)) in (int, float) else NONE for line in lines],
+                                 dtype=np.float64) for name, _, _, read in KINDS}
+        rows = [numbers(line) for line in lines]
+        names = dict.fromkeys(name for values in rows for name in values)
         # Bounded, because each line of a foreign record may have a new name.
-        named = [name for name in names if name.startswith(PREFIXES)]
-        left_out = set(named[MAX_NAMES:])
-        before = np.full(self.count, NONE)
-        return {name: np.concatenate([self.rewarded.get(name, before), np.array(
-            [values.get(name, NONE) for values in new], dtype=np.float64)]) for name in names if name not in left_out}
-
-
-def places(columns: Columns, x: XAxis) -> dict[int, float]:
-    """Position of each step on the axis: its index, or the running sum of tokens or seconds."""
-    return dict(zip(columns["step"].astype(int).tolist(), columns[x].tolist(), strict=True))
+        left_out = {*[name for name in names if name.startswith(PREFIXES)][MAX_NAMES:]}
+        return cls(parts, {name: np.array([values.get(name, NONE) for values in rows], dtype=np.float64)
+                           for name in names if name not in left_out})
 
 
 def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None,
@@ -193,3 +174,24 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
                                              figure=panel.key, figure_title=panel.title, note=panel.sentence,
                                              log=panel.log)))
     return lines
+
+
+def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,
+               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> Curves:
+    """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
+
+    Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
+    With ``after``, only points after that place, for a page that shows a running run.
+    """
+    run = site.folder.path(name)
+    row = site.live(site.folder.name(run))
+    columns = site.folder.cache.get("columns", [run / METRICS], lambda: Columns.of(site.folder.metrics(run)))
+    try:
+        events = site.folder.lines(run / EVENTS)
+    except RecordError:
+        events = []  # the page's notes say so, and the curves stay
+    resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")
+               and type(step := event.get("step", event.get("from_step"))) is int]
+    return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
+                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after, mean),
+                  resumed_at=columns[x][np.isin(columns["step"], resumed)].tolist())

@@ -1,1 +1,0 @@
-"""Intervals and tests, each in a few lines, each checked against statsmodels and by simulation."""

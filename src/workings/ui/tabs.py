@@ -1,0 +1,201 @@
+"""Tabs of a run's page: one question about a run each.
+
+A tab has a template, `tab_KEY.html.jinja`, which sees ``row``, ``detail``, ``sealed`` and what ``values`` returns. The
+page's address, its navigation and the JSON twin follow from it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+
+from workings.errors import RecordError, RequestError
+from workings.evaluation.comparison.compare import Comparison
+from workings.record.layout import CHECKPOINTS, PARTIAL_SUFFIX, SELECTION
+from workings.reports.figures import accuracy_figure
+from workings.reports.gather import view_run
+from workings.reports.rollouts import rollout_steps
+from workings.reports.run_table import behaviour_rows
+from workings.ui.answers import AnswersPage, ItemsQuery, compared, search, units_of
+from workings.ui.ask import questions
+from workings.ui.curves import run_curves
+from workings.ui.detail import Detail, read_detail
+from workings.ui.listing import RunRow, headline_values
+from workings.ui.memory_bars import memory_bar
+from workings.ui.rollouts import RolloutsQuery, around, run_rollouts
+from workings.ui.site import Site
+from workings.ui.verification_cache import Verified
+
+ANSWERS = 5
+"""Answers on a run's first tab."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedRun:
+    """A run that a page is about, read from its files."""
+
+    name: str
+    path: Path
+    row: RunRow
+    """The run's row in the list."""
+    detail: Detail
+    """Contents of the run's files."""
+    evaluated: bool
+    """Whether the run has an evaluation, or is one."""
+    sealed: bool
+    """Whether the run is finished and readable."""
+
+    @classmethod
+    def open(cls, site: Site, name: str) -> "OpenedRun":
+        """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
+        path = site.folder.path(name)
+        # The row is cached by file times; the detail is read again for each page.
+        row, detail = site.row(path), read_detail(site.folder, path)
+        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
+                   sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a run, running or not, and not a separate unit."""
+        return self.row.kind == "run"
+
+    @property
+    def can_be_evaluated(self) -> bool:
+        """Whether `workings eval` can ask its last checkpoint."""
+        return self.sealed and self.row.kind == "run"
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its last checkpoint is here: a pack may hold only the tensors' digests."""
+        return self.can_be_evaluated and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
+
+
+class PageQuery(ItemsQuery, RolloutsQuery):
+    """Parameters of the page's address: the tab, and those of all tabs."""
+
+    tab: str = Field(default="", description="Key of the tab; the first one if the run does not have it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """A tab of a run's page."""
+
+    title: str
+    """Name of the tab in the navigation."""
+    group: Literal["Run", "Training", "Answers", "Record"]
+    """Heading in the navigation above this tab and its neighbors."""
+    shown: Callable[[OpenedRun], bool] = lambda run: run.trained
+    """Whether a run has this tab. At least one tab is shown for every run."""
+    values: Callable[[Site, OpenedRun, PageQuery], Mapping[str, Any]] = lambda site, run, query: {}
+    """Values for its template next to the run."""
+    answer: Callable[..., BaseModel] | None = None
+    """JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
+    address. Its annotations are the schema, its docstring the description. None: ``/api/run/RUN`` has it."""
+
+
+def overview(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
+    """One screen about a run: accuracy, verdict, loss, memory, time, five answers. What cannot be read is left out."""
+    lines = _or_empty(lambda: site.folder.metrics(run.path))
+    metric, where, numbers = headline_values(lines)
+    # Wrong answers come before correct ones.
+    answers = _or_empty(lambda: search(site.folder, run.path, ItemsQuery()).rows[:ANSWERS]) if run.evaluated else []
+    return {"metric": metric, "metric_of": where, "numbers": numbers, "comparison": _comparison(site, run),
+            "answers": answers, "bar": memory_bar(run.detail.memory),
+            "training_seconds": sum(line["seconds"] for line in lines)}
+
+
+def _comparison(site: Site, run: OpenedRun) -> Comparison | None:
+    """The run against the untrained model's answers next to it."""
+    if not run.row.base or not run.evaluated:
+        return None
+    try:
+        return compared(site.folder, site.folder.path(run.row.base), run.path)
+    except (RecordError, RequestError):
+        return None  # the page that compares them says why
+
+
+def _or_empty(read: Any) -> list[Any]:
+    try:
+        return list(read())
+    except RecordError:
+        return []
+
+
+def rollouts(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
+    """A page of groups; an unreadable rollout becomes a sentence, with links to its neighbours."""
+    try:
+        return {"wanted": query, "problem": "", "drawn": run_rollouts(site, run.name, query)}
+    except RecordError as error:
+        step = query.step or rollout_steps(run.path)[-1]
+        return {"wanted": query, "problem": str(error), "drawn": around(site.folder, run.path, run.name, step)}
+
+
+def scorecard(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
+    """Figure, rows and card of an evaluation, and whether the run can be evaluated."""
+    about: dict[str, Any] = {"evaluated": run.evaluated, "can_evaluate": run.can_be_evaluated}
+    if not run.evaluated:
+        return about
+    view = view_run(run.path, 0)
+    return about | {"figure": accuracy_figure([view]), "behaviour": behaviour_rows([view]), "card": view.scorecard}
+
+
+def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> AnswersPage:
+    """Items of an evaluation or samples of a unit, 50 a page."""
+    return search(site.folder, site.folder.path(name), query)
+
+
+def items(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
+    """A page of items with its filters; unreadable items become a sentence."""
+    shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"}) | {"answers": None, "problem": "",
+                                                                                 "selection": {}}
+    try:
+        if run.row.kind == "samples":
+            shown["selection"] = site.folder.object(run.path / SELECTION)
+        return shown | {"answers": run_items(site, run.name, query)}
+    except RecordError as error:
+        return shown | {"problem": str(error)}
+
+
+class Checks(BaseModel):
+    """The result of `workings verify`, if available."""
+
+    run: str
+    verified: Verified | None
+    command: str
+
+
+def run_checks(site: Site, name: str) -> Checks:
+    """The cached verdict of `workings verify`, valid for the run as it is now."""
+    return Checks(run=name, verified=site.verified.get(site.folder.path(name)),
+                  command=f"workings verify {site.typed(name)}")
+
+
+def checks(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
+    """The cached verdict, and the running job that verifies the run."""
+    return {"verified": site.verified.get(run.path),
+            # Show the running verification, so that a second click does not start another.
+            "job": next((job for job in site.jobs.all() if job.verb == "verify" and job.subject == run.name
+                         and job.state == "running"), None)}
+
+
+TABS = {
+    "overview": Tab(title="Overview", group="Run", values=overview),
+    "curves": Tab(title="Curves", group="Training", answer=run_curves),
+    "rollouts": Tab(title="Rollouts", group="Training", values=rollouts, answer=run_rollouts,
+                    shown=lambda run: run.trained and bool(rollout_steps(run.path))),
+    "device": Tab(title="Device", group="Training",
+                  values=lambda site, run, query: {"bar": memory_bar(run.detail.memory)}),
+    "scorecard": Tab(title="Scorecard", group="Answers", values=scorecard,
+                     shown=lambda run: run.row.kind != "samples" and (run.evaluated or run.can_be_evaluated)),
+    "items": Tab(title="Items", group="Answers", values=items, answer=run_items,
+                 shown=lambda run: run.evaluated),
+    "ask": Tab(title="Ask", group="Answers", shown=lambda run: run.has_weights, answer=questions,
+               values=lambda site, run, query: {"asked": questions(site, run.row.name).questions}),
+    "recipe": Tab(title="Recipe", group="Record"),
+    "checks": Tab(title="Checks", group="Record", values=checks, answer=run_checks, shown=lambda run: True),
+    "log": Tab(title="Log", group="Record"),
+}
+"""Tabs by their key in addresses, from left to right."""
