@@ -130,7 +130,6 @@ def free_unit(run: Path, name: str) -> Path:
 
 def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: EvaluationSettings | None = None,
                  device: str = AS_RECORDED, weights: WeightsRequest | None = None,
-                 progress: Callable[[int, int], None] | None = None,
                  on_trained_items: Callable[[list[str]], None] | None = None, group: ProcessGroup = ALONE
                  ) -> Scorecard:
     """Evaluates a run's last checkpoint, or other weights, on items and seals the evaluation at ``out``.
@@ -143,7 +142,6 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
         settings: decoding, extraction and scoring; greedy and with the built-in scorer by default.
         device: where to generate; by default the device of the run's recipe.
         weights: chat template, engine, device and number format of weights, which have no recipe; None for a run.
-        progress: called with the number of finished items and of all items.
         on_trained_items: called, before the model is opened, with the ids of items whose question the run was trained
             on, if there are any.
         group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
@@ -163,7 +161,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
     with slow_operation("opening the model"):
         opened = open_model(run, weights, device, group)
     return evaluate(opened.session, questions, Path(out), settings=settings or EvaluationSettings(),
-                    made_from=opened.root, progress=progress, facts=opened.facts)
+                    made_from=opened.root, facts=opened.facts)
 
 
 def open_task(name: str, request: TaskRequest) -> Task:

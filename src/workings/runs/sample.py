@@ -73,7 +73,6 @@ def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: 
     """
     # A wrong request is refused before a model is opened, which may take minutes.
     refuse_existing(out)
-    request.selection.check(request.settings.form)
     opened = open_model(run, weights, device)
     return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
                   made_from=opened.root, facts=opened.facts)

@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRequest:
-    """Settings of sampling and selection."""
+    """Settings of sampling and selection. Raises `RequestError` for a form of answers that traces cannot have."""
 
     settings: EvaluationSettings
     """Number of samples, temperature, seed, scoring, and the form of the model's answers."""
     selection: Selection = RIGHT_SAMPLES
     pairs: PairRule | None = None
     """Rules of preference pairs; None: no pairs."""
+
+    def __post_init__(self) -> None:
+        if (form := self.settings.form) not in STYLES:
+            raise RequestError(f"samples in the form {form} cannot become traces",
+                               f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
+                               f"--form {STYLES[0]}")
 
 
 def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request: SampleRequest,
@@ -54,10 +60,6 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     Raises:
         RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
     """
-    if (form := request.settings.form) not in STYLES:
-        raise RequestError(f"samples in the form {form} cannot become traces",
-                           f"one of {', '.join(STYLES)}: kept samples are traces, split into steps and answer",
-                           f"--form {STYLES[0]}")
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))
