@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests import children, kept_folders
+from workings.engines.hardware_probe import cpu_features
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,7 +40,7 @@ CORRECTNESS_FLAGS = " ".join((
 environment XLA compiles as it does in a run; the quickstart's test and `test_run_flags.py` do so."""
 XLA_FLAGS = "" if os.environ.get("RUN_FLAGS") == "1" else CORRECTNESS_FLAGS
 
-PROGRAMS = ROOT / "build" / "compiled" / sha256(kept_folders.cpu_features().encode()).hexdigest()[:12]
+PROGRAMS = ROOT / "build" / "compiled" / sha256(cpu_features().encode()).hexdigest()[:12]
 """JAX's own cache of compiled programs, for all workers of this session and for the next session."""
 MAX_PROGRAM_BYTES = 1 << 30
 OURS |= {"JAX_COMPILATION_CACHE_DIR": str(PROGRAMS), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

@@ -17,21 +17,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
-from workings.hardware.machine import cpu_model
+from workings.engines.hardware_probe import cpu_features
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax", "peft", "safetensors", "tokenizers", "torch", "transformers")
 KEPT_STATES = 3
 """Of the sources: of the one there is now and of the two before it."""
-
-
-def cpu_features() -> str:
-    """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
-    file = Path("/proc/cpuinfo")
-    listed = file.read_text().splitlines() if file.is_file() else []
-    # x86 lists its instructions as `flags`, Arm as `Features`; there is a line for every core, and equal ones count
-    # once.
-    return "\n".join([cpu_model(), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
 
 
 def folder_of_now(*settings: str) -> Path:

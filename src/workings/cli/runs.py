@@ -1,6 +1,7 @@
 """`workings runs`: list the runs of a folder, and sign one."""
 
 import shlex
+from math import isfinite
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(help="List runs; sign one.",
                        rich_markup_mode=None)
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 16
+"""Characters of a sparkline."""
 
 
 def sign_command(
@@ -89,20 +93,37 @@ def list_command(
     phases = {run.relative_to(runs.root).as_posix(): phase for run, phase in read_phases().items()
               if run.is_relative_to(runs.root)}
     rows = run_rows(runs, {}, phases)
-    heading, *table = table_lines([["run", "state", "steps", "loss", "accuracy", ""], *map(_cells, rows)], rest="<")
+    heading, *table = table_lines([["run", "state", "steps", "loss", "curve", "accuracy", ""], *(
+        _cells(row, sparkline(_losses(runs, row))) for row in rows)], rest="<")
     lines = [line for row, cells in zip(rows, table, strict=True) for line in (cells, *_resume_lines(row, runs))]
     values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]
     answer({"runs": values}, as_json=as_json,
            text="\n".join([heading, *lines]) if rows else f"no runs in {folder}")
 
 
-def _cells(row: "RunRow") -> list[str]:
+def sparkline(values: list[float]) -> str:
+    """A sparkline of at most `WIDTH` characters; each shows the last value of its part."""
+    if not values:
+        return ""
+    count = min(WIDTH, len(values))
+    thinned = [values[(index + 1) * len(values) // count - 1] for index in range(count)]
+    low, span = min(thinned), max(thinned) - min(thinned)
+    return "".join(BARS[int((value - low) / span * (len(BARS) - 1)) if span else 0] for value in thinned)
+
+
+def _losses(runs: "Folder", row: "RunRow") -> list[float]:
+    if row.kind != "run" or row.begun or row.state == "unreadable":
+        return []
+    return [float(line["loss"]) for line in runs.metrics(runs.path(row.name)) if isfinite(line["loss"])]
+
+
+def _cells(row: "RunRow", curve: str) -> list[str]:
     """Cells of one run."""
     steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
     accuracy = f"{percent(row.accuracy.mean)} of {row.accuracy.n}" if row.accuracy else ""
     kept = f"{row.samples.kept} of {row.samples.samples} kept" if row.samples else ""
     loss = f"{row.loss:.4f}" if row.loss is not None else ""
-    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, accuracy or kept,
+    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, curve, accuracy or kept,
             row.problem or row.reason]
 
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from workings.errors import RequestError
+from workings.hardware.machine import cpu_model
 from workings.hardware.memory import host_memory
 
 # Vendor numbers of the PCI bus; classes are VGA controllers, and 3D controllers (cards without a display).
@@ -55,6 +56,15 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
     if chips:
         present["tpu"] = "/" + str(chips[0].relative_to(root))
     return present
+
+
+def cpu_features(root: Path = Path("/")) -> str:
+    """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
+    file = root / "proc/cpuinfo"
+    listed = file.read_text().splitlines() if file.is_file() else []
+    # x86 lists its instructions as `flags`, Arm as `Features`; there is a line for every core, and equal ones count
+    # once.
+    return "\n".join([cpu_model(file), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
 
 
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:

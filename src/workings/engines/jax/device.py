@@ -1,22 +1,25 @@
-"""Which devices a request gets. Nothing is ever replaced silently."""
+"""Which devices a request gets, and the programs that are kept for a CPU. Nothing is ever replaced silently."""
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.extend
 import numpy as np
 
-from workings.engines.hardware_probe import accelerators, cpu_memory
+from workings.engines.hardware_probe import accelerators, cpu_features, cpu_memory
 from workings.engines.import_warnings import without_noise
 from workings.engines.kernel_check import check_products
-from workings.errors import DeviceError, first_line
+from workings.errors import DeviceError, RequestError, first_line
 from workings.hardware.device import without_alias
-from workings.hardware.machine import cpu_model
+from workings.hardware.machine import cache_directory, cpu_model
 from workings.hints import pip_install
 
 PLUGINS = {"gpu": pip_install("cuda"), "tpu": pip_install("tpu")}
@@ -145,3 +148,51 @@ def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[
     multiply = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
     return check_products(devices, dtype, lambda left, right, device: np.asarray(
         multiply(jax.device_put(left, device), jax.device_put(right, device))))
+
+
+MAX_BYTES = 256 << 20
+"""Kept programs together; the ones that were made longest ago go first."""
+
+
+def keep_programs() -> None:
+    """Let JAX keep what it compiles for this CPU below the cache directory, where that can be written to.
+
+    Without that the same recipe is compiled again at every start, which takes longer than all else before the first
+    step. Only on a CPU: what an accelerator's compiler says about memory has not been read from a kept program yet.
+
+    A folder that the user gave JAX (``JAX_COMPILATION_CACHE_DIR``) stays theirs, and so does their wish to keep
+    nothing (``JAX_ENABLE_COMPILATION_CACHE=0``).
+
+    Raises:
+        RequestError: when someone else could put a program there.
+    """
+    asked = jax.config.values
+    if asked["jax_compilation_cache_dir"] is not None or not asked["jax_enable_compilation_cache"]:
+        return
+    # A program may use instructions that another CPU lacks, and machines may share a home on a network.
+    folder = cache_directory() / "programs" / sha256(cpu_features().encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A folder that was there before keeps its mode, so owner and mode are looked at and not assumed.
+        status = folder.stat()
+    except OSError:  # the folder cannot be made, or a full disk: every run compiles
+        return
+    if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise RequestError(f"other users can write to {folder}, the cache of compiled programs",
+                           "a private folder that no one else can write to",
+                           f"chmod 700 {folder}, or WORKINGS_CACHE=<another folder>")
+    _drop_oldest(folder)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    # By default JAX keeps only programs that took a second to compile; most of a small model's take less.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _drop_oldest(folder: Path) -> None:
+    # JAX's own limit is not used: a process that is killed between its two files stops JAX's evictions.
+    left = MAX_BYTES
+    with suppress(FileNotFoundError):  # another run drops them at the same time
+        for file in sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
+            left -= file.stat().st_size
+            if left < 0:
+                file.unlink()

@@ -29,6 +29,7 @@ from workings.engines.jax.device import (
     coarser_products,
     device_name,
     find_devices,
+    keep_programs,
     library_versions,
     memory_limit,
 )
@@ -77,6 +78,9 @@ class JaxEngine(JaxPlanning):
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         devices = find_devices(request.device)
         refuse_strangers(devices.devices)
+        # Before anything is compiled, because JAX opens its cache once in a process.
+        if devices.platform == "cpu":
+            keep_programs()
         return cls(request, devices)
 
     def _own(self) -> tuple[jax.Device, ...]:
