@@ -169,7 +169,7 @@ ARGUMENTS: dict[str, str] = {
              "test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change",
              track=_API.format("test_a_tracker_that_is_none_is_refused_first"),
              unknown=_API.format("test_words_of_other_trainers_are_refused_with_what_they_are_here")),
-    **_shown("evaluate", **dict.fromkeys(("run", "items", "out", "settings", "device", "progress", "on_trained_items"),
+    **_shown("evaluate", **dict.fromkeys(("run", "items", "out", "settings", "device", "on_trained_items"),
                                          _VERBS),
              group="distributed/test_process_group.py::test_two_processes_are_stopped_and_one_goes_on",
              weights="runs/test_eval_weights.py::test_both_engines_answer_from_weights_what_the_run_answers"),

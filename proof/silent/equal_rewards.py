@@ -5,6 +5,7 @@ Reported: trl#3452, trl#3857, ms-swift#5571.
 
 from proof.silent._harness import Found, refused
 from tests.rollouts.making import PROMPTS, rollout, sample
+from workings.rollouts.arithmetic import rollout_metrics
 from workings.rollouts.rollout import Group
 from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.rewards import Grpo
@@ -14,6 +15,7 @@ def check() -> Found:
     """After `patience` such rollouts the run is ended, with the reward that all had."""
     detector = StallDetector(Grpo(name="grpo", patience=3))
     equal = rollout(Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5], reward=0.5), sample([6], reward=0.5))))
+    metrics = rollout_metrics(equal, ("answer",))
     for _ in range(2):
-        detector.check_rollout(equal)
-    return refused(lambda: detector.check_rollout(equal), "3 rollouts in a row", "the same reward", "0.5")
+        detector.check_rollout(equal, metrics)
+    return refused(lambda: detector.check_rollout(equal, metrics), "3 rollouts in a row", "the same reward", "0.5")

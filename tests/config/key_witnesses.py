@@ -25,6 +25,7 @@ from workings.objectives.policy_gradient import ADVANTAGE
 from workings.objectives.registry import to_json
 from workings.objectives.top_tokens import TopTokens
 from workings.record.digest import file_digest
+from workings.rollouts.arithmetic import rollout_metrics
 from workings.rollouts.rollout import Group, RolloutShape, batch_of
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
@@ -139,7 +140,7 @@ def stall(words: Sequence[str]) -> Any:
     ended = []
     for number in range(1, 30):
         try:
-            detector.check_rollout(equal)
+            detector.check_rollout(equal, rollout_metrics(equal, ("answer",)))
         except TrainingFailed:
             ended.append(number)
     try:

@@ -17,7 +17,6 @@ from workings.hints import pip_install
 from workings.record import jsonl
 from workings.record.digest import json_digest
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partial_path
-from workings.record.values import leaves
 
 MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
 """Numbers of a manifest that `read_record` returns."""
@@ -83,6 +82,7 @@ class AgentTools:
             name: of the run directory.
         """
         from workings.record.reader import RunRecord
+        from workings.record.values import leaves
 
         out = self._path(name)
         if not (out / MANIFEST).is_file():
