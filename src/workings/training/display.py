@@ -14,6 +14,7 @@ from workings.record.memory_use import memory_use
 from workings.record.metrics import WINDOW, has_log_line, pace
 from workings.record.number_text import percent
 from workings.record.progress import ProgressListener, report_progress_to, slow_operation
+from workings.repetition import counted
 from workings.training.loop import Progress
 
 WIDE = 110
@@ -151,5 +152,6 @@ def fitting(parts: Sequence[str], room: int) -> str:
 
 
 def one_line(text: str, width: int) -> str:
-    """The text, cut to ``width`` characters."""
-    return text if len(text) <= width else text[:max(0, width - 1)] + "…"
+    """The text with repetitions counted, cut to ``width`` characters."""
+    short = counted(text)
+    return short if len(short) <= width else short[:max(0, width - 1)] + "…"
