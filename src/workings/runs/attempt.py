@@ -52,6 +52,8 @@ from workings.ways.base import way_of
 
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
+TOLD_FROM = 1 << 30
+"""Planned bytes from which on a run says how far above its plan it may come."""
 _WATCHED = {*FIELDS.values(), EQUAL}
 """Fields of the metrics lines that may end a run early."""
 
@@ -224,11 +226,15 @@ class Attempt:
             reward_failed=outcome.reward_failed)
 
     def _spare_memory(self) -> Iterator[str]:
-        """Has freed memory returned at once, and says so, where a run on a CPU may not fit otherwise."""
-        if (self.setup.device.platform == "cpu" and keeps_freed_blocks()
-                and KEPT_SHARE * self.setup.verdict.peak_bytes > host_memory().available_bytes):
+        """Has freed memory returned at once where a run on a CPU may not fit otherwise. Says how near the plan is."""
+        if self.setup.device.platform != "cpu" or not keeps_freed_blocks():
+            return
+        if KEPT_SHARE * self.setup.verdict.peak_bytes > host_memory().available_bytes:
             map_large_blocks()
             yield "memory     freed memory is returned at once, because little is free: slower, and near the plan"
+        elif self.setup.recipe.engine == "torch" and self.setup.verdict.peak_bytes > TOLD_FROM:
+            yield ("memory     the run may take up to 1.7 times the plan while memory is free, because glibc keeps freed "
+                   "blocks")
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
