@@ -233,8 +233,8 @@ class Attempt:
             map_large_blocks()
             yield "memory     freed memory is returned at once, because little is free: slower, and near the plan"
         elif self.setup.recipe.engine == "torch" and self.setup.verdict.peak_bytes > TOLD_FROM:
-            yield ("memory     the run may take up to 1.7 times the plan while memory is free, because glibc keeps freed "
-                   "blocks")
+            yield ("memory     the run may take up to 1.7 times the plan while memory is free, because glibc keeps "
+                   "freed blocks")
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
