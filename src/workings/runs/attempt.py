@@ -232,7 +232,8 @@ class Attempt:
         if KEPT_SHARE * self.setup.verdict.peak_bytes > host_memory().available_bytes:
             map_large_blocks()
             yield "memory     freed memory is returned at once, because little is free: slower, and near the plan"
-        elif self.setup.recipe.engine == "torch" and self.setup.verdict.peak_bytes > TOLD_FROM:
+        # A compiled program has one block for all its tensors; an engine that is traced asks for each.
+        elif self.setup.verdict.source == "traced" and self.setup.verdict.peak_bytes > TOLD_FROM:
             yield ("memory     the run may take up to 1.7 times the plan while memory is free, because glibc keeps "
                    "freed blocks")
 
