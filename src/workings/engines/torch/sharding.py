@@ -171,8 +171,8 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
     return root
 
 
-def sum_between_copies(root: nn.Module, last: bool) -> None:
-    """Let split copies sum their gradients in this backward pass only if it is the last one of the update."""
+def allow_sum_between_copies(root: nn.Module, last: bool) -> None:
+    """Whether split copies sum their gradients in the next backward pass: in the last one of an update."""
     if isinstance(root, FSDPModule):
         root.set_requires_all_reduce(last)
 

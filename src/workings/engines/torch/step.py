@@ -27,7 +27,7 @@ from workings.engines.torch.optimizers import in_groups, update_tensors
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
-from workings.engines.torch.sharding import FsdpRoot, local, sum_between_copies, sum_over_copies
+from workings.engines.torch.sharding import FsdpRoot, allow_sum_between_copies, local, sum_over_copies
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.batch import Batch, BatchShape
@@ -237,7 +237,7 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
     all_log_probs: list[Tensor] = []
     scale = state.loss_scale.value if state.loss_scale else 1.0
     for number, rows in enumerate(micro_batches, start=1):
-        sum_between_copies(state.root, number == len(micro_batches))
+        allow_sum_between_copies(state.root, number == len(micro_batches))
         # Every process has rows, and so a mask, that the others do not have.
         with dropping_inputs(state.model, spec.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
             loss, value, more_metrics, log_probs = state.root(partial(
