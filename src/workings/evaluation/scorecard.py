@@ -1,8 +1,8 @@
 """The result over items: overall and per section, category and difficulty, never a mean without its interval."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -13,14 +13,14 @@ from workings.evaluation.statistics import (
     MIN_CLUSTERS,
     POWER,
     Interval,
+    bounds,
     clustered_t_mean,
     minimum_detectable_effect,
-    paired_error,
     t_mean,
     wilson,
 )
 from workings.record.layout import EVALUATION_SUMMARY
-from workings.record.number_text import percent
+from workings.record.number_text import percent, table_lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,9 +79,10 @@ class Scorecard:
     def to_json(self) -> dict[str, Any]:
         """The scorecard as it is in ``eval_summary.json``."""
         overall = self.overall.to_json()
-        # How often another model disagrees cannot be known from one scorecard, so a share is assumed and named.
+        # A difference of two models is -1, 0 or 1; its variance is the share of items on which they disagree, which
+        # cannot be known from one scorecard.
         overall["minimum_detectable_effect"] = {
-            "value": minimum_detectable_effect(paired_error(self.overall.n, ASSUMED_DISCORDANT)),
+            "value": minimum_detectable_effect(math.sqrt(ASSUMED_DISCORDANT / self.overall.n)),
             "power": POWER, "assumed_discordant_share": ASSUMED_DISCORDANT}
         return {"overall": overall, **{
             name: {key: cell.to_json() for key, cell in getattr(self, name).items()}
@@ -90,9 +91,14 @@ class Scorecard:
 
 def build_scorecard(results: Sequence[ItemResult]) -> Scorecard:
     """The scorecard of scored items (at least one)."""
-    return Scorecard(overall=cell(results), **{
-        f"per_{name}": {key: cell(group) for key, group in _groups(results, attrgetter(name)).items()}
-        for name in ("section", "category", "difficulty")})
+    def per(name: str) -> dict[str, Cell]:
+        groups: dict[str, list[ItemResult]] = {}
+        for result in results:
+            groups.setdefault(getattr(result, name), []).append(result)
+        return {key: cell(group) for key, group in sorted(groups.items())}
+
+    return Scorecard(overall=cell(results), per_section=per("section"), per_category=per("category"),
+                     per_difficulty=per("difficulty"))
 
 
 def cell(results: Sequence[ItemResult]) -> Cell:
@@ -110,7 +116,7 @@ def cell(results: Sequence[ItemResult]) -> Cell:
 def interval_json(interval: Interval | str) -> dict[str, Any]:
     """Both ends and the method of an interval in a record; the reason in place of each if there is none."""
     if isinstance(interval, Interval):
-        return {"ci_low": interval.low, "ci_high": interval.high, "method": interval.method}
+        return {**bounds(interval, "ci"), "method": interval.method}
     return {key: {"absent": interval} for key in ("ci_low", "ci_high", "method")}
 
 
@@ -133,9 +139,8 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
     if groups < MIN_CLUSTERS:
         return too_few_clusters(groups)
     clustered = clustered_t_mean(values, names)
-    # Without spread a t interval has no width, as if a few clusters had told everything.
+    # Without spread a t interval has no width; the number of clusters says how much is known.
     if binary and clustered.standard_error == 0 and clustered.mean in (0.0, 1.0):
-        # All alike: the deviations say nothing, the number of clusters does.
         return replace(wilson(int(clustered.mean) * groups, groups), method="wilson over clusters")
     if binary:
         # A t interval knows no bounds, and a share has two.
@@ -159,17 +164,15 @@ def share_text(share: float, interval: Interval | str) -> str:
 
 def scorecard_text(scorecard: Scorecard, out: Path, answers: str, warning: str = "", judge: str = "") -> str:
     """A scorecard for the terminal, what its answers are, a warning where there is one, and what to type next."""
-    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items", f"answers: {answers}"]
-    lines += [judge] if judge else []
-    lines += [f"warning: {warning}"] if warning else []
+    lines = [f"{cell_text(scorecard.overall)} on {scorecard.overall.n} items", f"answers: {answers}",
+             *filter(None, [judge, f"warning: {warning}" if warning else ""])]
     if scorecard.overall.errors:
         lines.append(f"{scorecard.overall.errors} items could not be scored and count as 0: see "
                      f"{out / EVALUATION_SUMMARY}")
     # A single section repeats the first line.
     if len(scorecard.per_section) > 1:
-        width = max(map(len, scorecard.per_section))
-        lines += [f"  {name:<{width}}  {cell.n:>6} items  {cell_text(cell)}"
-                  for name, cell in scorecard.per_section.items()]
+        rows = [(f"  {name}", f"{cell.n} items", cell_text(cell)) for name, cell in scorecard.per_section.items()]
+        lines += table_lines(rows)
     lines.append(f"to compare: workings compare {quote(str(out))} OTHER")
     return "\n".join(lines)
 
@@ -181,12 +184,4 @@ def too_few_clusters(groups: int) -> str:
 
 def cluster_names(clusters: Iterable[str]) -> list[str]:
     """A cluster's name per item; an item without its own is a cluster."""
-    # The prefixes keep a cluster that is named like a number apart from an item's index.
     return [f"c:{name}" if name else f"i:{index}" for index, name in enumerate(clusters)]
-
-
-def _groups(results: Sequence[ItemResult], key: Callable[[ItemResult], str]) -> dict[str, list[ItemResult]]:
-    groups: dict[str, list[ItemResult]] = {}
-    for result in results:
-        groups.setdefault(key(result), []).append(result)
-    return dict(sorted(groups.items()))

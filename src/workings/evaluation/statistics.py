@@ -1,11 +1,11 @@
-"""Intervals and tests, each in a few lines, each checked against statsmodels and by simulation.
+"""Intervals and tests, each checked against statsmodels and by simulation.
 
 Of differences between models over the same independent items: ``newly_right`` are those that B answers and A does not,
 ``newly_wrong`` the other way round; the difference is B - A = (newly_right - newly_wrong) / n.
 
 Equivalence within a margin (TOST): two one-sided tests (Schuirmann, 1987), each at 5 %, that B is not worse than A by
 the margin, and that it is not better by it. Both hold exactly where the 90 % interval of the same method is within the
-margin. "Not shown to differ" is something else: few items never show anything.
+margin.
 """
 
 import math
@@ -29,7 +29,7 @@ POWER = 0.8
 """Share of experiments in which a difference of the minimum detectable size is found."""
 ASSUMED_DISCORDANT = 0.2
 """Share of items on which two models disagree, assumed where only one scorecard is there (facts of earlier runs)."""
-# More halvings than a double has digits, so that each end is as exact as it can be written.
+# More halvings than a double has digits.
 _BISECTIONS = 80
 
 
@@ -40,6 +40,11 @@ class Interval:
     low: float
     high: float
     method: str
+
+
+def bounds(interval: Interval | str, name: str) -> dict[str, float]:
+    """Both ends of an interval as keys of JSON, ``name_low`` and ``name_high``; empty if there is none."""
+    return {} if isinstance(interval, str) else {f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def z_value(confidence: float = CONFIDENCE) -> float:
@@ -61,9 +66,7 @@ def wilson(correct: int, n: int) -> Interval:
     Never leaves [0, 1] and stays sensible at 0 and n correct. Averaged over p its coverage at n of 100 and more is
     95 % within 1; at single values of p it is not (Brown, Cai and DasGupta, 2001).
     """
-    low, high = _wilson(correct / n, n, z_value())
-    # At the ends the root is exact in theory only; rounding must not leave the ends open.
-    return Interval(0.0 if correct == 0 else low, 1.0 if correct == n else high, "wilson")
+    return _wilson(correct / n, n, z_value(), "wilson")
 
 
 def wilson_effective(values: Sequence[float]) -> Interval:
@@ -77,23 +80,20 @@ def wilson_effective(values: Sequence[float]) -> Interval:
     Raises:
         RequestError: fewer than 2 values.
     """
-    # The spread says how much the values vary, and so how many items of right or wrong they are worth.
     by_spread = t_mean(values)
     n, mean = len(values), by_spread.mean
     off = sum(value != round(mean) for value in values)
     spread = by_spread.standard_error ** 2
-    # Values in between vary less than right or wrong does, as if there were more items; never fewer than there are.
     effective = max(n, mean * (1 - mean) / spread) if off >= _FEW_OFF and spread else n
-    low, high = _wilson(mean, effective, t_value(n - 1))
-    # As in `wilson`: rounding must not leave the ends open.
-    return Interval(0.0 if mean == 0 else low, 1.0 if mean == 1 else high, "wilson, effective items")
+    return _wilson(mean, effective, t_value(n - 1), "wilson, effective items")
 
 
-def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
+def _wilson(p: float, n: float, z: float, method: str) -> Interval:
     # The closed form of the two roots in p.
     center = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, center - half), min(1.0, center + half)
+    # At the ends the root is exact in theory only; rounding must not leave the ends open.
+    return Interval(0.0 if p == 0 else max(0.0, center - half), 1.0 if p == 1 else min(1.0, center + half), method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +127,19 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
         RequestError: fewer than 8 clusters.
     """
     data = np.asarray(values, dtype=np.float64)
-    # float64: sums over ten thousand items in float32 would lose the last digits that records print.
-    groups, totals, sizes = cluster_sums(data, clusters)
-    if groups < MIN_CLUSTERS:
-        raise RequestError(f"{groups} clusters are too few for an interval", f"at least {MIN_CLUSTERS} clusters",
+    # Numbered as they come, so that the sums have one order.
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(clusters))}
+    index = [numbers[name] for name in clusters]
+    totals, sizes = np.bincount(index, weights=data), np.bincount(index).astype(np.float64)
+    if len(sizes) < MIN_CLUSTERS:
+        raise RequestError(f"{len(sizes)} clusters are too few for an interval", f"at least {MIN_CLUSTERS} clusters",
                            "more clusters: items of one cluster count as one observation")
     n = len(data)
     mean = float(data.mean())
     # A cluster's leverage; CR2 divides by 1 - share, because a large cluster pulls the mean towards itself.
-    # Of 10 clusters of equal size each share is a tenth: dividing by 0.9 is then Student's factor of 10 / 9.
     shares = sizes / n
     # Summed within a cluster before they are squared, because its items move together.
     deviations = totals - mean * sizes
-    # No share is 1, because there are at least `MIN_CLUSTERS` clusters.
     error = math.sqrt(float((deviations ** 2 / (1 - shares)).sum())) / n
     return t_result(mean, error, degrees_of_freedom(sizes), "clustered t", confidence)
 
@@ -156,14 +156,6 @@ def degrees_of_freedom(sizes: np.ndarray) -> float:
     # The square of a sum less the squares: every product of two different clusters, without a double loop.
     off_diagonal = float(weights.sum()) ** 2 - float((weights ** 2).sum())
     return n * n / (float((sizes ** 2).sum()) + off_diagonal)
-
-
-def cluster_sums(data: np.ndarray, clusters: Sequence[str]) -> tuple[int, np.ndarray, np.ndarray]:
-    """Number of clusters, and per cluster the sum of its values and its size, in order of first appearance."""
-    numbers: dict[str, int] = {}
-    # `len(numbers)` is read before the name is added, so names are numbered as they come.
-    index = np.fromiter((numbers.setdefault(name, len(numbers)) for name in clusters), dtype=np.int64, count=len(data))
-    return len(numbers), np.bincount(index, weights=data), np.bincount(index).astype(np.float64)
 
 
 def t_result(mean: float, error: float, degrees: float, method: str, confidence: float) -> MeanResult:
@@ -191,7 +183,6 @@ def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFID
     """
     z = z_value(confidence)
     observed = (newly_right - newly_wrong) / n
-    # The statistic falls with the hypothetical difference, so each end is found by halving.
     low = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) - z, -1.0, observed)
     high = _end(lambda d: score_statistic(newly_right, newly_wrong, n, d) + z, observed, 1.0)
     return Interval(low, high, "tango")
@@ -200,7 +191,6 @@ def tango(newly_right: int, newly_wrong: int, n: int, confidence: float = CONFID
 def score_p(newly_right: int, newly_wrong: int) -> float:
     """Two-sided p value of the score statistic at a difference of zero: the p value of `tango`."""
     discordant = newly_right + newly_wrong
-    # At a difference of zero the score statistic is McNemar's without a correction.
     # `erfc` is exact far out in the tail as well.
     return math.erfc(abs(newly_right - newly_wrong) / math.sqrt(2 * discordant)) if discordant else 1.0
 
@@ -246,7 +236,6 @@ def _end(above: Callable[[float], float], low: float, high: float) -> float:
 
 def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> MeanResult:
     """Welch's t test of mean(b) - mean(a), Satterthwaite's degrees of freedom; at least two values a side."""
-    # Each side has its own variance (Welch, 1947): two methods need not vary alike.
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
@@ -273,14 +262,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 def minimum_detectable_effect(standard_error: float) -> float:
     """Smallest true difference that a two-sided test finds with this power: ``(z_alpha + z_power) * error``."""
-    # The first quantile is the distance from zero that a test asks for, the second what chance may take away.
     return (z_value() + NormalDist().inv_cdf(POWER)) * standard_error
-
-
-def paired_error(n: int, discordant_share: float) -> float:
-    """Standard error of a paired difference of zero over ``n`` items with this share of discordant items."""
-    # A difference is -1, 0 or 1: with a mean of zero its variance is the share of discordant items.
-    return math.sqrt(discordant_share / n)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,19 @@ holds no prompts or completions.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.answer_counts import AnswerCounts
-from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, reasons_against
-from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_difference, paired_values
+from workings.evaluation.comparison.no_verdict import measured_side, reasons_against
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
 from workings.evaluation.scorecard import ItemResult
-from workings.evaluation.statistics import Interval, z_value
+from workings.evaluation.statistics import Interval, bounds, z_value
 from workings.evaluation.unit import EvaluationRecord, find_results
 from workings.record import atomic
-from workings.record.canonical import loads
+from workings.record.canonical import read_json_object
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 SCHEMA = "baseline/1"
@@ -51,7 +50,6 @@ class GateResult:
         """The decision in one sentence."""
         interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
                     if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
-        # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
         reason = {"pass": f"a drop of more than {self.max_drop:g} is ruled out",
                   "fail": f"it dropped by more than {self.max_drop:g}",
                   "inconclusive": f"a drop of more than {self.max_drop:g} is neither shown nor ruled out"}[self.verdict]
@@ -64,10 +62,10 @@ class GateResult:
         """The answer of ``gate --json``, without absent values."""
         record: dict[str, Any] = {
             "verdict": self.verdict, "max_drop": self.max_drop, "change": self.change, "items": self.n,
-            "baseline": self.baseline, "run": self.run, "sentence": self.sentence, "notes": self.notes}
+            "baseline": self.baseline, "run": self.run, "sentence": self.sentence, "notes": self.notes,
+            **bounds(self.interval, "change_ci")}
         if isinstance(self.interval, Interval):
-            record |= {"change_ci_low": self.interval.low, "change_ci_high": self.interval.high,
-                       "method": self.interval.method}
+            record["method"] = self.interval.method
         return record | ({"items_needed": self.needed} if self.needed is not None else {})
 
 
@@ -87,7 +85,10 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     if not 0 <= max_drop < 1:
         raise RequestError(f"--max-drop {max_drop:g} is not a share of the accuracy",
                            "a share from 0 to below 1: 0.02 for two points", "--max-drop 0.02")
-    record, baseline_record = _matching(run, baseline, folder)
+    # A run may have several evaluations: the one that the baseline was made for, else the last one's error.
+    units = find_results(run)
+    record = next((unit for unit in units if baseline_path(folder, baseline, unit.items_digest).is_file()), units[-1])
+    baseline_record = read_baseline(folder, baseline, record.items_digest)
     different, notes, _ = compare_configs(baseline_record.config, record.config)
     if different:
         raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
@@ -97,47 +98,27 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     by_id = {result.id: result for result in record.results()}
     if by_id.keys() != {result.id for result in baseline_record.results}:
         raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
-    before = baseline_record.results
-    after = [by_id[result.id] for result in before]
-    paired = paired_difference(list(zip(before, after, strict=True)))
+    before = measured_side(baseline, baseline_record.counts, baseline_record.results)
+    after = measured_side(record.name, record.answer_counts, [by_id[result.id] for result in baseline_record.results])
+    paired = paired_values(before.scores, after.scores, before.clusters)
     verdict = _decide(paired.interval, max_drop)
     reasons: list[str] = []
-    if verdict != "inconclusive":
-        reasons = _refusals(verdict, max_drop, measured_side(baseline, baseline_record.counts, before),
-                            measured_side(record.name, record.answer_counts, after))
+    if verdict == "pass":
+        generous = paired_values(before.generous, after.scores, before.clusters)
+        reasons = reasons_against(after, before, holds=_decide(generous.interval, max_drop) == verdict)
+    elif verdict == "fail":
+        generous = paired_values(before.scores, after.generous, before.clusters)
+        reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == verdict)
     return GateResult(verdict="inconclusive" if reasons else verdict, max_drop=max_drop,
                       change=paired.delta, interval=paired.interval, n=paired.n, baseline=baseline, run=record.name,
                       notes=notes, warning=" ".join(filter(None, [record.warning, *reasons])),
                       needed=_needed(paired, max_drop) if verdict == "inconclusive" else None)
 
 
-def _refusals(verdict: str, max_drop: float, baseline: MeasuredSide, run: MeasuredSide) -> list[str]:
-    """Why a statistically possible decision is withheld."""
-    def decided(before: Sequence[float], after: Sequence[float]) -> bool:
-        return _decide(paired_values(before, after, run.clusters).interval, max_drop) == verdict
-
-    if verdict == "pass":
-        return reasons_against(run, baseline, lambda ahead, behind: decided(behind, ahead))
-    return reasons_against(baseline, run, decided)
-
-
-def _matching(run: Path, baseline: str, folder: Path) -> Any:
-    """The run's evaluation that the baseline was made for."""
-    # A run may have several evaluations: choose by the items' digest.
-    units = find_results(run)
-    for record in units[:-1]:
-        try:
-            return record, read_baseline(folder, baseline, record.items_digest)
-        except RequestError:
-            continue  # try the next unit; raise the last one's error
-    return units[-1], read_baseline(folder, baseline, units[-1].items_digest)
-
-
 def _decide(interval: Interval | str, max_drop: float) -> str:
     if isinstance(interval, str):
         return "inconclusive"
-    # The allowed drop takes the place of zero.
-    # The whole interval is above the limit: a non-inferiority test at 2.5 %.
+    # The whole interval is above the limit, which takes the place of zero: a non-inferiority test at 2.5 %.
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"
@@ -166,7 +147,6 @@ class Baseline:
 
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
     """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
-    # The name becomes a folder: no separators, no leading dot.
     if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
         raise RequestError(f"baseline name {name!r} is not allowed", "letters, digits, '-', '_' and '.'")
     return folder / name / f"{items_digest[:16]}.json"
@@ -192,13 +172,12 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
-        # The folder of this name also has its baselines for other items.
-        others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
-        hint = f"; there are {len(others)} for other items" if others else ""
+        others = len(list(path.parent.glob("*.json")))
+        hint = f"; there are {others} for other items" if others else ""
         raise RequestError(f"{folder} has no --baseline {name} for items {items_digest[:16]}…{hint}",
                            "a baseline on the same items", f"workings gate RUN --save {name}")
-    value = loads(path.read_bytes())
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+    value = read_json_object(path)
+    if value.get("schema") != SCHEMA:
         raise RecordError(f"{path} is not a baseline that this version reads")
     try:
         results = [ItemResult(**entry | {"score": float(entry["score"])}) for entry in value["results"]]

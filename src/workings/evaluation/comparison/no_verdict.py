@@ -3,7 +3,7 @@
 The statistics are unchanged; only the words "better" and "worse" are withheld.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -20,10 +20,8 @@ MOST_APART = 0.1
 MOST_ALIKE = 0.9
 """Above this share of one same answer, a side ignores the question."""
 _READ_THEM = ("read some of them (`workings ui`); then score both sides in a way that can read them: `workings eval` "
-              "with "
-              "--scorer contains or --scorer judge, or ask for an answer form in the questions")
+              "with --scorer contains or --scorer judge, or ask for an answer form in the questions")
 _NOT_FOUND = "no answer was found in"
-_OTHER_ITEMS = "items with several expected answers that are about equally frequent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,18 +62,7 @@ def pooled(name: str, sides: Sequence[MeasuredSide]) -> MeasuredSide:
                             majority_accuracy=counts[0].majority_accuracy))
 
 
-def refusals(a: MeasuredSide, b: MeasuredSide, verdict: str) -> list[str]:
-    """Why a verdict on B is withheld, and what to do; empty if it is given or there is none."""
-    if verdict == "better":
-        return reasons_against(b, a, lambda ahead, behind: paired_values(behind, ahead, a.clusters).verdict == verdict)
-    if verdict == "worse":
-        return reasons_against(a, b, lambda ahead, behind: paired_values(ahead, behind, a.clusters).verdict == verdict)
-    # No generous reading bounds an equivalence from both sides.
-    return reasons_against(b, a, lambda ahead, behind: False) if verdict == "equivalent" else []
-
-
-def reasons_against(ahead: MeasuredSide, behind: MeasuredSide,
-                    holds: Callable[[Sequence[float], Sequence[float]], bool]) -> list[str]:
+def reasons_against(ahead: MeasuredSide, behind: MeasuredSide, *, holds: bool) -> list[str]:
     """Why a verdict in favour of a side is withheld, and what to do; empty if it may be given.
 
     Missing answers are no obstacle if the verdict holds under the most generous reading. One answer to everything is
@@ -84,12 +71,11 @@ def reasons_against(ahead: MeasuredSide, behind: MeasuredSide,
     Args:
         ahead: the side in whose favour the verdict is.
         behind: the other one.
-        holds: whether the verdict holds with these scores of ``ahead`` and ``behind``.
+        holds: whether the verdict holds with the generous scores of ``behind``.
     """
     reasons = []
     shares = [side.counts.no_answer for side in (ahead, behind)]
-    if (max(shares) > MOST_WITHOUT_ANSWER or abs(shares[0] - shares[1]) > MOST_APART) and not holds(
-            ahead.scores, behind.generous):
+    if (max(shares) > MOST_WITHOUT_ANSWER or abs(shares[0] - shares[1]) > MOST_APART) and not holds:
         reasons.append(
             f"No verdict, because {_NOT_FOUND} {percent(shares[0])} of the completions of {ahead.name} and "
             f"{percent(shares[1])} of {behind.name}: the difference may be how they write, not what they answer "
@@ -108,20 +94,20 @@ def _one_answer(side: MeasuredSide, ahead: MeasuredSide) -> str:
         return ""
     return (f"No verdict, because {side.name} gives one answer to {percent(counts.same_answer)} of the items, which "
             f"have several; always giving the most frequent expected answer would reach "
-            f"{percent(counts.majority_accuracy)}. To get one: {_OTHER_ITEMS}, or a model that answers the question.")
+            f"{percent(counts.majority_accuracy)}. To get one: items with several expected answers that are about "
+            "equally frequent, or a model that answers the question.")
 
 
 def noise_of(a: MeasuredSide, b: MeasuredSide, verdict: str) -> tuple[bool, list[str]]:
     """Whether the verdict on B is withheld, and the warnings about missing or constant answers."""
-    reasons = refusals(a, b, verdict)
+    ahead, behind = (a, b) if verdict == "worse" else (b, a)
+    # No generous reading bounds an equivalence from both sides.
+    holds = verdict != "equivalent" and paired_values(behind.generous, ahead.scores, a.clusters).verdict == "better"
+    reasons = reasons_against(ahead, behind, holds=holds) if verdict != "inconclusive" else []
     # A refusal for missing answers already names their shares.
-    said = any(_NOT_FOUND in reason for reason in reasons)
-    return bool(reasons), reasons + ([] if said else style_warnings(a, b))
-
-
-def style_warnings(a: MeasuredSide, b: MeasuredSide) -> list[str]:
-    """A warning if the sides differ in their share of missing answers."""
-    if paired_values(a.no_answer, b.no_answer, a.clusters).verdict == "inconclusive":
-        return []
-    return [(f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "
-            f"{percent(a.counts.no_answer)} of {a.name}: part of the difference may be how they write.")]
+    if any(_NOT_FOUND in reason for reason in reasons) or paired_values(
+            a.no_answer, b.no_answer, a.clusters).verdict == "inconclusive":
+        return bool(reasons), reasons
+    return bool(reasons), [*reasons, (
+        f"No answer was found in {percent(b.counts.no_answer)} of the completions of {b.name} and "
+        f"{percent(a.counts.no_answer)} of {a.name}: part of the difference may be how they write.")]

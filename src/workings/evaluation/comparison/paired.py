@@ -14,6 +14,7 @@ from workings.evaluation.statistics import (
     MIN_CLUSTERS,
     Equivalence,
     Interval,
+    bounds,
     clustered_t_mean,
     mcnemar_exact,
     minimum_detectable_effect,
@@ -29,7 +30,7 @@ from workings.record.values import is_absent
 
 Pairs = Sequence[tuple[ItemResult, ItemResult]]
 
-# Without seed and batch size, which may change answers but not the questions.
+# Without seed and batch size, which may change answers but not the questions. `aggregate` is a value, so it has no key.
 _MUST_AGREE = (
     ("items", "digest", "items"),
     ("scorer", "name", "scorer"),
@@ -40,12 +41,8 @@ _MUST_AGREE = (
     ("decoding", "max_new_tokens", "decoding: max_new_tokens"),
     ("decoding", "temperature", "decoding: temperature"),
     ("decoding", "samples", "decoding: samples"),
+    ("aggregate", "", "aggregation of samples"),
 )
-# By the same words: the options of `workings eval` that make both alike.
-_OPTIONS = {"items": "--items", "scorer": "--scorer", "extraction rules": "--rules",
-            "decoding: max_new_tokens": "--max-new-tokens", "decoding: temperature": "--temperature",
-            "decoding: samples": "--samples"}
-_BY_VERSION = ("scorer version", "extraction version")
 
 
 def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], list[str], list[str]]:
@@ -54,28 +51,15 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
     A value that one side does not record (existing predictions) only gives a note.
     """
     different, unknown, equal = [], [], []
-    # `aggregate` is a value, not a section, so it has no key.
-    for section, key, words in (*_MUST_AGREE, ("aggregate", "", "aggregation of samples")):
+    for section, key, words in _MUST_AGREE:
         value_a, value_b = _value(a, section, key), _value(b, section, key)
-        if is_absent(value_a) or is_absent(value_b):
-            unknown.append(f"{words} is not recorded for {_sides(value_a, value_b)}")
+        if missing := [side for side, value in (("A", value_a), ("B", value_b)) if is_absent(value)]:
+            unknown.append(f"{words} is not recorded for {missing[0] if len(missing) == 1 else 'both'}")
         elif value_a != value_b:
             different.append(f"{words} differ: {_setting_text(value_a)} and {_setting_text(value_b)}")
         else:
             equal.append(f"{words}: {_setting_text(value_a)}")
     return different, unknown, equal
-
-
-def way_to_compare(a: dict[str, Any], b: dict[str, Any]) -> str:
-    """Command that makes two evaluations comparable, by the settings that differ."""
-    values = {words: (_value(a, section, key), _value(b, section, key)) for section, key, words in _MUST_AGREE}
-    different = [words for words, pair in values.items() if not any(map(is_absent, pair)) and pair[0] != pair[1]]
-    if "chat template" in different:
-        # No option fixes this: the template belongs to the model.
-        return "nothing: answers under two chat templates are answers to different prompts"
-    words = " ".join(f"{_OPTIONS[name]} …" for name in different if name in _OPTIONS)
-    which = "both runs" if set(_BY_VERSION) & set(different) else "one of the runs like the other"
-    return f"evaluate {which}: workings eval RUN{' ' * bool(words)}{words} --out EVALUATION"
 
 
 def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
@@ -93,10 +77,6 @@ def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
 def _value(config: dict[str, Any], section: str, key: str) -> Any:
     value = config.get(section, {"absent": "not recorded"})
     return value if not key or is_absent(value) else value.get(key, {"absent": "not recorded"})
-
-
-def _sides(a: Any, b: Any) -> str:
-    return "both" if is_absent(a) and is_absent(b) else ("A" if is_absent(a) else "B")
 
 
 def _setting_text(value: Any) -> str:
@@ -140,10 +120,10 @@ class PairedDifference:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``compare --json``, without absent values."""
-        record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong}
+        record: dict[str, Any] = {"delta": self.delta, "newly_right": self.newly_right, "newly_wrong": self.newly_wrong,
+                                  **bounds(self.interval, "delta_ci")}
         if isinstance(self.interval, Interval):
-            record |= {"delta_ci_low": self.interval.low, "delta_ci_high": self.interval.high,
-                       "method": self.interval.method, "minimum_detectable_effect": self.smallest_shown}
+            record |= {"method": self.interval.method, "minimum_detectable_effect": self.smallest_shown}
         if self.p_value is not None:
             record["p_value"] = self.p_value
         if isinstance(self.mcnemar, float):
@@ -162,73 +142,68 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     Correct or wrong on independent items: Tango's score interval with the score test's p value. Values in between:
     Student's t on the differences. Items in clusters: the clustered t interval. See docs/decisions/0003-statistics.md.
     """
-    differences = [y - x for x, y in zip(a, b, strict=True)]
+    differences, names, counts, reason = _method(a, b, clusters)
     n = len(differences)
     # Ties count for neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    # `fsum` is exact, so the order of the items does not change the last digit.
-    result = partial(PairedDifference, n=n, delta=math.fsum(differences) / n, newly_right=right, newly_wrong=wrong)
-    names = cluster_names(clusters)
-    groups = len(set(names))
-    # Clusters first: both other methods assume that items are independent.
-    if groups < n:
-        mcnemar = "items in clusters are not independent"
-        if groups < MIN_CLUSTERS:
-            # The error assumes independent items; no claim uses it.
-            return result(interval=too_few_clusters(groups), p_value=None, mcnemar=mcnemar,
-                          standard_error=_independent_error(differences))
-        # Without spread a t interval has no width: Tango's interval with one pair per cluster.
-        if not any(differences):
-            return result(interval=tango(0, 0, groups), p_value=1.0, mcnemar=mcnemar, standard_error=0.0)
-        mean = clustered_t_mean(differences, names)
-    # Binary scores have exact methods; t intervals are too narrow near 0 and 1.
-    elif all(value in (0.0, 1.0) for value in (*a, *b)):
-        return result(interval=tango(right, wrong, n), p_value=score_p(right, wrong),
-                      mcnemar=mcnemar_exact(right, wrong), standard_error=_independent_error(differences))
-    elif n == 1:
-        return result(interval="one item", p_value=None, mcnemar="one item", standard_error=0.0)
+    if names:
+        mcnemar: float | str = "items in clusters are not independent"
+    elif counts:
+        mcnemar = mcnemar_exact(right, wrong)
     else:
-        mean, mcnemar = t_mean(differences), "scores between 0 and 1 are neither correct nor wrong"
-    return result(interval=mean.interval, p_value=mean.p_value, mcnemar=mcnemar, standard_error=mean.standard_error)
-
-
-def paired_equivalence(pairs: Pairs, margin: float) -> Equivalence | str:
-    """`values_equivalence` over pairs of results of the same items."""
-    return values_equivalence([a.score for a, _ in pairs], [b.score for _, b in pairs], [a.cluster for a, _ in pairs],
-                              margin)
+        mcnemar = reason or "scores between 0 and 1 are neither correct nor wrong"
+    # `fsum` is exact, so the order of the items does not change the last digit.
+    result = partial(PairedDifference, n=n, delta=math.fsum(differences) / n, newly_right=right, newly_wrong=wrong,
+                     mcnemar=mcnemar)
+    if reason:
+        return result(interval=reason, p_value=None, standard_error=_independent_error(differences))
+    if counts:
+        return result(interval=tango(*counts), p_value=score_p(*counts[:2]),
+                      standard_error=_independent_error(differences))
+    mean = clustered_t_mean(differences, names) if names else t_mean(differences)
+    return result(interval=mean.interval, p_value=mean.p_value, standard_error=mean.standard_error)
 
 
 def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequence[str], margin: float
                        ) -> Equivalence | str:
     """Whether values are shown to differ by less than the margin, by the method of `paired_values`; or why not."""
+    differences, names, counts, reason = _method(a, b, clusters)
+    if reason:
+        return reason
+    return score_equivalence(*counts, margin) if counts else t_equivalence(differences, margin, names)
+
+
+def _method(a: Sequence[float], b: Sequence[float], clusters: Sequence[str]
+            ) -> tuple[list[float], list[str], tuple[int, int, int] | None, str]:
+    """What decides the method: the differences, the clusters of items that share one, counts, or why there is none.
+
+    The counts (newly right, newly wrong, all) are those of Tango's interval; without them it is a t interval.
+    """
     differences = [y - x for x, y in zip(a, b, strict=True)]
     n, names = len(differences), cluster_names(clusters)
     groups = len(set(names))
+    # Clusters first: both other methods assume that items are independent.
     if groups < n:
-        if groups < MIN_CLUSTERS:
-            return too_few_clusters(groups)
-        # As in `paired_values`: without spread use the number of clusters.
-        return (t_equivalence(differences, margin, names) if any(differences) else
-                score_equivalence(0, 0, groups, margin))
-    # The same method as in `paired_values`, so that verdict and equivalence never contradict each other.
+        # Without spread a t interval has no width: Tango's interval with one pair per cluster.
+        return (differences, names, None if any(differences) else (0, 0, groups),
+                too_few_clusters(groups) if groups < MIN_CLUSTERS else "")
+    # Binary scores have exact methods; t intervals are too narrow near 0 and 1.
     if all(value in (0.0, 1.0) for value in (*a, *b)):
-        return score_equivalence(sum(d > 0 for d in differences), sum(d < 0 for d in differences), n, margin)
-    return t_equivalence(differences, margin) if n > 1 else "one item"
+        return differences, [], (sum(d > 0 for d in differences), sum(d < 0 for d in differences), n), ""
+    return differences, [], None, "one item" if n == 1 else ""
 
 
 def equivalence_text(equivalence: Equivalence) -> str:
     """Whether a difference of the margin is ruled out, with interval and p value."""
-    interval = f"{points(equivalence.interval.low)} to {points(equivalence.interval.high)}"
-    ruled_out = "ruled out" if equivalence.shown else "not ruled out"
-    return (f"a difference of {100 * equivalence.margin:g} points or more is {ruled_out} "
-            f"(90 % interval {interval}, {p_text(equivalence.p_value)})")
+    low, high = points(equivalence.interval.low), points(equivalence.interval.high)
+    return (f"a difference of {100 * equivalence.margin:g} points or more is {'' if equivalence.shown else 'not '}"
+            f"ruled out (90 % interval {low} to {high}, {p_text(equivalence.p_value)})")
 
 
 def equivalence_json(equivalence: Equivalence) -> dict[str, Any]:
     """Keys of `equivalence` in ``compare --json``."""
     return {"margin": equivalence.margin, "shown": equivalence.shown, "p_value": equivalence.p_value,
-            "delta_ci90_low": equivalence.interval.low, "delta_ci90_high": equivalence.interval.high,
-            "method": equivalence.interval.method}
+            **bounds(equivalence.interval, "delta_ci90"), "method": equivalence.interval.method}
 
 
 def points(share: float) -> str:
