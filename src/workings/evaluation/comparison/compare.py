@@ -1,6 +1,6 @@
 """Is B better than A, or is that noise? The paired difference over the same items, with its interval and verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,20 @@ from workings.evaluation.comparison.paired import (
     equivalence_json,
     equivalence_text,
     paired_difference,
-    paired_equivalence,
+    paired_values,
     steps_versions,
-    way_to_compare,
+    values_equivalence,
 )
 from workings.evaluation.comparison.pass_at_k import PassAtK, pass_table
 from workings.evaluation.scorecard import Cell, ItemResult, cell, cell_text
-from workings.evaluation.statistics import Equivalence, Interval, holm
+from workings.evaluation.statistics import Equivalence, bounds, holm
 from workings.evaluation.unit import EvaluationRecord, find_pair
-from workings.record.number_text import p_text
+from workings.record.number_text import p_text, table_lines
 from workings.scoring.model_judge import judge_text
 
 MAX_IDS_SHOWN = 50
 TABLE_HEADS = ("Section", "Wrong to correct", "Correct to wrong", "Both right", "Both wrong", "Items")
 """Heads of the table of flips."""
-OVERALL_ROW = "overall"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +59,8 @@ class ComparedSide:
 
     def to_json(self) -> dict[str, Any]:
         """Accuracy with its interval; absent bounds are left out."""
-        record: dict[str, Any] = {"name": self.name, "path": self.path, "accuracy": self.cell.mean,
-                                  "errors": self.cell.errors}
-        if isinstance(self.cell.interval, Interval):
-            record |= {"ci_low": self.cell.interval.low, "ci_high": self.cell.interval.high}
-        return record
+        return {"name": self.name, "path": self.path, "accuracy": self.cell.mean, "errors": self.cell.errors,
+                **bounds(self.cell.interval, "ci")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +92,6 @@ class Comparison:
     name_b: str
     reasons: list[str] = field(default_factory=list)
     """Why the two are not comparable."""
-    remedy: str = ""
-    """Command that makes them comparable; empty if they are."""
     finding: str = ""
     """The sentence without its warnings."""
     notes: list[str] = field(default_factory=list)
@@ -168,36 +162,36 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     # Without numbers: a difference between answers to different questions is meaningless.
     if different:
         return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
-                          sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.",
-                          remedy=way_to_compare(a.config, b.config))
+                          sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.")
     pairs = pair_results(a, b)
     results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    difference = paired_difference(pairs)
-    equivalence = None if equivalent_within is None else paired_equivalence(pairs, equivalent_within)
+    measured_a = measured_side(name_a, a.answer_counts, results_a)
+    measured_b = measured_side(name_b, b.answer_counts, results_b)
+    values = measured_a.scores, measured_b.scores, measured_a.clusters
+    difference = paired_values(*values)
+    equivalence = None if equivalent_within is None else values_equivalence(*values, equivalent_within)
     verdict = difference.verdict
     # A significant difference stays `better` or `worse` even within the margin.
     if verdict == "inconclusive" and isinstance(equivalence, Equivalence) and equivalence.shown:
         verdict = "equivalent"
-    # The verdict follows from the paired differences, not from the intervals of the two accuracies.
     side_a = ComparedSide(name=name_a, path=str(a.path), cell=cell(results_a), counts=a.answer_counts)
     side_b = ComparedSide(name=name_b, path=str(b.path), cell=cell(results_b), counts=b.answer_counts)
-    measured = measured_side(name_a, a.answer_counts, results_a), measured_side(name_b, b.answer_counts, results_b)
-    refused, remarks = noise_of(*measured, verdict)
-    warnings = [record.warning for record in (a, b) if record.warning]
-    warnings += remarks
+    refused, remarks = noise_of(measured_a, measured_b, verdict)
+    warnings = [*filter(None, (a.warning, b.warning)), *remarks]
     # Comparable evaluations have the same judge.
     unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
+    groups = _by_section(pairs)
     finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
-        # In the sentence, because a run must not be called better than error messages without a warning.
         sentence=" ".join([finding, *warnings]),
         name_a=name_a, name_b=name_b, notes=unknown + _notes(side_a, side_b, difference, equivalence), equal=equal,
-        a=side_a, b=side_b, difference=difference, sections=_sections(pairs),
+        a=side_a, b=side_b, difference=difference, sections=_sections(groups),
         newly_right=[x.id for x, y in pairs if x.score < y.score],
-        newly_wrong=[x.id for x, y in pairs if x.score > y.score], flips=count_flips(pairs), equivalence=equivalence,
+        newly_wrong=[x.id for x, y in pairs if x.score > y.score], equivalence=equivalence,
+        flips=[_flips("overall", pairs), *(_flips(*each) for each in groups.items() if len(groups) > 1)],
         pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
 
 
@@ -233,13 +227,12 @@ def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDiff
 def comparison_text(comparison: Comparison) -> str:
     """A comparison for the terminal."""
     lines = [comparison.sentence]
-    if comparison.remedy:
-        lines.append(f"try: {comparison.remedy}")
     if comparison.difference is not None:
-        pair_difference = comparison.difference
-        lines += ["items by what changed from A to B:", *flips_text(comparison.flips)]
-        if isinstance(pair_difference.mcnemar, float):
-            lines.append(f"exact McNemar next to it: {p_text(pair_difference.mcnemar)}")
+        heads = [head.lower() for head in TABLE_HEADS]
+        lines += ["items by what changed from A to B:",
+                  *(f"  {line}" for line in table_lines([heads, *map(Flips.row, comparison.flips)]))]
+        if isinstance(comparison.difference.mcnemar, float):
+            lines.append(f"exact McNemar next to it: {p_text(comparison.difference.mcnemar)}")
     # A single section equals the whole set.
     if len(comparison.sections) > 1:
         lines.append(f"by section ({len(comparison.sections)} sections, p values adjusted by Holm's method):")
@@ -252,8 +245,7 @@ def comparison_text(comparison: Comparison) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
 
 
-def by_section(pairs: Pairs) -> dict[str, list[tuple[ItemResult, ItemResult]]]:
-    """The pairs of each section, by its name."""
+def _by_section(pairs: Pairs) -> dict[str, list[tuple[ItemResult, ItemResult]]]:
     groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
     for pair in pairs:
         groups.setdefault(pair[0].section, []).append(pair)
@@ -261,8 +253,7 @@ def by_section(pairs: Pairs) -> dict[str, list[tuple[ItemResult, ItemResult]]]:
     return dict(sorted(groups.items()))
 
 
-def _sections(pairs: Pairs) -> list[SectionDelta]:
-    groups = by_section(pairs)
+def _sections(groups: Mapping[str, Pairs]) -> list[SectionDelta]:
     differences = [paired_difference(group) for group in groups.values()]
     # One of twenty equal sections shows a difference by chance.
     adjusted = holm([difference.p_value for difference in differences])
@@ -271,26 +262,11 @@ def _sections(pairs: Pairs) -> list[SectionDelta]:
             for (name, group), difference, p in zip(groups.items(), differences, adjusted, strict=True)]
 
 
-def count_flips(pairs: Pairs) -> list[Flips]:
-    """The flips of all items and, with several sections, of each."""
-    groups = by_section(pairs)
-    return [_flips(name, group) for name, group in [
-        (OVERALL_ROW, pairs), *(groups.items() if len(groups) > 1 else ())]]
-
-
 def _flips(section: str, pairs: Pairs) -> Flips:
     changes = [(a.score == 1.0, b.score == 1.0) for a, b in pairs]
     return Flips(section=section, both_right=changes.count((True, True)), both_wrong=changes.count((False, False)),
                  wrong_to_right=changes.count((False, True)), right_to_wrong=changes.count((True, False)),
                  items=len(changes))
-
-
-def flips_text(flips: Sequence[Flips]) -> list[str]:
-    """The table for the terminal."""
-    rows = [[head.lower() for head in TABLE_HEADS], *(flip.row() for flip in flips)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(TABLE_HEADS))]
-    return ["  " + "  ".join(f"{cell:<{width}}" if not column else f"{cell:>{width}}"
-                             for column, (cell, width) in enumerate(zip(row, widths, strict=True))) for row in rows]
 
 
 def _notes(a: ComparedSide, b: ComparedSide, difference: PairedDifference,

@@ -26,14 +26,7 @@ class PassRate:
 
     def to_json(self) -> dict[str, Any]:
         """Absent bounds are left out."""
-        record: dict[str, Any] = {"mean": self.mean}
-        if isinstance(self.interval, Interval):
-            record |= interval_json(self.interval)
-        return record
-
-    def text(self) -> str:
-        """The rate with its interval, in percent."""
-        return share_text(self.mean, self.interval)
+        return {"mean": self.mean} | (interval_json(self.interval) if isinstance(self.interval, Interval) else {})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +47,8 @@ class PassAtK:
 
     def row(self) -> tuple[str, ...]:
         """Line in a table: k, A, B and their difference."""
-        return (str(self.k), self.a.text(), self.b.text(), difference_text(self.difference, self.difference.p_value))
+        rates = (share_text(rate.mean, rate.interval) for rate in (self.a, self.b))
+        return (str(self.k), *rates, difference_text(self.difference, self.difference.p_value))
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
@@ -70,7 +64,7 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
         return []
     # An item with missing samples has no pass@k of all.
     most = min(n for counts in (counts_a, counts_b) for n, _ in counts.values())
-    # Powers of two, because pass@k changes slowly with k; a set, because the last may be one as well.
+    # Powers of two, because pass@k changes slowly with k.
     ks = sorted({*(1 << power for power in range(most.bit_length())), most})
     clusters = [cluster for _, cluster in order]
     rows = []
@@ -86,7 +80,7 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
 def _rate(values: Sequence[float], clusters: Sequence[str]) -> PassRate:
     independent = len(set(cluster_names(clusters))) == len(values) > 1
     between = any(value not in (0.0, 1.0) for value in values)
-    # Estimates of pass@k are between 0 and 1, and near the ends a t interval would be far too narrow.
+    # Near 0 and 1 a t interval would be far too narrow.
     interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
     if isinstance(interval, Interval):  # clip: a t interval is unbounded, a share is not
         interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
@@ -98,6 +92,5 @@ def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:
     # The summary counts samples by rule, so that most predictions need not be read again.
     if sum(record.summary["rules"].values()) <= record.summary["scorecard"]["overall"]["n"]:
         return {}
-    # Samples of an item are neighbors in the file, so one pass is enough.
     return {samples[0]["id"]: (len(samples), sum(sample["score"] == 1.0 for sample in samples))
             for samples in read_predictions(record.path / PREDICTIONS)}
