@@ -16,10 +16,10 @@ from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_sid
 from workings.evaluation.comparison.paired import (
     PairedDifference,
     compare_configs,
+    difference_text,
     equivalence_json,
     equivalence_text,
     paired_values,
-    points,
     values_equivalence,
 )
 from workings.evaluation.scorecard import cell_text
@@ -27,12 +27,13 @@ from workings.evaluation.statistics import (
     CONFIDENCE,
     Equivalence,
     Interval,
+    bounds,
     holm,
     welch_equivalence,
     welch_mean,
 )
 from workings.evaluation.unit import EvaluationRecord, find_unit
-from workings.record.number_text import p_text, percent
+from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 
 MIN_SEEDS = 3
@@ -62,6 +63,8 @@ class SeedSide:
 class SeedsComparison:
     """Result of comparing the seeds of B with those of A."""
 
+    verdict: str
+    """About these runs; `equivalent` if tested and shown, and neither side is better."""
     a: SeedSide
     b: SeedSide
     difference: PairedDifference
@@ -77,12 +80,6 @@ class SeedsComparison:
     """Why the completions of a run say little about a model, and why there is no verdict; part of the sentence."""
     refused: bool = False
     """Whether a statistically possible verdict is withheld (`workings.evaluation.comparison.no_verdict`)."""
-
-    @property
-    def verdict(self) -> str:
-        """About these runs; `equivalent` if tested and shown, and neither side is better."""
-        verdict = "inconclusive" if self.refused else self.difference.verdict
-        return "equivalent" if not self.refused and verdict == "inconclusive" and _shown(self.equivalence) else verdict
 
     @property
     def method_verdict(self) -> str:
@@ -102,17 +99,13 @@ class SeedsComparison:
     def sentence(self) -> str:
         """Both results in one sentence."""
         gap = self.difference
-        interval = (f" (95 % interval over items {points(gap.interval.low)} to {points(gap.interval.high)}"
-                    + (f", {p_text(gap.p_value)})" if gap.p_value is not None else ")")
-                    if isinstance(gap.interval, Interval) else f" (no interval: {gap.interval})")
         method = {"better": "B's method is better", "worse": "B's method is worse",
                   "equivalent": "the methods are equivalent",
                   "inconclusive": "no difference found between the methods",
                   "no claim": f"no claim about the method: {self.method_interval}"}[self.method_verdict]
         text = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
-                f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference of {points(gap.delta)} points"
-                f"{interval}; these runs: {self.verdict}; {method}.")
-        # Over items for these runs, over seeds for the method, if requested and known.
+                f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference over items of "
+                f"{difference_text(gap, gap.p_value)}; these runs: {self.verdict}; {method}.")
         within = [f"Over {units} {equivalence_text(equivalence)}." for units, equivalence in
                   (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(equivalence,
                                                                                                   Equivalence)]
@@ -122,9 +115,7 @@ class SeedsComparison:
         """The answer of ``compare --json`` with several seeds, without absent values."""
         record = {"verdict": self.verdict, "method_verdict": self.method_verdict, "sentence": self.sentence,
                   "items": self.difference.n, "a": self.a.to_json(), "b": self.b.to_json(), "notes": self.notes,
-                  **self.difference.to_json()}
-        if isinstance(self.method_interval, Interval):
-            record |= {"method_ci_low": self.method_interval.low, "method_ci_high": self.method_interval.high}
+                  **self.difference.to_json(), **bounds(self.method_interval, "method_ci")}
         return record | {name: equivalence_json(equivalence) for name, equivalence in (
             ("equivalence", self.equivalence), ("method_equivalence", self.method_equivalence))
             if isinstance(equivalence, Equivalence)}
@@ -157,33 +148,39 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
     _refuse_repeated(records_b)
     # One order, because scores are averaged by position.
     order = [result.id for result in records_a[0].results()]
-    runs_a, runs_b = ([_measured(name, record, order) for record in records]
-                      for name, records in (("A", records_a), ("B", records_b)))
-    side_a, side_b = _side(records_a, runs_a), _side(records_b, runs_b)
-    all_a, all_b = pooled("A", runs_a), pooled("B", runs_b)
-    method = _method_interval(side_a, side_b)
+    side_a, all_a = _side("A", records_a, order)
+    side_b, all_b = _side("B", records_b, order)
+    values = all_a.scores, all_b.scores, all_a.clusters
+    # Variances are not pooled, because methods may vary differently between seeds.
+    fewest = min(len(a), len(b))
+    method = (f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed" if fewest < MIN_SEEDS
+              else welch_mean(side_a.accuracies, side_b.accuracies).interval)
     equivalence, by_seeds = None, None
     if equivalent_within is not None:
-        equivalence = values_equivalence(all_a.scores, all_b.scores, all_a.clusters, equivalent_within)
+        equivalence = values_equivalence(*values, equivalent_within)
         if isinstance(equivalence, str):
             notes.append(f"equivalence over items is unknown: {equivalence}")
         if isinstance(method, Interval):
             by_seeds = welch_equivalence(side_a.accuracies, side_b.accuracies, equivalent_within)
-    difference = paired_values(all_a.scores, all_b.scores, all_a.clusters)
-    refused, remarks = noise_of(all_a, all_b, "equivalent" if difference.verdict == "inconclusive"
-                                and _shown(equivalence) else difference.verdict)
-    return SeedsComparison(a=side_a, b=side_b, notes=notes, method_interval=method, refused=refused,
-                           warnings=[*(record.warning for record in (*records_a, *records_b) if record.warning),
-                                     *remarks],
-                           difference=difference, equivalence=equivalence, method_equivalence=by_seeds)
+    difference = paired_values(*values)
+    verdict = "equivalent" if difference.verdict == "inconclusive" and _shown(equivalence) else difference.verdict
+    refused, remarks = noise_of(all_a, all_b, verdict)
+    warnings = [*(record.warning for record in (*records_a, *records_b) if record.warning), *remarks]
+    return SeedsComparison(verdict="inconclusive" if refused else verdict, a=side_a, b=side_b, notes=notes,
+                           method_interval=method, refused=refused, warnings=warnings, difference=difference,
+                           equivalence=equivalence, method_equivalence=by_seeds)
 
 
-def _measured(name: str, record: EvaluationRecord, order: Sequence[str]) -> MeasuredSide:
-    """One run, its items in this order."""
-    by_id = {result.id: result for result in record.results()}
-    if by_id.keys() != {*order}:
-        raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
-    return measured_side(name, record.answer_counts, [by_id[item_id] for item_id in order])
+def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[SeedSide, MeasuredSide]:
+    """The runs of one side, each with its items in this order, and what they are together."""
+    runs = []
+    for record in records:
+        by_id = {result.id: result for result in record.results()}
+        if by_id.keys() != {*order}:
+            raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
+        runs.append(measured_side(name, record.answer_counts, [by_id[item_id] for item_id in order]))
+    return SeedSide(names=[record.name for record in records],
+                    accuracies=[fmean(run.scores) for run in runs]), pooled(name, runs)
 
 
 def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
@@ -216,18 +213,6 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
             record_of_key[key] = record
 
 
-def _side(records: Sequence[EvaluationRecord], runs: Sequence[MeasuredSide]) -> SeedSide:
-    return SeedSide(names=[record.name for record in records], accuracies=[fmean(run.scores) for run in runs])
-
-
-def _method_interval(a: SeedSide, b: SeedSide) -> Interval | str:
-    fewest = min(len(a.names), len(b.names))
-    if fewest < MIN_SEEDS:
-        return f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
-    # Variances are not pooled, because methods may vary differently between seeds.
-    return welch_mean(a.accuracies, b.accuracies).interval
-
-
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
     """Runs by accuracy, the first compared with each of the others."""
@@ -240,7 +225,6 @@ class Ranking:
     @property
     def best(self) -> str:
         """Name of the run that is better than all others after Holm's adjustment, or ""."""
-        # Both, because a single verdict ignores the other comparisons.
         sure = all(c.verdict == "better" and p is not None and p < 1 - CONFIDENCE
                    for c, p in zip(self.comparisons, self.p_adjusted, strict=True))
         return self.comparisons[0].name_b if sure else ""
@@ -271,7 +255,6 @@ class Ranking:
                 if self.best else
                 f"{name} reaches the most, {cell}, but is not shown to be better than each of the other {count} runs; "
                 "no best run is named.")
-        # Each comparison has the leader's.
         warnings = dict.fromkeys(warning for comparison in self.comparisons for warning in comparison.warnings)
         return " ".join([text, *warnings])
 
@@ -296,7 +279,6 @@ def rank(paths: Sequence[Path]) -> Ranking:
     records = [find_unit(path) for path in paths]
     # By the summaries, without reading predictions.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
-    # Compare only the leader: more tests would cost power.
     comparisons = [compare_records(other, records[0]) for other in records[1:]]
     for comparison in comparisons:
         if comparison.verdict == "not comparable":
