@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workings.errors import RecordError
 from workings.record.canonical import line, record_line
 from workings.scoring import lines
-from workings.scoring.lines import read_lines, read_lines_at
+from workings.scoring.lines import read_lines
 
 VALUES = st.recursive(
     st.booleans() | st.text() | st.integers(-2**53 + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False),
@@ -32,10 +32,8 @@ def test_what_json_cannot_say_is_refused() -> None:
             record_line({"a": value}, "a file")
 
 
-def test_offsets_and_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n\n{"long": "' + b"x" * 50 + b'"}\n{"b": 2}')
-    found = list(read_lines_at(path))
-    assert [(number, offset) for number, offset, _ in found] == [(1, 0), (3, 10), (4, 73)]
-    assert [record for _, record in read_lines(path)] == [{"a": 1}, "longer than 20 bytes", {"b": 2}]
+    assert list(read_lines(path)) == [(1, {"a": 1}), (3, "longer than 20 bytes"), (4, {"b": 2})]

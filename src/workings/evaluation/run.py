@@ -1,8 +1,8 @@
 """An evaluation from start to seal: ask, extract, score, count, seal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,19 +56,19 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationJob:
-    """A generation job: the evaluation's configuration, and a function that generates one chunk of completions."""
+    """An evaluation's configuration, and a function that answers a chunk of its items."""
 
     config: dict[str, Any]
     """``eval_config.json``."""
-    sizes: Sequence[int]
-    """Items of each chunk."""
-    generate_chunk: Callable[[int], list[UnscoredCompletion]]
+    chunks: Sequence[Sequence[Item]]
+    """What is answered together."""
+    answer: Callable[[Sequence[Item]], list[UnscoredCompletion]]
     """The completions of a chunk."""
     settings: EvaluationSettings
     made_from: str | None
     samples: int
     """Completions of each item."""
-    problems: Callable[[], dict[str, Any]] = dict
+    problems: Mapping[str, Any] = field(default_factory=dict)
     """Problems of the file that the completions come from."""
 
 
@@ -81,12 +81,10 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
     config = unit_config(items, settings, source={"kind": "generated"}, made_from=made_from)
     # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
     config |= {"decoding": settings.decoding(), **session_facts(session, facts)}
-    size = items_at_a_time(settings, session.tokens_at_a_time)
-    config[ITEMS_AT_A_TIME] = size
-    batches = [items[start:start + size] for start in range(0, len(items), size)]
-    return GenerationJob(config=config, sizes=[len(batch) for batch in batches], settings=settings, made_from=made_from,
-                         generate_chunk=lambda index: generate_batch(session, batches[index], settings),
-                         samples=settings.samples)
+    config[ITEMS_AT_A_TIME] = size = items_at_a_time(settings, session.tokens_at_a_time)
+    return GenerationJob(config=config, settings=settings, made_from=made_from, samples=settings.samples,
+                         chunks=[items[start:start + size] for start in range(0, len(items), size)],
+                         answer=lambda chunk: generate_batch(session, chunk, settings))
 
 
 def session_facts(session: "ModelSession", facts: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -119,24 +117,19 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
         RequestError: the file is missing or does not answer any item, or as `evaluate`.
     """
     settings = settings or EvaluationSettings()
-    with ExternalPredictions(predictions, items) as external:
-        _check_samples(settings.aggregate, external.samples)
-        # By its name and digest: the folder it is in may name a person.
-        source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
-                  "samples": external.samples}
-        unknown = {"absent": "not recorded in predictions from elsewhere"}
-        config = unit_config(items, settings, source=source, made_from=None)
-        config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
-        chunks = [items[start:start + EXTERNAL_CHUNK] for start in range(0, len(items), EXTERNAL_CHUNK)]
-
-        def generate_chunk(index: int) -> list[UnscoredCompletion]:
-            return [answered for item in chunks[index] for answered in external.completions_of(item)]
-
-        return score_and_seal(
-            GenerationJob(config=config, sizes=[len(chunk) for chunk in chunks], generate_chunk=generate_chunk,
-                          settings=settings, made_from=None, samples=external.samples,
-                          problems=external.problems.to_json),
-            out)
+    external = ExternalPredictions(predictions, items)
+    _check_samples(settings.aggregate, external.samples)
+    # By its name and digest: the folder it is in may name a person.
+    source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
+              "samples": external.samples}
+    unknown = {"absent": "not recorded in predictions from elsewhere"}
+    config = unit_config(items, settings, source=source, made_from=None)
+    config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
+    chunks = [items[start:start + EXTERNAL_CHUNK] for start in range(0, len(items), EXTERNAL_CHUNK)]
+    return score_and_seal(GenerationJob(
+        config=config, chunks=chunks, settings=settings, made_from=None, samples=external.samples,
+        answer=lambda chunk: [answered for item in chunk for answered in external.completions_of(item)],
+        problems=external.problems.to_json()), out)
 
 
 def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
@@ -152,61 +145,52 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
     Raises:
         RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
     """
-    sizes = work.sizes
     refuse_existing(out)
+    total = sum(map(len, work.chunks))
     # The scorer first: one that cannot be loaded leaves no files.
-    with (slow_operation(f"answering {sum(sizes):,} items") as report_progress,
+    with (slow_operation(f"answering {total:,} items") as report_progress,
           scoring_by(work.settings) as process,
           EvaluationWriter(out, work.config) as unit):
-        done = unit.finished_chunks(sizes, work.samples)
-        items, tokens = sum(sizes[:done]), 0
+        done = unit.finished_chunks(list(map(len, work.chunks)), work.samples)
+        items, tokens = sum(map(len, work.chunks[:done])), 0
         # Lines are appended here and not in the pool's thread, so that one thread alone writes the file.
-        for index, lines in _pipeline(range(done, len(sizes)), work.generate_chunk, process, work.settings):
+        for chunk, lines in zip(work.chunks[done:], _pipeline(work, done, process), strict=True):
             unit.append(lines)
-            items += sizes[index]
+            items += len(chunk)
             tokens += sum(line["completion_tokens"] for line in lines if type(line.get("completion_tokens")) is int)
-            report_progress.reaches(items, sum(sizes), f"items ({percent(items / sum(sizes), 0)})"
+            report_progress.reaches(items, total, f"items ({percent(items / total, 0)})"
                                     + (f", {tokens:,} tokens" if tokens else ""))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
         finish(unit.partial)
-        unit.seal(summary.to_json(work.problems()), work.made_from, kind)
+        unit.seal(summary.to_json(work.problems), work.made_from, kind)
     return summary.scorecard
 
 
-def _pipeline(chunks: Sequence[int], answer: Callable[[int], list[UnscoredCompletion]], scoring: ScoringProcess,
-              settings: EvaluationSettings) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Lines of one chunk after the other; while one is scored, the next is answered and the last is written."""
-    waiting: tuple[int, list[UnscoredCompletion], Callable[[], list[Judgement]]] | None = None
+def _pipeline(work: GenerationJob, done: int, scoring: ScoringProcess) -> Iterator[list[dict[str, Any]]]:
+    """Lines of one chunk after the other; while one is scored, the next is answered."""
+    def score(answers: Sequence[UnscoredCompletion]) -> list[dict[str, Any]]:
+        # Completions with a problem are not scored.
+        left = iter(scoring.judge([(a.item, a.text, a.truncated) for a in answers if not a.problem]))
+        return [prediction_line(answered, Judgement() if answered.problem else next(left), work.settings.form)
+                for answered in answers]
+
+    waiting: Future[list[dict[str, Any]]] | None = None
     # One thread is enough: it only waits for the scoring process, which takes one chunk at a time.
     with ThreadPoolExecutor(1) as pool:
         try:
-            for index in chunks:
+            for chunk in work.chunks[done:]:
                 try:
-                    answers = [sanitised(answered, settings) for answered in answer(index)]
-                except BaseException:
-                    if waiting is not None:  # its answers have cost as much as these: keep them
-                        yield waiting[0], _lines(waiting[1], waiting[2](), settings)
-                    raise
-                # Scored while the next chunk is answered. At most one chunk waits, so memory stays bounded.
-                judged = pool.submit(
-                    scoring.judge, [(a.item, a.text, a.truncated) for a in answers if not a.problem]).result
-                if waiting is not None:
-                    yield waiting[0], _lines(waiting[1], waiting[2](), settings)
-                waiting = index, answers, judged
+                    answers = [sanitised(answered, work.settings) for answered in work.answer(chunk)]
+                finally:
+                    if waiting is not None:  # also after an error: its answers have cost as much as these
+                        yield waiting.result()
+                waiting = pool.submit(score, answers)
             if waiting is not None:
-                yield waiting[0], _lines(waiting[1], waiting[2](), settings)
+                yield waiting.result()
         except BaseException:
             scoring.cancel()  # leaving the pool waits for its thread
             raise
-
-
-def _lines(answers: Sequence[UnscoredCompletion], judgements: Sequence[Judgement],
-           settings: EvaluationSettings) -> list[dict[str, Any]]:
-    # Completions with a problem were not scored, so there are fewer scores than answers.
-    left = iter(judgements)
-    return [prediction_line(answered, Judgement() if answered.problem else next(left), settings.form)
-            for answered in answers]
 
 
 def unit_config(items: Sequence[Item], settings: EvaluationSettings, *, source: dict[str, Any],

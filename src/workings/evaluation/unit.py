@@ -5,13 +5,11 @@ is continued where an evaluation was killed.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from types import TracebackType
 from typing import Any
 
 from workings.errors import RecordError, RequestError
@@ -35,7 +33,7 @@ from workings.record.layout import (
     refuse_unit_name,
 )
 from workings.record.lock import DirectoryLock
-from workings.record.seal import parse_sums, root_digest, seal_unit, unit_kind
+from workings.record.seal import parse_sums, seal_unit, unit_kind
 from workings.record.storage import open_plain, read_plain
 
 DEFAULT_NAME = "items"
@@ -99,11 +97,6 @@ class EvaluationRecord:
         """Digest of the items that were asked."""
         return str(self.config["items"]["digest"])
 
-    @property
-    def root(self) -> str:
-        """Root digest of the unit."""
-        return root_digest(self.path)
-
     def results(self) -> list[ItemResult]:
         """Results of all items.
 
@@ -139,24 +132,16 @@ def find_units(path: Path) -> list[EvaluationRecord]:
     """
     units = [EvaluationRecord(unit) for unit in unit_paths(path)]
     if not path.exists():
+        # People leave out the folder that runs are written to by default.
+        near = Path("runs") / path
         raise RequestError(f"{path} does not exist", "a run directory, or the directory that `eval --out` wrote",
-                           _nearest_folder(path))
+                           f"did you mean {near}?" if near.is_dir() else "workings runs")
     if not units:
         raise RequestError(f"{path} has no evaluation",
                            "a run directory with an evaluation, or the directory that `eval --out` wrote",
                            f"workings eval {quote(str(path))} --items ITEMS.jsonl "
                            f"--out {quote(f'{path}/eval/{DEFAULT_NAME}')}")
     return units
-
-
-def _nearest_folder(path: Path) -> str:
-    """Which folder was probably meant by one that does not exist."""
-    names = get_close_matches(path.name, [other.name for other in path.parent.glob("*") if other.is_dir()], n=1)
-    # People leave out the folder that runs are written to by default.
-    near = next((other for other in (Path("runs") / path, *(path.with_name(name) for name in names))
-                 if other.is_dir()), None)
-    return f"did you mean {near}?" if near else (
-        "workings runs")
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:
@@ -228,12 +213,13 @@ class EvaluationWriter:
             RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
         """
         refuse_existing(out)
-        self.out, self.partial, self._config = out, partial_unit_path(out), config
+        self.out, self.partial = out, partial_unit_path(out)
+        self.predictions = self.partial / PREDICTIONS
         self.partial.mkdir(parents=True, exist_ok=True)
         # No other process writes from here on: the folder's files are from a process that ended.
         self._lock = DirectoryLock(self.partial)
         try:
-            self._check_config()
+            self._check_config(config)
             # A process that was killed may have left half a line.
             cut_torn_line(self.predictions)
             self._appender = Appender(self.predictions)
@@ -241,16 +227,10 @@ class EvaluationWriter:
             self._lock.release()  # a second try in this process would wait for the first
             raise
 
-    @property
-    def predictions(self) -> Path:
-        """Path of the predictions."""
-        return self.partial / PREDICTIONS
-
     def __enter__(self) -> "EvaluationWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._appender.close()
         self._lock.release()
 
@@ -273,8 +253,7 @@ class EvaluationWriter:
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add lines of one chunk and wait until they are on the disk."""
-        data = b"".join(record_line(line, PREDICTIONS) for line in lines)
-        self._appender.append_bytes(data)
+        self._appender.append_bytes(b"".join(record_line(line, PREDICTIONS) for line in lines))
         # Answers may have cost hours of a device; a finished chunk has to survive a power cut.
         self._appender.sync()
 
@@ -294,38 +273,24 @@ class EvaluationWriter:
         atomic.sync_directory(self.out.parent)
         return root
 
-    def _check_config(self) -> None:
+    def _check_config(self, config: dict[str, Any]) -> None:
         path = self.partial / EVALUATION_CONFIG
         if not path.exists():
-            atomic.write_json(path, self._config)
+            atomic.write_json(path, config)
             return
-        before = loads(path.read_bytes())
+        before = read_json_object(path)
         # Answers to two different requests in one file could never be told apart again.
-        if json_digest(before) != json_digest(self._config):
+        if json_digest(before) != json_digest(config):
+            different = sorted(key for key in {*before, *config} if before.get(key) != config.get(key))
             raise RequestError(f"--out {self.out} has an interrupted evaluation of another request: "
-                               f"{', '.join(_differences(before, self._config))}",
-                               "the same request, to continue it, or another --out",
+                               f"{', '.join(different)}", "the same request, to continue it, or another --out",
                                f"--out {self.out}-2, or remove {self.partial}")
 
 
 def _item_ends(path: Path, samples: int) -> list[int]:
     """Byte offset after the last line of every complete item."""
     ends: list[int] = []
-    name, lines = "", 0
-    for line_id, end in _ids(path):
-        if line_id == name and ends:
-            # Samples of an item are together, so only the last item can be incomplete.
-            ends[-1], lines = end, lines + 1
-        else:
-            ends.append(end)
-            lines = 1
-        name = line_id
-    return ends[:-1] if ends and lines < samples else ends
-
-
-def _ids(path: Path) -> Iterator[tuple[str, int]]:
-    offset = 0
-    # As bytes: offsets in a text file are no positions to cut at.
+    name, lines, offset = "", 0, 0
     with path.open("rb") as file:
         for line in file:
             offset += len(line)
@@ -333,9 +298,10 @@ def _ids(path: Path) -> Iterator[tuple[str, int]]:
             if not isinstance(record, dict) or "id" not in record:
                 raise RecordError(f'{path}: a line has no "id", so this command did not write it; delete {path.parent} '
                                   "and run the command again")
-            yield str(record["id"]), offset
-
-
-def _differences(before: Any, now: dict[str, Any]) -> list[str]:
-    old = before if isinstance(before, dict) else {}
-    return sorted(key for key in {*old, *now} if old.get(key) != now.get(key))
+            if record["id"] == name:
+                ends[-1], lines = offset, lines + 1
+            else:
+                name, lines = record["id"], 1
+                ends.append(offset)
+    # Samples of an item are together, so only the last item can be incomplete.
+    return ends[:-1] if lines < samples else ends

@@ -11,31 +11,20 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     """Line number (from 1) and its JSON object, or a text that says why it is not one. Empty lines are skipped."""
-    for number, _, record in read_lines_at(path):
-        yield number, record
-
-
-def read_lines_at(path: Path) -> Iterator[tuple[int, int, dict[str, Any] | str]]:
-    """Yields what `read_lines` does, with the byte offset of each line in between."""
     with path.open("rb") as file:
-        number, offset = 0, 0
+        number = 0
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
-            length = len(line)
-            if length == MAX_LINE_BYTES and not line.endswith(b"\n"):
-                # Read to its end in dropped pieces, so that later numbers and offsets are correct.
-                while rest := file.readline(MAX_LINE_BYTES):
-                    length += len(rest)
-                    if rest.endswith(b"\n"):
-                        break
-                yield number, offset, f"longer than {MAX_LINE_BYTES} bytes"
+            if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                # Read to its end in dropped pieces, so that later numbers are correct.
+                while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                    pass
+                yield number, f"longer than {MAX_LINE_BYTES} bytes"
             elif line.strip():
-                yield number, offset, parse_object(line)
-            offset += length
+                yield number, _parse_object(line)
 
 
-def parse_object(line: bytes) -> dict[str, Any] | str:
-    """The JSON object of one line, or a text that says why it is not one."""
+def _parse_object(line: bytes) -> dict[str, Any] | str:
     try:
         record = json.loads(line)
     except RecursionError:
