@@ -22,7 +22,7 @@ def test_multiple_choice_and_odd_values(tmp_path: Path) -> None:
         [answer.item for answer in answers], scorer={"name": "lm-evaluation-harness acc, filter none", "version": "1"},
         source={"kind": "task"}, facts=dict.fromkeys(("decoding", "template", "tokenizer", "model"), unknown) | {
             "engine": {"name": "jax"}})
-    card = seal_answers(answers, len(answers), tmp_path / "out", config, rule="harness:none")
+    card = seal_answers(answers, tmp_path / "out", config, rule="harness:none")
     assert (card.overall.n, card.overall.correct, card.overall.errors) == (3, 1, 1)
     first, _, third = records(tmp_path / "out")
     assert first["completion"] == {"absent": "no text: log likelihoods"}

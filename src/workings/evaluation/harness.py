@@ -11,7 +11,7 @@ from workings.evaluation.run import unit_config
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationWriter
-from workings.scoring.form import check_steps, keeps_form, reasoning_text
+from workings.scoring.form import check_steps, reasoning_text
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.judge import Judgement
 from workings.scoring.scorers import is_score
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from workings.engines.session import ModelSession
 
 USUAL_METRICS = ("exact_match", "acc")
-_CHUNK = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,34 +99,23 @@ def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: 
         "aggregate": "mean", **facts}
 
 
-def seal_answers(answers: Iterable[ScoredAnswer], count: int, out: Path, config: dict[str, Any], *, rule: str,
-                 made_from: str | None = None) -> Scorecard:
+def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, Any], *, rule: str) -> Scorecard:
     """Record answers with the scores that they have, and seal them at ``out``.
 
     Args:
         answers: the samples of an item together.
-        count: how many answers there are.
         out: where the unit will be; must not exist.
         config: its ``eval_config.json``.
         rule: names what found the answers.
-        made_from: as of `harness_config`.
 
     Raises:
         RequestError: ``out`` exists.
     """
     with EvaluationWriter(out, config) as unit:
-        sizes = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]
-        done = sum(sizes[:unit.finished_chunks(sizes)])
-        lines: list[dict[str, Any]] = []
-        for index, answer in enumerate(answers):
-            if index >= done:
-                lines.append(_line(answer, rule))
-            # Chunks end where they would end without a break, because only whole ones survive one.
-            if len(lines) == _CHUNK or (index == count - 1 and lines):
-                unit.append(lines)
-                lines = []
+        unit.finished_chunks([])  # an earlier attempt's lines are written again
+        unit.append([_line(answer, rule) for answer in answers])
         summary = EvaluationSummary(unit.predictions, "mean")
-        unit.seal(summary.to_json({}), made_from)
+        unit.seal(summary.to_json({}))
     return summary.scorecard
 
 
@@ -140,9 +128,8 @@ def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: st
         where: names the sample in an error.
         prefix: comes before its id, as of documents of several tasks.
     """
-    choices = _choices(record)
-    text = _completion(record)
-    filtered = record.get("filtered_resps") or [""]
+    choices, text = _choices(record), _completion(record)
+    filtered = [*record["filtered_resps"], ""]
     found = filtered[0] if isinstance(filtered[0], str) and text is not None else ""
     if choices:
         found = _chosen_continuation(choices, metric, record.get(metric))
@@ -153,10 +140,8 @@ def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: st
 
 def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
     """The continuations whose log likelihoods a task compares, and these; empty where it has the model write."""
-    arguments, values = record.get("arguments"), record.get("filtered_resps")
-    requests = list(arguments.values()) if isinstance(arguments, dict) else []
-    if not requests or not all(isinstance(request.get("arg_1"), str) for request in requests) or (
-            not isinstance(values, list) or len(values) != len(requests)):
+    requests, values = list(record["arguments"].values()), record["filtered_resps"]
+    if len(values) != len(requests) or not all(isinstance(request.get("arg_1"), str) for request in requests):
         return []
     # Some metrics ask for each choice without the question as well.
     return [(request["arg_1"], float(value[0])) for request, value in zip(requests, values, strict=True)
@@ -174,23 +159,22 @@ def _chosen_continuation(choices: Sequence[tuple[str, float]], metric: str, scor
 
 def _line(answer: ScoredAnswer, rule: str) -> dict[str, Any]:
     good = isinstance(answer.score, bool) or is_score(answer.score)
-    answered = UnscoredCompletion(
+    answered = sanitised(UnscoredCompletion(
         item=answer.item, sample=answer.sample, text=answer.text or "", finish_reason=answer.finish_reason,
-        tokens=answer.tokens, problem="" if answer.text is not None else "no text: log likelihoods")
-    answered = sanitised(answered, EvaluationSettings())
-    steps = check_steps(reasoning_text(answered.text))
+        tokens=answer.tokens, problem="" if answer.text is not None else "no text: log likelihoods"),
+        EvaluationSettings())
+    reasoning = reasoning_text(answered.text)
+    steps = check_steps(reasoning)
     judgement = Judgement(
         extracted=answer.extracted, rule=rule, score=float(answer.score) if good else 0.0,
         error="" if good else f"its score is {str(answer.score)[:60]}, not a number from 0 to 1",
-        format_ok=keeps_form(answered.text, "any"), reasoning_chars=len(reasoning_text(answered.text)),
-        steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
+        reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
     line = prediction_line(answered, judgement, "any")
     if answer.log_likelihoods:
         line["log_likelihoods"] = list(answer.log_likelihoods)
-    if answer.text is None and good:
+    if answer.text is None:
         del line["error"]  # multiple choice has a score and no text
-    elif answer.text is None:
-        line["error"] = judgement.error
+        line |= {} if good else {"error": judgement.error}
     return line
 
 
@@ -201,8 +185,7 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
     # Of several choices the target is the number of the right one.
     if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
         answer = choices[int(target)]
-    arguments = record.get("arguments")
-    prompt = arguments.get("gen_args_0", {}).get("arg_0", "") if isinstance(arguments, dict) else ""
+    prompt = record["arguments"]["gen_args_0"]["arg_0"]
     if not answer.strip():
         raise RequestError(f"{where}: the target is empty", "a document with an expected answer")
     names = ("doc_hash", "prompt_hash", "target_hash")
@@ -220,6 +203,5 @@ def _completion(record: Mapping[str, Any]) -> str | None:
     while isinstance(responses, list) and responses:
         responses = responses[0]
     # Generation requests carry their settings next to the prompt, log likelihoods the continuation.
-    arguments = record.get("arguments")
-    settings = arguments.get("gen_args_0", {}).get("arg_1") if isinstance(arguments, dict) else None
+    settings = record["arguments"]["gen_args_0"].get("arg_1")
     return responses if isinstance(responses, str) and isinstance(settings, dict) else None

@@ -65,10 +65,9 @@ class GenerationJob:
     answer: Callable[[Sequence[Item]], list[UnscoredCompletion]]
     """The completions of a chunk."""
     settings: EvaluationSettings
-    made_from: str | None
     samples: int
     """Completions of each item."""
-    problems: Mapping[str, Any] = field(default_factory=dict)
+    problems: dict[str, Any] = field(default_factory=dict)
     """Problems of the file that the completions come from."""
 
 
@@ -82,7 +81,7 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
     # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
     config |= {"decoding": settings.decoding(), **session_facts(session, facts)}
     config[ITEMS_AT_A_TIME] = size = items_at_a_time(settings, session.tokens_at_a_time)
-    return GenerationJob(config=config, settings=settings, made_from=made_from, samples=settings.samples,
+    return GenerationJob(config=config, settings=settings, samples=settings.samples,
                          chunks=[items[start:start + size] for start in range(0, len(items), size)],
                          answer=lambda chunk: generate_batch(session, chunk, settings))
 
@@ -127,7 +126,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     config |= dict.fromkeys(("decoding", "template", "tokenizer", "engine", "model"), unknown)
     chunks = [items[start:start + EXTERNAL_CHUNK] for start in range(0, len(items), EXTERNAL_CHUNK)]
     return score_and_seal(GenerationJob(
-        config=config, chunks=chunks, settings=settings, made_from=None, samples=external.samples,
+        config=config, chunks=chunks, settings=settings, samples=external.samples,
         answer=lambda chunk: [answered for item in chunk for answered in external.completions_of(item)],
         problems=external.problems.to_json()), out)
 
@@ -163,7 +162,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
         summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
         finish(unit.partial)
-        unit.seal(summary.to_json(work.problems), work.made_from, kind)
+        unit.seal(summary.to_json(work.problems), kind)
     return summary.scorecard
 
 
@@ -198,7 +197,6 @@ def unit_config(items: Sequence[Item], settings: EvaluationSettings, *, source: 
     """``eval_config.json`` without what decided the answers. Raises `RequestError` without items."""
     if not items:
         raise RequestError("there are no items", "at least one item")
-    # Below is all that decides a score: a comparison reads from it whether two evaluations were made alike.
     return {
         "schema": "eval_config/1",
         "items": {"count": len(items), "digest": items_digest(items)},
@@ -234,7 +232,8 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
     # Memory is planned for this batch size, and one item may have more samples.
     for start in range(0, len(prompts), settings.batch_size):
         batch = slice(start, start + settings.batch_size)
-        completions += _complete(session, prompts[batch], seeds[batch], settings)
+        completions += complete(session, prompts[batch], seeds[batch], temperature=settings.temperature,
+                                max_new_tokens=settings.max_new_tokens)
     tokenizer = session.tokenizer
     texts = [tokenizer.decode(completion.tokens) for completion in completions]
     # Tokenize again, because words may spell a control token.
@@ -245,14 +244,14 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
             for index, completion in enumerate(completions)]
 
 
-def _complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int],
-              settings: EvaluationSettings) -> "Sequence[Completion]":
+def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float,
+             max_new_tokens: int) -> "Sequence[Completion]":
+    """One completion of each prompt; at temperature 0 the greedy ones. Raises `RequestError` as `that_samples`."""
     sampler, stop_ids = session.sampler or session.engine, session.template.stop_ids
-    if settings.temperature == 0:
-        return sampler.generate(session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids)
-    return that_samples(sampler, settings.temperature).sample(
-        session.state, prompts, max_new_tokens=settings.max_new_tokens, stop_ids=stop_ids,
-        temperature=settings.temperature, seeds=seeds)
+    if temperature == 0:
+        return sampler.generate(session.state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
+    return that_samples(sampler, temperature).sample(session.state, prompts, max_new_tokens=max_new_tokens,
+                                                     stop_ids=stop_ids, temperature=temperature, seeds=seeds)
 
 
 def that_samples(writer: "Engine | Sampler", temperature: float) -> "Sampler":

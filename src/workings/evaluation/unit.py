@@ -213,13 +213,13 @@ class EvaluationWriter:
             RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
         """
         refuse_existing(out)
-        self.out, self.partial = out, partial_unit_path(out)
+        self.out, self.partial, self._config = out, partial_unit_path(out), config
         self.predictions = self.partial / PREDICTIONS
         self.partial.mkdir(parents=True, exist_ok=True)
         # No other process writes from here on: the folder's files are from a process that ended.
         self._lock = DirectoryLock(self.partial)
         try:
-            self._check_config(config)
+            self._check_config()
             # A process that was killed may have left half a line.
             cut_torn_line(self.predictions)
             self._appender = Appender(self.predictions)
@@ -257,24 +257,20 @@ class EvaluationWriter:
         # Answers may have cost hours of a device; a finished chunk has to survive a power cut.
         self._appender.sync()
 
-    def seal(self, summary: dict[str, Any], made_from: str | None, kind: str = "eval") -> str:
-        """Write the summary, seal as a unit of this kind, and move it to its place.
-
-        Returns the root digest.
-        """
+    def seal(self, summary: dict[str, Any], kind: str = "eval") -> None:
+        """Write the summary, seal as a unit of this kind, and move it to its place."""
         atomic.write_json(self.partial / EVALUATION_SUMMARY, summary)
-        if (self.partial / SEAL).exists():  # killed between sealing and renaming
-            (self.partial / SEAL).unlink()
-        root = seal_unit(self.partial, kind, "complete", made_from)
+        (self.partial / SEAL).unlink(missing_ok=True)  # killed between sealing and renaming
+        made_from = self._config["made_from"]
+        seal_unit(self.partial, kind, "complete", made_from if isinstance(made_from, str) else None)
         # Only now: an empty folder in a sealed run would be one that no sum covers.
         self.out.parent.mkdir(parents=True, exist_ok=True)
         # Within one file system a rename is atomic: the unit is there whole or not at all.
         self.partial.rename(self.out)
         atomic.sync_directory(self.out.parent)
-        return root
 
-    def _check_config(self, config: dict[str, Any]) -> None:
-        path = self.partial / EVALUATION_CONFIG
+    def _check_config(self) -> None:
+        path, config = self.partial / EVALUATION_CONFIG, self._config
         if not path.exists():
             atomic.write_json(path, config)
             return

@@ -230,7 +230,7 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
         find_trained_items(Path(model), items, out)
     config = harness_config(items, scorer=found.scorer, source=found.source, made_from=opened.root,
                             facts={"decoding": found.decoding, **session_facts(opened.session, opened.facts)})
-    return seal_answers(found.answers, len(found.answers), out, config, rule=found.rule, made_from=opened.root)
+    return seal_answers(found.answers, out, config, rule=found.rule)
 
 
 def _learned_digests(run: Path) -> set[str | None]:

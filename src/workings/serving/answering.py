@@ -8,7 +8,7 @@ from threading import Lock
 from workings.engines.base import Completion, StreamingEngine
 from workings.engines.session import ModelSession
 from workings.evaluation.likelihoods import continuation_log_probs, likeliest
-from workings.evaluation.run import sample_seed, that_samples
+from workings.evaluation.run import complete, sample_seed
 from workings.models.tokenizer import Tokenizer
 from workings.serving.requests import ChatRequest, TextRequest
 
@@ -89,14 +89,9 @@ class Answerer:
                     for prompt, completion in zip(asked, completions, strict=True)]
 
     def _complete(self, prompts: Sequence[list[int]], request: ChatRequest | TextRequest) -> Sequence[Completion]:
-        sampler, state = self._session.sampler or self._session.engine, self._session.state
-        stop_ids = self._session.template.stop_ids
-        if request.temperature == 0:
-            return sampler.generate(state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids)
         seed = secrets.randbelow(2**32) if request.seed is None else request.seed
-        return that_samples(sampler, request.temperature).sample(
-            state, prompts, max_new_tokens=request.longest, stop_ids=stop_ids, temperature=request.temperature,
-            seeds=[sample_seed(seed, "request", index) for index in range(len(prompts))])
+        seeds = [sample_seed(seed, "request", index) for index in range(len(prompts))]
+        return complete(self._session, prompts, seeds, temperature=request.temperature, max_new_tokens=request.longest)
 
     def _stream(self, prompt: list[int], request: ChatRequest | TextRequest, tell: Callable[[str], None]) -> Completion:
         engine, pieces = self._session.engine, Pieces(self._session.tokenizer, tell)
