@@ -15,8 +15,7 @@ from workings.evaluation.settings import answer_key
 from workings.record.number_text import percent
 
 CUT_OFF_FROM = 0.2
-"""Share of completions that were cut off at the length limit from which they are named: a limit that is too low can
-halve a score."""
+"""Share of completions that were cut off at the length limit from which they are named."""
 MIN_COMPLETIONS = 10
 """Minimum completions for this warning."""
 _LONGEST_KEY = 200

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workings.errors import RecordError
-from workings.evaluation.run import evaluate
+from workings.evaluation.run import evaluate, generation_job
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.digest import bytes_digest, file_digest, json_digest
+from workings.record.digest import file_digest, json_digest
 from workings.record.layout import SUMS
 from workings.record.seal import parse_sums
-from workings.scoring.items import Item, items_digest
-from workings.scoring.scorers import scorer_version
+from workings.scoring.items import Item
 
 if TYPE_CHECKING:
     from workings.engines.base import State
@@ -46,7 +45,7 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     Raises:
         RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
     """
-    key = _key(session, items, settings, model)
+    key = base_key(generation_job(session, items, settings=settings, made_from=None, facts=model).config)
     # Truncated, because most file systems limit names to 255 bytes.
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
     note = ""
@@ -54,25 +53,9 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
         note = _damage(unit)
         if not note:
             return EvaluationRecord(unit), ""
-        # The questions can be asked again; which answers were changed is unknown.
         shutil.rmtree(unit)
     evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
     return EvaluationRecord(unit), note
-
-
-def _key(session: "ModelSession", items: Sequence[Item], settings: EvaluationSettings, model: Mapping[str, Any]) -> str:
-    """The first digits of the digest over everything that decides answers and scores."""
-    device = session.engine.describe()
-    scorer, version = scorer_version(settings.scorer)
-    return base_key({
-        "model": dict(model), "items": {"digest": items_digest(items)},
-        "tokenizer": {"digest": session.tokenizer.digest},
-        "template": {"digest": bytes_digest(session.template.source.encode())},
-        "engine": {"name": session.engine.name, "platform": device.platform, "device": device.kind},
-        "scorer": {"name": scorer, "version": version}, "decoding": settings.decoding(),
-        "extraction": settings.extraction(), "steps": settings.steps(), "form": settings.form,
-        "aggregate": settings.aggregate,
-        "limits": settings.limits()})
 
 
 def base_key(config: Mapping[str, Any]) -> str:
@@ -97,7 +80,6 @@ def base_key(config: Mapping[str, Any]) -> str:
 def _damage(unit: Path) -> str:
     """Damage of a cached unit, or ""."""
     try:
-        # Reads every file, which is much faster than asking a model again.
         sums = parse_sums((unit / SUMS).read_bytes())
         wrong = [name for name, digest in sums.items() if file_digest(unit / name) != digest]
     except (OSError, RecordError) as error:

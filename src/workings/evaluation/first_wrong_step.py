@@ -1,7 +1,7 @@
 """The first wrong equation of a completion, and the items of an evaluation by its line."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from workings.data.equations.check import Equation
@@ -12,14 +12,10 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 from workings.scoring.form import checked_equations, reasoning_text
 
-RIGHT, RIGHT_WITH_WRONG_STEP = "right, no wrong equation", "right, a wrong equation"
-NOT_FOUND, UNSCORED = "wrong, no wrong equation", "could not be scored"
-FIRST_LINES = 5
-"""Lines with separate kinds; later lines share the last kind."""
-LATER_LINE = f"wrong from line {FIRST_LINES + 1}+"
-WRONG_STEP_KINDS = (RIGHT_WITH_WRONG_STEP, *(f"wrong from line {line} on" for line in range(1, FIRST_LINES + 1)),
-                    LATER_LINE)
-"""Kinds with a step that is wrong."""
+RIGHT, NOT_FOUND, UNSCORED = "right, no wrong equation", "wrong, no wrong equation", "could not be scored"
+WRONG_STEP_KINDS = ("right, a wrong equation", *(f"wrong from line {line} on" for line in range(1, 6)),
+                    "wrong from line 6+")
+"""Kinds with a step that is wrong; of wrong answers the index is the number of the line."""
 KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 """All kinds of items, in the order in which they are shown."""
 FIRST_CHARACTERS = 30_000
@@ -60,7 +56,7 @@ class WrongPlace:
 
     def to_json(self) -> dict[str, int | str]:
         """All of it."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return asdict(self)
 
 
 def wrong_place(completion: str) -> WrongPlace | None:
@@ -75,12 +71,13 @@ def wrong_place(completion: str) -> WrongPlace | None:
     equation = first_wrong_step(checked_text)
     if equation is None:
         return None
-    # The reasoning is a stretch of the completion, and it begins where that stretch first is.
+    def lines(text: str) -> int:
+        return sum(bool(line.strip()) for line in text.splitlines())
+
     offset = completion.find(reasoning)
-    before = reasoning[:reasoning.rfind("\n", 0, equation.start) + 1]
-    line = 1 + sum(bool(line_text.strip()) for line_text in before.splitlines())
-    lines = sum(bool(line_text.strip()) for line_text in reasoning.splitlines())
-    return WrongPlace(offset + equation.start, offset + equation.end, line, lines, equation.written, equation.expected)
+    line = 1 + lines(reasoning[:reasoning.rfind("\n", 0, equation.start) + 1])
+    return WrongPlace(offset + equation.start, offset + equation.end, line, lines(reasoning), equation.written,
+                      equation.expected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +111,9 @@ def kind_of_item(sample: dict[str, Any]) -> str:
 def kind_of_text(completion: str, *, right: bool) -> str:
     """The kind of a completion that was scored."""
     wrong_step = wrong_place(completion)
-    if right:
-        return RIGHT_WITH_WRONG_STEP if wrong_step else RIGHT
     if wrong_step is None:
-        return NOT_FOUND
-    # `RIGHT_WITH_WRONG_STEP` comes first in the tuple, so that the number of a line is its index; the last is
-    # `LATER_LINE`.
-    return WRONG_STEP_KINDS[min(wrong_step.line, FIRST_LINES + 1)]
+        return RIGHT if right else NOT_FOUND
+    return WRONG_STEP_KINDS[0 if right else min(wrong_step.line, len(WRONG_STEP_KINDS) - 1)]
 
 
 def count_first_wrong_steps(record: EvaluationRecord) -> FirstWrongSteps:

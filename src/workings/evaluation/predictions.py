@@ -79,7 +79,7 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
     record: dict[str, Any] = {
         "id": item.id, "sample": answered.sample, "section": item.section, "category": item.category,
         "difficulty": item.difficulty, "prompt": item.prompt, "gold": item.expected_answer,
-        **_text(answered),
+        "completion": {"absent": answered.problem} if answered.problem else answered.text,
         "extracted": judgement.extracted if judgement.extracted else {"absent": "no rule found an answer"},
         "rule": judgement.rule, "score": judgement.score,
         "format_ok": {"absent": "no form was asked for"} if form == "any" else judgement.format_ok,
@@ -91,33 +91,18 @@ def prediction_line(answered: UnscoredCompletion, judgement: Judgement, form: st
     }
     if answered.seed >= 0:
         record["seed"] = answered.seed
-    if answered.control_tokens:
-        record["control_tokens"] = True
-    if item.cluster:
-        record["cluster"] = item.cluster
-    # With these a line says all of its item: a verifier can score again and digest the items without their file.
-    if item.aliases:
-        record["aliases"] = list(item.aliases)
-    if item.tolerance:
-        record["tolerance"] = item.tolerance
-    if item.extra:
-        record["item_extra"] = dumps(dict(item.extra)).decode("utf-8")  # as text: other people's keys may hold nulls
-    if judgement.wrong_steps:
-        record["wrong_steps"] = list(judgement.wrong_steps)
+    if answered.too_long:
+        record |= {"completion": answered.text[:KEPT_CHARS], "completion_chars": len(answered.text),
+                   "completion_sha256": bytes_digest(answered.text.encode())}
     if judgement.question:
         record["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
-    if error:
-        record["error"] = error
-    return record
-
-
-def _text(answered: UnscoredCompletion) -> dict[str, Any]:
-    if answered.too_long:
-        return {"completion": answered.text[:KEPT_CHARS], "completion_chars": len(answered.text),
-                "completion_sha256": bytes_digest(answered.text.encode())}
-    if answered.problem:
-        return {"completion": {"absent": answered.problem}}
-    return {"completion": answered.text}
+    optional = {
+        # With these a line says all of its item: a verifier can score again and digest the items without their file.
+        "cluster": item.cluster, "aliases": list(item.aliases), "tolerance": item.tolerance,
+        # As text: other people's keys may hold nulls.
+        "item_extra": dumps(dict(item.extra)).decode("utf-8") if item.extra else "",
+        "control_tokens": answered.control_tokens, "wrong_steps": list(judgement.wrong_steps), "error": error}
+    return record | {name: value for name, value in optional.items() if value}
 
 
 def item_of(record: Mapping[str, Any]) -> Item:
@@ -158,13 +143,10 @@ def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:
     """One item's samples as one result; an item with an unscorable sample is an error."""
     first = samples[0]
     errors = [str(sample["error"]) for sample in samples if "error" in sample]
-    if len(samples) == 1:
-        measures = _measures(first)
-    else:
-        sample_measures = [_measures(sample) for sample in samples]
-        # Over the samples that have the measure: a sample without one counts neither way.
-        measures = {name: sum(values) / len(values) for name in MEASURES
-                    if (values := [of_sample[name] for of_sample in sample_measures if name in of_sample])}
+    sample_measures = [_measures(sample) for sample in samples]
+    # Over the samples that have the measure: a sample without one counts neither way.
+    measures = {name: sum(values) / len(values) for name in MEASURES
+                if (values := [of_sample[name] for of_sample in sample_measures if name in of_sample])}
     return ItemResult(id=first["id"], score=aggregate_score(samples, aggregate),
                       error=errors[0] if errors else "",
                       section=str(first["section"]), category=str(first["category"]),
@@ -182,16 +164,12 @@ def form_free_accuracy(path: Path) -> float:
 
 
 def _measures(sample: dict[str, Any]) -> dict[str, float]:
-    """Measures of one completion, in the order of `MEASURES`."""
-    measures = {"no_answer": float(not has_answer(sample)), "names_expected": float(names_expected(sample))}
-    for name in MEASURES:
-        if name == "step_validity":
-            if sample.get("steps_checked"):
-                measures[name] = sample["steps_valid"] / sample["steps_checked"]
-        # A value that was not measured is an object that says why; it is left out and not counted as 0.
-        elif type(value := sample.get(name)) in (bool, int, float):
-            measures[name] = float(value)  # type: ignore[arg-type]
-    return measures
+    """Measures of one completion; a value that was not measured is an object that says why, and is left out."""
+    measures = {name: float(value) for name, value in sample.items() if name in MEASURES and isinstance(
+        value, bool | int | float)}
+    if sample.get("steps_checked"):
+        measures["step_validity"] = sample["steps_valid"] / sample["steps_checked"]
+    return measures | {"no_answer": float(not has_answer(sample)), "names_expected": float(names_expected(sample))}
 
 
 class EvaluationSummary:

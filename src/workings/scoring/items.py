@@ -53,17 +53,11 @@ class Item:
 
     def to_json(self) -> dict[str, Any]:
         """The item as one JSON object; keys that say nothing are left out."""
-        record: dict[str, Any] = {**self.extra, "id": self.id, "prompt": self.prompt,
-                                  "expected_answer": self.expected_answer}
-        record.update({name: getattr(self, name) for name in _TEXT_FIELDS[:3]})
         # Left out if empty, for stable digests.
-        if self.cluster:
-            record["cluster"] = self.cluster
-        if self.aliases:
-            record["aliases"] = list(self.aliases)
-        if self.tolerance:
-            record["tolerance"] = self.tolerance
-        return record
+        optional = {"cluster": self.cluster, "aliases": list(self.aliases), "tolerance": self.tolerance}
+        return {**self.extra, "id": self.id, "prompt": self.prompt, "expected_answer": self.expected_answer,
+                **{name: getattr(self, name) for name in _TEXT_FIELDS[:3]},
+                **{name: value for name, value in optional.items() if value}}
 
 
 def read_items(path: Path) -> list[Item]:
