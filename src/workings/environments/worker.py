@@ -10,7 +10,8 @@ from typing import Any
 from workings.environments.base import Closable, Environment, Step, TaskMaker
 from workings.environments.settings import EnvironmentSettings
 from workings.scoring.reward_worker import refuse
-from workings.scoring.worker import Answer, error_text, limit_memory, loading, run_file, serve
+from workings.scoring.scorers import run_file
+from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
 
 
 class _Player:

@@ -85,14 +85,14 @@ class Task(Protocol):
 
 def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
                    facts: Mapping[str, Any], made_from: str | None = None) -> dict[str, Any]:
-    """``eval_config.json`` of an evaluation that another program scored.
+    """``eval_config.json`` of an evaluation that another program scored, as `AnsweredTask` says.
 
     Args:
         items: all items.
         scorer: name and version of what scored.
         source: where items and scores come from.
         facts: what decided the answers: `decoding`, `template`, `tokenizer`, `engine` and `model`.
-        made_from: root digest of the run whose checkpoint answered; None where there is no such run.
+        made_from: root digest of the run whose checkpoint answered, if there is one.
     """
     return unit_config(items, EvaluationSettings(), source=dict(source), made_from=made_from) | {
         "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"}, "form": "any",
@@ -100,16 +100,9 @@ def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: 
 
 
 def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, Any], *, rule: str) -> Scorecard:
-    """Record answers with the scores that they have, and seal them at ``out``.
+    """Record answers (the samples of an item together) with the scores that they have, and seal them at ``out``.
 
-    Args:
-        answers: the samples of an item together.
-        out: where the unit will be; must not exist.
-        config: its ``eval_config.json``.
-        rule: names what found the answers.
-
-    Raises:
-        RequestError: ``out`` exists.
+    ``rule`` names what found them. Raises `RequestError` if ``out`` exists.
     """
     with EvaluationWriter(out, config) as unit:
         unit.finished_chunks([])  # an earlier attempt's lines are written again
@@ -120,13 +113,9 @@ def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, A
 
 
 def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: str = "") -> ScoredAnswer:
-    """One sample of lm-evaluation-harness, in the form of its log.
+    """One sample of lm-evaluation-harness, in the form of its log, with one of its metrics as the score.
 
-    Args:
-        record: the sample.
-        metric: which of its metrics is the score.
-        where: names the sample in an error.
-        prefix: comes before its id, as of documents of several tasks.
+    ``where`` names the sample in an error; ``prefix`` comes before its id, as of documents of several tasks.
     """
     choices, text = _choices(record), _completion(record)
     filtered = [*record["filtered_resps"], ""]

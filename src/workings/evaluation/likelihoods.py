@@ -24,8 +24,7 @@ Continuation = tuple[Sequence[int], Sequence[int]]
 def continuation_log_probs(session: ModelSession, pairs: Sequence[Continuation]) -> list[tuple[float, ...]]:
     """Natural log probability, at temperature 1, of each token of each continuation, in the order of the pairs.
 
-    Raises:
-        RequestError: the engine computes no log probabilities.
+    Raises `RequestError` if the engine computes none.
     """
     engine = session.engine
     if not isinstance(engine, LikelihoodEngine):
@@ -48,8 +47,7 @@ def are_greedy(session: ModelSession, pairs: Sequence[Continuation]) -> list[boo
 def likeliest(session: ModelSession, pairs: Sequence[Continuation]) -> list[list[tuple[int, float]]]:
     """The most likely token in the place of each token of each continuation, and its natural log probability.
 
-    Raises:
-        RequestError: the engine does not tell its most likely tokens.
+    Raises `RequestError` if the engine does not tell it.
     """
     engine = session.engine
     if not isinstance(engine, TeachingEngine):

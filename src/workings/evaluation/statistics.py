@@ -74,11 +74,8 @@ def wilson_effective(values: Sequence[float]) -> Interval:
 
     It is that of the number of binary items with the same variance: ``n_eff = m (1 - m) / error**2``, never fewer
     than there are items, because nothing between 0 and 1 varies more. Where fewer than 20 values are off the nearer end
-    their spread is hardly known, and the items themselves count. Student's t and the bootstrap, which believe that
-    spread, cover far too little near 0 and 1 (`proof/statistics.json`).
-
-    Raises:
-        RequestError: fewer than 2 values.
+    their spread is hardly known, and the items themselves count (`proof/statistics.json`). Raises `RequestError` for
+    fewer than 2 values.
     """
     by_spread = t_mean(values)
     n, mean = len(values), by_spread.mean
@@ -120,11 +117,8 @@ def clustered_t_mean(values: Sequence[float], clusters: Sequence[str], confidenc
 
     The mean weighs items, not clusters. A cluster's summed deviations from it are too small by its own share of the
     items, so their squares are divided by ``1 - n_g / n``; the degrees of freedom are those of that variance for
-    independent items. With clusters of equal size this is exactly Student's t interval of the cluster means. With
-    unequal ones the usual sandwich (CR1, clusters - 1 degrees) raises 6 to 10 % false alarms, this one 3 to 5 %.
-
-    Raises:
-        RequestError: fewer than 8 clusters.
+    independent items. With clusters of equal size this is exactly Student's t interval of the cluster means. Raises
+    `RequestError` for fewer than 8 clusters.
     """
     data = np.asarray(values, dtype=np.float64)
     # Numbered as they come, so that the sums have one order.
@@ -162,14 +156,9 @@ def t_result(mean: float, error: float, degrees: float, method: str, confidence:
     """A mean with this standard error and these degrees of freedom."""
     from scipy import special  # as in `t_value`
 
-    # Interval and p value have the same degrees of freedom, so that they never contradict each other.
     half = t_value(degrees, confidence) * error
-    # Without any spread the statistic would be 0 / 0 or infinite.
-    if error == 0:
-        p = 1.0 if mean == 0 else 0.0
-    else:
-        # The lower tail: 1 minus an upper tail would be 0 far out.
-        p = float(2 * special.stdtr(degrees, -abs(mean) / error))
+    # Without spread the statistic would be 0 / 0 or infinite. The lower tail: 1 minus an upper one is 0 far out.
+    p = float(mean == 0) if error == 0 else float(2 * special.stdtr(degrees, -abs(mean) / error))
     return MeanResult(mean, Interval(mean - half, mean + half, method), p, error)
 
 
@@ -202,7 +191,6 @@ def mcnemar_exact(newly_right: int, newly_wrong: int) -> float:
     """
     from scipy import special  # as in `t_value`
 
-    # Items on which both agree say nothing of a difference, so only the others are counted.
     discordant = newly_right + newly_wrong
     # Twice the smaller tail exceeds 1 where both sides are equal.
     return min(1.0, 2 * float(special.bdtr(min(newly_right, newly_wrong), discordant, 0.5)))
@@ -239,7 +227,7 @@ def welch_mean(a: Sequence[float], b: Sequence[float], confidence: float = CONFI
     shares = [float(np.var(values, ddof=1)) / len(values) for values in (a, b)]
     difference = float(np.mean(b) - np.mean(a))
     variance = math.fsum(shares)
-    # Equal values on each side: the degrees of freedom would be 0 / 0, and decide nothing.
+    # Without variance the degrees of freedom would be 0 / 0, and decide nothing.
     degrees = 1.0 if variance == 0 else variance ** 2 / math.fsum(
         share ** 2 / (len(values) - 1) for share, values in zip(shares, (a, b), strict=True))
     return t_result(difference, math.sqrt(variance), degrees, "welch", confidence)
@@ -287,19 +275,14 @@ def score_equivalence(newly_right: int, newly_wrong: int, n: int, margin: float)
     # Each null hypothesis is a difference of exactly the margin, on either side.
     above = score_statistic(newly_right, newly_wrong, n, -margin)
     below = -score_statistic(newly_right, newly_wrong, n, margin)
-    # Both tests must reject, so the weaker one decides; no adjustment for two tests is needed.
+    # Both tests must reject, so the weaker one decides.
     p_value = max(math.erfc(z / math.sqrt(2)) / 2 for z in (above, below))
     return Equivalence(margin, tango(newly_right, newly_wrong, n, TOST_CONFIDENCE), p_value)
 
 
 def t_equivalence(differences: Sequence[float], margin: float, clusters: Sequence[str] = ()) -> Equivalence:
-    """Equivalence of differences that vary, by Student's t, or by the clustered t with ``clusters``.
-
-    Raises:
-        RequestError: fewer than 2 values, or fewer than 8 clusters.
-    """
+    """Equivalence of differences that vary, by Student's t, or the clustered t with ``clusters``; raises as these."""
     def mean(shift: float) -> MeanResult:
-        # "The difference is above minus the margin" is the same as "the difference plus the margin is above zero".
         shifted = [value + shift for value in differences]
         return (clustered_t_mean(shifted, clusters, TOST_CONFIDENCE) if clusters else t_mean(shifted, TOST_CONFIDENCE))
     return _of_means(mean, margin)
@@ -311,13 +294,11 @@ def welch_equivalence(a: Sequence[float], b: Sequence[float], margin: float) -> 
 
 
 def _of_means(mean: Callable[[float], MeanResult], margin: float) -> Equivalence:
+    def upper(mean: float, two_sided: float) -> float:
+        """One-sided p value of "the mean is not above zero": half of both tails, on the side where the mean is."""
+        return two_sided / 2 if mean > 0 else 1 - two_sided / 2
+
     # A shift moves the mean and leaves its error: the test against the margin is that of a shifted mean against zero.
     above, below = mean(margin), mean(-margin)
-    p_value = max(_upper(above.mean, above.p_value), _upper(-below.mean, below.p_value))
+    p_value = max(upper(above.mean, above.p_value), upper(-below.mean, below.p_value))
     return Equivalence(margin, mean(0.0).interval, p_value)
-
-
-def _upper(mean: float, two_sided: float) -> float:
-    """One-sided p value of "the mean is not above zero"."""
-    # The two tails are equal, so one of them is half of both, on the side where the mean is.
-    return two_sided / 2 if mean > 0 else 1 - two_sided / 2

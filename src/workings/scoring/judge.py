@@ -1,8 +1,6 @@
 """Scores one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from workings.answers.extract import NO_RULE, Extraction, Kind, answer_kind, extract
 from workings.scoring.form import check_steps, keeps_form, reasoning_text
@@ -31,21 +29,9 @@ class Judgement:
     """Why the completion could not be scored; its score is then 0."""
 
 
-def judgement_from_json(values: Mapping[str, Any]) -> Judgement:
-    """A judgement whose fields were sent as JSON."""
-    return Judgement(**{**values, "wrong_steps": tuple(values["wrong_steps"])})
-
-
 def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
           truncated: bool = False) -> Judgement:
-    """Extract, score and describe one completion.
-
-    Args:
-        item: the question with its expected answer.
-        text: the completion.
-        score: the scoring function.
-        settings: rules, form and version.
-        truncated: the completion was cut off by the limit on new tokens.
+    """Extract, score and describe one completion; ``truncated``: it was cut off by the limit on new tokens.
 
     Raises what the scorer raises.
     """
@@ -56,7 +42,7 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == extraction.text else reasoning_text(text)
-    # Only of the reasoning: an equation in the answer counts by its result.
+    # An equation in the answer counts by its result.
     steps = check_steps(reasoning)
     return Judgement(
         # A scorer may return true or false, which count as 1 and 0.
@@ -66,20 +52,11 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
 
 def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings, *,
                  truncated: bool) -> tuple[Extraction, float]:
-    """The answer in a completion and its score; ignores the rest of the completion.
-
-    Raises what the scorer raises.
-    """
-    extraction = find_answer(item, text, settings, truncated=truncated)
-    return extraction, score(extraction.text, item) if extraction.text else 0.0
-
-
-def find_answer(item: Item, text: str, settings: ScoringSettings, *, truncated: bool) -> Extraction:
-    """The answer in a completion."""
+    """The answer in a completion and its score. Raises what the scorer raises."""
     kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(
         item.expected_answer, item.prompt, item.aliases)
     extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
     # If a number is expected, `2^{10}` is a formula for it.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
-        return extract(text, "text", settings.rules, truncated=truncated)
-    return extraction
+        extraction = extract(text, "text", settings.rules, truncated=truncated)
+    return extraction, score(extraction.text, item) if extraction.text else 0.0

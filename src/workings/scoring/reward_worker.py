@@ -17,8 +17,8 @@ from typing import Any
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.scoring.items import UNSPECIFIED, Item
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
-from workings.scoring.scorers import SCORERS, load_scorer
-from workings.scoring.worker import Answer, error_text, limit_memory, loading, run_file, serve
+from workings.scoring.scorers import SCORERS, load_scorer, run_file
+from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
 
 REFUSED = {
     **dict.fromkeys(("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",

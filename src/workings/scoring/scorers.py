@@ -9,6 +9,7 @@ import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from workings.answers.choices import choice_in, option_letter
 from workings.answers.contains import says
@@ -84,10 +85,21 @@ def load_scorer(name: str) -> Scorer:
     path, function = _parts(name)
     # Compute the digest before the file runs, because code can change its own file.
     recorded, version = scorer_version(name)
-    namespace = runpy.run_path(str(path))
-    if not callable(namespace.get(function)):
-        raise RequestError(f"scorer: {path.name} has no function {function}", f"{function}(answer, item)")
-    return Scorer(recorded, version, namespace[function])
+    return Scorer(recorded, version, run_file("scorer", path, "function", function))
+
+
+def run_file(owner: str, path: Path, kind: str, name: str, *, unchanged: bool = True) -> Callable[..., Any]:
+    """The ``kind`` (function or class) of this name in a user's file, which is executed.
+
+    Raises `RequestError` about ``owner`` if the file is not ``unchanged`` since its digest was recorded, or has no such
+    name.
+    """
+    if not unchanged:
+        raise RequestError(f"{owner}: {path} has changed since its digest was recorded", "the file that was recorded")
+    found = runpy.run_path(str(path)).get(name)
+    if not callable(found):
+        raise RequestError(f"{owner}: {path} has no {kind} {name}", f"a {kind} of that name")
+    return found
 
 
 def _parts(name: str) -> tuple[Path, str]:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import pickle
-import runpy
 import signal
 import traceback
 from collections.abc import Callable, Iterator
@@ -112,22 +111,6 @@ def loading(name: str, expected: str) -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001 - the file is other people's code; what it raises is the answer
         raise RequestError(f"{name}: {error_text(error)}", expected) from None
-
-
-def run_file(owner: str, path: Path, kind: str, name: str, *, unchanged: bool) -> Callable[..., Any]:
-    """The ``kind`` (function or class) of this name in a user's file, which is executed.
-
-    Raises:
-        RequestError: about ``owner``, where the file is not ``unchanged`` since its digest was recorded, or has no such
-            name.
-    """
-    # Looked at before the file runs, because code can change its own file.
-    if not unchanged:
-        raise RequestError(f"{owner}: {path} has changed since its digest was recorded", "the file that was recorded")
-    found = runpy.run_path(str(path)).get(name)
-    if not callable(found):
-        raise RequestError(f"{owner}: {path} has no {kind} {name}", f"a {kind} of that name")
-    return found
 
 
 def error_text(error: BaseException, limit: str = "") -> str:

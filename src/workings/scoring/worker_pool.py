@@ -17,12 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, ClassVar, Self
 
 from workings.errors import RequestError
 from workings.scoring.items import Item
-from workings.scoring.judge import Judgement, judgement_from_json
+from workings.scoring.judge import Judgement
 from workings.scoring.settings import ScoringSettings
 
 START_SECONDS = 120.0
@@ -38,12 +37,7 @@ class NoAnswer(Exception):
 
 
 class Child:
-    """A process that scores or computes rewards.
-
-    Args:
-        job: what it is for, the first thing that it reads.
-        module: what it runs, as ``python -m`` takes it.
-    """
+    """A process that runs ``python -m MODULE``; ``job``, what it is for, is the first thing that it reads."""
 
     def __init__(self, job: Any, module: str) -> None:
         self._tag, self._answers, self._ended_seconds = secrets.token_hex(8), queue.SimpleQueue[bytes](), 0.0
@@ -70,11 +64,8 @@ class Child:
         """The next answer.
 
         A process that computes has ``seconds`` of processor time, so that a busy machine changes no result; one that
-        waits has as much time of the clock.
-
-        Raises:
-            NoAnswer: none came in time, the process ended, or it wrote another line; nothing that comes after
-                such a line can be trusted.
+        waits has as much time of the clock. Raises `NoAnswer` if none came in time, the process ended, or it wrote
+        another line, after which nothing can be trusted.
         """
         left, begun = seconds, processor_seconds(self.process.pid)
         used = begun
@@ -131,8 +122,7 @@ class Worker:
         self._running()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def cancel(self) -> None:
@@ -181,11 +171,7 @@ class Worker:
 
 
 class ScoringProcess(Worker):
-    """A process that scores. Use as a context manager; one that hangs or dies is replaced.
-
-    Raises:
-        RequestError: a user's scorer cannot be loaded.
-    """
+    """A process that scores. Raises `RequestError` if a user's scorer cannot be loaded."""
 
     def __init__(self, settings: ScoringSettings) -> None:
         self._settings = ScoringSettings(**settings.for_scoring())
@@ -198,24 +184,19 @@ class ScoringProcess(Worker):
             completions: of each its item, its text, and whether it was cut off by the limit on new tokens.
         """
         done: list[Judgement] = []
+        alone = False
         while len(done) < len(completions):
-            judged, error = self._ask(completions[len(done):])
-            done += judged
-            if error:
-                # Alone, because an earlier completion may have caused the failure.
-                alone, error = self._ask(completions[len(done):len(done) + 1])
-                done += alone or [Judgement(error=error)]
+            asked = completions[len(done):len(done) + 1] if alone else completions[len(done):]
+            try:
+                for answer in self._answers(asked, [self._settings.item_seconds] * len(asked)):
+                    done.append(Judgement(**{**answer, "wrong_steps": tuple(answer["wrong_steps"])}))
+                alone = False
+            except NoAnswer as error:
+                if alone:
+                    done.append(Judgement(error=str(error)))
+                # Once more alone, because an earlier completion may have caused the failure.
+                alone = not alone
         return done
-
-    def _ask(self, completions: Sequence[tuple[Item, str, bool]]) -> tuple[list[Judgement], str]:
-        """Judgements until the process ended or went silent, and what happened then (or "")."""
-        done: list[Judgement] = []
-        try:
-            for answer in self._answers(completions, [self._settings.item_seconds] * len(completions)):
-                done.append(judgement_from_json(answer))
-        except NoAnswer as error:
-            return done, str(error)
-        return done, ""
 
 
 def processor_seconds(process_id: int) -> float | None:
