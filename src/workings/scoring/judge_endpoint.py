@@ -19,7 +19,6 @@ from workings.scoring.model_judge import (
     JUDGE,
     JUDGE_PREFIX,
     LONGEST_TEXT,
-    JudgeFile,
     judged,
     question_of,
     read_judge,
@@ -94,8 +93,9 @@ def _content(answer: Any) -> str:
     return content
 
 
-def endpoint_of(judge: JudgeFile) -> Endpoint:
-    """The endpoint of a checked judge."""
+def checked_judge(path: Path) -> Endpoint:
+    """The endpoint of a judge's file. Raises `RequestError` as `read_judge`."""
+    judge = read_judge(path)
     return Endpoint(judge.url, judge.model, judge.max_tokens)
 
 
@@ -107,15 +107,14 @@ def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -
 
 
 class JudgingProcess(ScoringProcess):
-    """Scores by a judge; answer, form and steps are found as by the scorer `answer`. Use as a context manager.
+    """Scores by a judge; answer, form and steps are found as by the scorer `answer`.
 
-    Raises:
-        RequestError: as `read_judge`; and while it judges, where the endpoint gives no reply.
+    Raises `RequestError` as `read_judge`; and while it judges, where the endpoint gives no reply.
     """
 
     def __init__(self, settings: ScoringSettings) -> None:
         super().__init__(ScoringSettings(**{**settings.for_scoring(), "scorer": "answer"}))
-        self._endpoint = endpoint_of(read_judge(Path(settings.scorer.removeprefix(JUDGE_PREFIX))))
+        self._endpoint = checked_judge(Path(settings.scorer.removeprefix(JUDGE_PREFIX)))
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """As `ScoringProcess.judge`, with the judge's scores."""

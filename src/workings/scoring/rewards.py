@@ -17,7 +17,7 @@ from workings.record.digest import file_digest
 from workings.scoring.form import STEPS_VERSION, keeps_form
 from workings.scoring.items import Item
 from workings.scoring.judge import judge, score_answer
-from workings.scoring.judge_endpoint import endpoint_of, judge_replies
+from workings.scoring.judge_endpoint import checked_judge, judge_replies
 from workings.scoring.model_judge import JUDGE, read_judge, score_of
 from workings.scoring.scorers import SCORERS, get_scorer
 from workings.scoring.settings import ScoringSettings
@@ -49,7 +49,6 @@ class RewardSettings:
     """What decides the rewards of given completions, as a checked recipe says it."""
 
     rewards: tuple[RewardConfig, ...]
-    """As a recipe names them, each once."""
     form: str
     """The recipe's `data.reasoning`; `any` checks none."""
     max_new_tokens: int
@@ -84,11 +83,8 @@ class RewardSettings:
     def recorded(self) -> list[dict[str, Any]]:
         """Name, weight, parameters and version of each reward, as JSON values: equal where the values are.
 
-        The version of a user's function is the digest of its file, `sha256:` and 64 hexadecimal digits; what
-        that file imports is not in it. Nothing is executed.
-
-        Raises:
-            RequestError: a file does not exist.
+        The version of a user's function is the digest of its file, without what that file imports. Nothing is executed.
+        Raises `RequestError` if a file does not exist.
         """
         return [self.entry(reward) for reward in self.rewards]
 
@@ -96,21 +92,17 @@ class RewardSettings:
         """One reward's entry of `recorded`; a given version needs no library or file."""
         entry = {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
                  "version": self.version(reward) if version is None else version}
-        # The prompt is part of the record, so that the replies can be read without this project.
         return entry if version is not None or not isinstance(reward, JudgeReward) else entry | {
             "parameters": read_judge(self.path(reward)).recorded()}
 
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         if reward.scorer in SCORERS:
             return {"extraction_version": EXTRACTION_VERSION}
-        match reward.scorer:
-            case "form":
-                return {"form": self.form}
-            case "length":
-                return {"max_new_tokens": self.max_new_tokens}
         if isinstance(reward, OverlongReward):
             return {"max_new_tokens": self.max_new_tokens, "buffer": reward.buffer}
-        return dict(reward.limits) if isinstance(reward, FileReward) else {}
+        if isinstance(reward, FileReward):
+            return dict(reward.limits)
+        return {"form": {"form": self.form}, "length": {"max_new_tokens": self.max_new_tokens}}.get(reward.scorer, {})
 
     def version(self, reward: RewardConfig) -> str:
         """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
@@ -134,15 +126,20 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         ValueError: the reward is a user's function, which is not executed here.
     """
     if reward.scorer in SCORERS:
-        return _answer_score(sample, reward.scorer, settings)
+        scoring = ScoringSettings(scorer=reward.scorer, form=settings.form)
+        try:
+            # Not `judge`: looking through steps and form takes most of its time.
+            return float(score_answer(sample.item, sample.text, get_scorer(reward.scorer).score, scoring,
+                                      truncated=sample.truncated)[1])
+        except TimeoutError:  # one answer that math-verify does not come to an end with must not end a run
+            return 0.0
     match reward.scorer:
         case "form":
-            # 1 or 0: a form is kept or it is not.
             return float(keeps_form(sample.text, settings.form))
         case "steps":
             # Only its steps are needed, so use the cheapest scorer.
             judgement = judge(sample.item, sample.text, get_scorer("exact").score,
-                              _scoring(settings, "exact"), truncated=sample.truncated)
+                              ScoringSettings(scorer="exact", form=settings.form), truncated=sample.truncated)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":
             # Linear from 0 for an empty completion to -1 for one as long as the limit.
@@ -155,20 +152,6 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
         # 0 up to the start of the buffer, then down to -1 at the limit (DAPO's soft punishment).
         return max(-1.0, min(0.0, -over / reward.buffer))
     raise ValueError(f"{reward.scorer} does not come with this project")
-
-
-def _answer_score(sample: CompletionToReward, scorer: str, settings: RewardSettings) -> float:
-    """What `judge` says of the answer. Steps and form are left out: looking through them takes most of its time."""
-    try:
-        _, value = score_answer(sample.item, sample.text, get_scorer(scorer).score,
-                                _scoring(settings, scorer), truncated=sample.truncated)
-        return float(value)
-    except TimeoutError:  # one answer that math-verify does not come to an end with must not end a run
-        return 0.0
-
-
-def _scoring(settings: RewardSettings, scorer: str) -> ScoringSettings:
-    return ScoringSettings(scorer=scorer, form=settings.form)
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:
@@ -190,30 +173,23 @@ def total(values: Mapping[str, float], settings: RewardSettings) -> float:
 class RewardProcess(Worker):
     """A child process that computes rewards, with limits on memory and time and without a network.
 
-    Use as a context manager: entering loads the files of users' functions, and refuses one that has changed since
-    `RewardSettings.recorded`. A call that takes longer than its limit is killed. It guards against mistakes and is no
-    sandbox for hostile code (see `workings.scoring.reward_worker`).
-
-    Raises:
-        RequestError: a file does not exist, cannot be loaded or has no such function.
+    Use as a context manager: entering loads the files of users' functions. Raises `RequestError` if one does not exist,
+    cannot be loaded, has no such function or has changed since `RewardSettings.recorded`. It guards against mistakes
+    and is no sandbox for hostile code (see `workings.scoring.reward_worker`).
     """
 
     module = "workings.scoring.reward_worker"
 
     def __init__(self, settings: RewardSettings) -> None:
         self._settings, self._names = settings, settings.names
-        self._replies: list[str] = []
+        self.replies: list[str] = []
+        """A judge's reply to each completion of the last call; empty texts without a judge."""
         judge = next((reward for reward in settings.rewards if isinstance(reward, JudgeReward)), None)
         # Ask from here, because the child has no network.
-        self._judge = None if judge is None else endpoint_of(read_judge(settings.path(judge)))
+        self._judge = None if judge is None else checked_judge(settings.path(judge))
         files = [reward.scorer for reward in settings.rewards if isinstance(reward, FileReward)]
         super().__init__((settings, [reward["version"] for reward in settings.recorded()]), "rewards",
                          ", ".join(files or self._names))
-
-    @property
-    def replies(self) -> list[str]:
-        """A judge's reply to each completion of the last call; empty texts without a judge."""
-        return self._replies
 
     def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
         """The unweighted value of each reward by name, for each completion in the order given.
@@ -239,12 +215,11 @@ class RewardProcess(Worker):
         except NoAnswer as error:
             raise RewardError(f"reward {self._names[len(values)]}: {error} ({len(samples)} completions; the limit of a "
                               "function of your own is its key `seconds`)") from None
-        self._replies = [""] * len(samples)
+        self.replies = [""] * len(samples)
         if self._judge is not None:
             try:
-                self._replies = judge_replies(self._judge, [(sample.item, sample.text) for sample in samples])
+                self.replies = judge_replies(self._judge, [(sample.item, sample.text) for sample in samples])
             except RequestError as error:
                 raise RewardError(f"reward {JUDGE}: {error.given}") from None
-            values[JUDGE] = [score_of(reply) or 0.0 for reply in self._replies]
-        # From a list for each reward to a dict for each completion.
+            values[JUDGE] = [score_of(reply) or 0.0 for reply in self.replies]
         return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
