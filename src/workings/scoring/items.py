@@ -91,11 +91,9 @@ def read_items(path: Path) -> list[Item]:
     # Scores are joined by id, run against run, so an id must name one question.
     problems += [f"id {name!r} comes {count} times" for name, count in Counter(item.id for item in items).items()
                  if count > 1]
-    # Raised after reading all lines, so that a user can fix them in one go.
     if problems:
-        shown = "; ".join(problems[:_SHOWN_PROBLEMS])
-        more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
-        raise RequestError(f"{path} has wrong lines: {shown}{more}",
+        more = [f"and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
+        raise RequestError(f"{path} has wrong lines: {'; '.join([*problems[:_SHOWN_PROBLEMS], *more])}",
                            "one JSON object a line with a unique id, a prompt and an expected_answer",
                            "correct the lines named above" if items else f"workings data import {path} --out "
                            "questions.jsonl; a file of traces also works as questions")
@@ -106,7 +104,7 @@ def read_items(path: Path) -> list[Item]:
 
 def items_digest(items: Sequence[Item]) -> str:
     """SHA-256 (hex) over the items in their order; two scorecards are comparable only if it is equal."""
-    # The digest of the canonical JSON list, without holding the whole list as one text.
+    # That of the canonical JSON list, without holding the whole list as one text.
     digest = hashlib.sha256(b"[")
     for index, item in enumerate(items):
         digest.update((b"," if index else b"") + record_line(item.to_json(), f"item {item.id}")[:-1])
@@ -120,9 +118,8 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     # A trace has steps; without them its answer is the expected one.
     if asked in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
         record = _from_question(record, asked, fallback_id)
-    for name in ("id", "prompt", "expected_answer"):
-        if name not in record:
-            raise ValueError(f"has no {name!r}")
+    if missing := next((name for name in ("id", "prompt", "expected_answer") if name not in record), ""):
+        raise ValueError(f"has no {missing!r}")
     answer = record["expected_answer"]
     # True is an int in Python, and `True` as an answer would be scored as the text "True".
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
@@ -130,7 +127,6 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     # Only NaN differs from itself.
     if answer != answer or str(answer).strip() == "" or answer in (float("inf"), float("-inf")):
         raise ValueError(f"expected_answer is {answer!r}")
-    # Absent keys are not passed on, so that the defaults of `Item` hold.
     texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}
     if not texts["id"] or not texts["prompt"]:
         raise ValueError("id or prompt is empty")
@@ -139,7 +135,12 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
         raise ValueError(f"`{unread}` would not be shown to the model; a system text goes into `history`, and items "
                          "have no tools")
     history_of(record.get("history", []))  # raise now, not when the question is asked
-    return Item(expected_answer=str(answer), aliases=_aliases(record), tolerance=_tolerance(record),
+    aliases, tolerance = record.get("aliases", []), record.get("tolerance", 0)
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) and alias.strip() for alias in aliases):
+        raise ValueError("aliases is not a list of texts")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance <= LARGEST:
+        raise ValueError(f"tolerance is {tolerance!r}, not a number of at least 0")
+    return Item(expected_answer=str(answer), aliases=tuple(aliases), tolerance=float(Fraction(str(tolerance))),
                 extra={key: value for key, value in record.items() if key not in _KNOWN}, **texts)
 
 
@@ -149,7 +150,7 @@ def refuse_unseen_column(record: Mapping[str, Any]) -> None:
     Records of other programs, such as a harness, may name such columns: their prompts are whole.
     """
     shown = {name: record[name] for name in ("question", "prompt", "history") if name in record}
-    if unseen := next((key for key, value in record.items() if key not in _KNOWN and key not in shown and unseen_column(
+    if unseen := next((key for key, value in record.items() if key not in {*_KNOWN, *shown} and unseen_column(
             key, value, shown, record)), ""):
         raise ValueError(f"`{unseen}` looks like what the answer depends on, but would not be shown to the model; its "
                          "text belongs into the prompt, and anything else under another name")
@@ -176,17 +177,3 @@ def _text(record: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} is {type(value).__name__}, not text")
     return value
-
-
-def _aliases(record: Mapping[str, Any]) -> tuple[str, ...]:
-    aliases = record.get("aliases", [])
-    if not isinstance(aliases, list) or not all(isinstance(alias, str) and alias.strip() for alias in aliases):
-        raise ValueError("aliases is not a list of texts")
-    return tuple(aliases)
-
-
-def _tolerance(record: Mapping[str, Any]) -> float:
-    tolerance = record.get("tolerance", 0)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance <= LARGEST:
-        raise ValueError(f"tolerance is {tolerance!r}, not a number of at least 0")
-    return float(Fraction(str(tolerance)))

@@ -50,19 +50,14 @@ class TooLong(BaseException):
 
 
 def libraries_version() -> str:
-    """The libraries with their versions, as a record names them.
-
-    Raises:
-        RequestError: math-verify is not installed.
-    """
+    """The libraries with their versions, as a record names them. Raises `RequestError` if one is not installed."""
     # Imported here, as is logging below: every process that scores would wait for them, and few need them.
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     except PackageNotFoundError:
-        raise RequestError("math-verify", "the extra `score`",
-                           pip_install("score")) from None
+        raise RequestError("scorer: math needs math-verify", "the extra `score`", pip_install("score")) from None
 
 
 def load() -> None:

@@ -31,13 +31,13 @@ def is_score(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A registered scoring function."""
+    """A scoring function."""
 
     name: str
     version: str
     score: ScoreFunction
-    libraries: Callable[[], str] | None = None
-    """The libraries that decide with it, and their versions; raises `RequestError` where one is missing."""
+    libraries: bool = False
+    """Whether libraries decide with it (`workings.scoring.mathematics`)."""
 
 
 CONTAINS = "contains"
@@ -46,7 +46,7 @@ CONTAINS = "contains"
 
 def needs_library(name: str) -> bool:
     """Whether a library decides with the scorer of this name, which may be missing or another version elsewhere."""
-    return name in SCORERS and SCORERS[name].libraries is not None
+    return name in SCORERS and SCORERS[name].libraries
 
 
 def get_scorer(name: str) -> Scorer:
@@ -58,13 +58,8 @@ def get_scorer(name: str) -> Scorer:
     if name not in SCORERS:
         raise RequestError(f"scorer: {name} is unknown", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
     scorer = SCORERS[name]
-    if scorer.libraries is None:
-        return scorer
-    try:
-        # The library's version is part of the scorer's, because it decides scores as well.
-        return replace(scorer, version=f"{scorer.version} ({scorer.libraries()})")
-    except RequestError as error:
-        raise RequestError(f"scorer: {name} needs {error.given}", error.expected, error.try_next) from None
+    # The library's version is part of the scorer's, because it decides scores as well.
+    return replace(scorer, version=f"{scorer.version} ({libraries_version()})") if scorer.libraries else scorer
 
 
 def scorer_version(name: str) -> tuple[str, str]:
@@ -79,7 +74,7 @@ def load_scorer(name: str) -> Scorer:
     """The registered scorer, or the function of a file. Executes that file."""
     if ".py:" not in name:
         scorer = get_scorer(name)
-        if scorer.libraries is not None:
+        if scorer.libraries:
             load()  # before any answer is waited for
         return scorer
     path, function = _parts(name)
@@ -163,5 +158,5 @@ def _in_order(given: str, item: Item) -> bool:
 
 SCORERS = {scorer.name: scorer for scorer in (
     Scorer("answer", "5", answer), Scorer(CONTAINS, "3", contains), Scorer("exact", "1", exact),
-    Scorer("math", "4", math, libraries_version))}
+    Scorer("math", "4", math, libraries=True))}
 """By name. A version is raised whenever a score changes."""
