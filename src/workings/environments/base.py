@@ -1,10 +1,10 @@
 """What an environment is, and how the seeds of its tasks follow from that of the run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from workings.record.digest import bytes_digest, file_digest
 
@@ -28,7 +28,11 @@ class Step(NamedTuple):
 
 
 class Environment(Protocol):
-    """One episode, a new object each time. Its replies depend only on seed, row and the model's texts."""
+    """One episode, a new object each time. Its replies depend only on seed, row and the model's texts.
+
+    It may have two further methods. ``tasks(seed, count)`` makes this number of rows with different ids, the same for
+    the same seed; a row only needs an ``id``. ``close()`` ends the episode, before others begin.
+    """
 
     def reset(self, seed: int, row: Row) -> str:
         """The task as the model is shown it."""
@@ -36,24 +40,6 @@ class Environment(Protocol):
 
     def step(self, text: str) -> Step:
         """The reply to the model's text, without its stop token. Not called after `Step.done`."""
-        ...
-
-
-@runtime_checkable
-class TaskMaker(Protocol):
-    """Optional: an environment that makes its tasks itself."""
-
-    def tasks(self, seed: int, count: int) -> Iterable[dict[str, Any]]:
-        """This number of rows with different ids, the same for the same seed. A row only needs an ``id``."""
-        ...
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """Optional: an environment that holds something, such as a connection."""
-
-    def close(self) -> None:
-        """Ends the episode, before others begin."""
         ...
 
 

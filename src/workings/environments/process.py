@@ -10,13 +10,9 @@ from workings.scoring.worker_pool import NoAnswer, Worker
 
 
 class EnvironmentProcess(Worker):
-    """Plays episodes in a child process with limits on memory and time and without a network.
+    """Plays episodes in a child process with the limits and the guard of `workings.scoring.rewards.RewardProcess`.
 
-    Use as a context manager. The guard is that of `workings.scoring.rewards.RewardProcess`: against mistakes, not
-    against hostile code.
-
-    Raises:
-        RequestError: the environment cannot be made.
+    Use as a context manager. Raises `RequestError` if the environment cannot be made.
     """
 
     module = "workings.environments.worker"
@@ -47,8 +43,7 @@ class EnvironmentProcess(Worker):
     def step(self, turns: Sequence[tuple[int, str]]) -> list[Step]:
         """The replies to turns of some episodes, by their index in `reset`.
 
-        Raises:
-            RewardError: the environment raised, took too long, ended its process, or gave back something else.
+        Raises `RewardError` if the environment raised, took too long, ended its process, or gave back something else.
         """
         return [Step(*values) for values in self._ask("step", list(turns))]
 

@@ -15,8 +15,7 @@ class ReasoningGym:
     def __init__(self, task: str, **config: Any) -> None:
         """A task by its name in the library, with the keys of its configuration.
 
-        Raises:
-            RequestError: the library is not installed, or has no such task.
+        Raises `RequestError` if the library is not installed, or has no such task.
         """
         try:
             import reasoning_gym
@@ -28,7 +27,6 @@ class ReasoningGym:
             raise RequestError(f"environment: reasoning-gym has no task {task}",
                                f"one of its tasks: {', '.join(sorted(DATASETS))}")
         self._library, self._task, self._config = reasoning_gym, task, config
-        self._entry: dict[str, Any] = {}
 
     @staticmethod
     def version(task: str) -> str:
@@ -37,10 +35,7 @@ class ReasoningGym:
         return installed("reasoning-gym")
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
-        """Its questions with their whole entries, as text because they may hold nulls.
-
-        A stranger scores answers without drawing them again.
-        """
+        """Its questions with their whole entries, as text because they may hold nulls."""
         # Without a seed the library takes a random one.
         made = self._library.create_dataset(self._task, seed=seed, size=count, **self._config)
         for number, entry in enumerate(made):
@@ -51,7 +46,7 @@ class ReasoningGym:
     def reset(self, seed: int, row: Row) -> str:
         """The question; nothing is random."""
         del seed
-        self._entry = json.loads(row["entry"])
+        self._entry: dict[str, Any] = json.loads(row["entry"])
         return str(self._entry["question"])
 
     def step(self, text: str) -> Step:

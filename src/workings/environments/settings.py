@@ -44,8 +44,7 @@ class EnvironmentSettings:
     @property
     def name(self) -> str:
         """Its name in records, without the folder of a user's file."""
-        file, _, attribute = self.config.name.rpartition(":")
-        return f"{Path(file).name}:{attribute}" if self.config.file else self.config.name
+        return Path(self.config.name).name if self.config.file else self.config.name
 
     @property
     def version(self) -> str:

@@ -26,15 +26,10 @@ class Calculator:
     """
 
     def __init__(self, *, digits: int = 3, operations: str = "+-*") -> None:
-        """Tasks with numbers of this many digits.
-
-        Raises:
-            ValueError: no digits, too many, or an operation that does not exist.
-        """
+        """Tasks with numbers of this many digits. Raises ``ValueError`` for what cannot be asked."""
         if not 1 <= digits <= 9 or not operations or set(operations) - {*OPERATIONS}:
             raise ValueError(f"digits from 1 to 9 and operations among +-*, not {digits} and {operations!r}")
         self._digits, self._operations = digits, operations
-        self._expected, self._right_call, self._called = "", "", False
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Two numbers and an operation each."""
@@ -50,6 +45,7 @@ class Calculator:
         """The question; nothing is random."""
         del seed
         self._expected, self._right_call = str(row["expected_answer"]), f"{row['a']}{row['sign']}{row['b']}"
+        self._called = False
         return f"What is {row['a']} {row['sign']} {row['b']}?"
 
     def step(self, text: str) -> Step:
@@ -80,9 +76,6 @@ class FrozenLake:
         if not 2 <= size <= 9 or not 0 <= holes <= size * size - 2 * size + 1:
             raise ValueError(f"a size from 2 to 9 with holes that leave a way, not {size} and {holes}")
         self._size, self._holes = size, holes
-        self._lake: list[str] = []
-        self._place: Place = (0, 0)
-        self._distances: dict[Place, int] = {}
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Lakes with a way to the goal, determined by the seed; lakes may repeat."""
@@ -107,7 +100,7 @@ class FrozenLake:
             return Step("", 0.0, done=True)
         row, column = self._place[0] + move[0], self._place[1] + move[1]
         # At a wall the model does not move.
-        target = (row, column) if (row, column) in self._cells() else self._place
+        target = (row, column) if _inside(self._lake, row, column) else self._place
         if self._lake[target[0]][target[1]] == "H":
             return Step("", 0.0, done=True)
         nearer = self._distances[self._place] - self._distances[target]
@@ -115,9 +108,6 @@ class FrozenLake:
         if not self._distances[target]:
             return Step("", 1.0, done=True)
         return Step(self._shown(), 0.1 * nearer)
-
-    def _cells(self) -> set[Place]:
-        return {(row, column) for row in range(len(self._lake)) for column in range(len(self._lake[row]))}
 
     def _shown(self) -> str:
         rows = [list(row) for row in self._lake]
@@ -145,11 +135,14 @@ def distances(lake: list[str]) -> dict[Place, int]:
         row, column = waiting.popleft()
         for down, right in MOVES.values():
             cell = (row + down, column + right)
-            inside = 0 <= cell[0] < len(lake) and 0 <= cell[1] < len(lake[0])
-            if inside and cell not in found and lake[cell[0]][cell[1]] != "H":
+            if _inside(lake, *cell) and cell not in found and lake[cell[0]][cell[1]] != "H":
                 found[cell] = found[row, column] + 1
                 waiting.append(cell)
     return found
+
+
+def _inside(lake: list[str], row: int, column: int) -> bool:
+    return 0 <= row < len(lake) and 0 <= column < len(lake[row])
 
 
 _GUESS = re.compile(r"\s*(\d{1,9})(?!\d)")
@@ -162,7 +155,7 @@ class GuessNumber:
         """The largest number. Raises ``ValueError`` for one below 2."""
         if most < 2:
             raise ValueError(f"most of at least 2, not {most}")
-        self._most, self._secret, self._low, self._high = most, 0, 1, most
+        self._most = most
 
     def tasks(self, seed: int, count: int) -> Iterator[dict[str, Any]]:
         """Games with different ids, which determine their seeds."""

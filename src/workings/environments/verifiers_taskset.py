@@ -22,9 +22,8 @@ class VerifiersTaskset:
     def __init__(self, name: str, **config: Any) -> None:
         """A taskset with the keys of its configuration.
 
-        Raises:
-            RequestError: the library or the taskset is not installed, or its tasks need more than a question and an
-                answer.
+        Raises `RequestError` if the library or the taskset is not installed, or its tasks need more than a question and
+        an answer.
         """
         try:
             from verifiers.v1.utils import loaders

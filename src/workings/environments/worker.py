@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from workings.environments.base import Closable, Environment, Step, TaskMaker
+from workings.environments.base import Environment, Step
 from workings.environments.settings import EnvironmentSettings
 from workings.scoring.reward_worker import refuse
 from workings.scoring.scorers import run_file
@@ -22,11 +22,11 @@ class _Player:
         self._episodes: list[Environment] = []
 
     def tasks(self, seed: int, count: int) -> list[dict[str, Any]]:
-        made = self._make()
-        if not isinstance(made, TaskMaker):
+        make_tasks = getattr(self._make(), "tasks", None)
+        if make_tasks is None:
             raise TypeError("it makes no tasks (a method tasks(seed, count)), so that data.traces must be a file")
         # As JSON, so that a recorded row is the same.
-        rows = json.loads(json.dumps([dict(row) for row in made.tasks(seed, count)]))
+        rows = json.loads(json.dumps([dict(row) for row in make_tasks(seed, count)]))
         if len(rows) != count or any(not isinstance(row.get("id"), str) for row in rows):
             raise ValueError(f"tasks(seed, {count}) gave {len(rows)} rows; each needs an id")
         return list(rows)
@@ -37,12 +37,10 @@ class _Player:
 
     def reset(self, beginnings: list[tuple[int, dict[str, Any]]]) -> list[str]:
         for episode in self._episodes:
-            if isinstance(episode, Closable):
-                episode.close()
+            getattr(episode, "close", lambda: None)()
         self._episodes = [self._make() for _ in beginnings]
         # `Any`: a user's class may return anything.
-        shown: list[Any] = [episode.reset(seed, row)
-                            for episode, (seed, row) in zip(self._episodes, beginnings, strict=True)]
+        shown: list[Any] = [episode.reset(*begun) for episode, begun in zip(self._episodes, beginnings, strict=True)]
         if any(not isinstance(text, str) or not text for text in shown):
             raise TypeError("reset(seed, row) must return a text")
         return shown
@@ -58,7 +56,9 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
     if not settings.config.server:  # its adapter runs no foreign code, and needs a connection
         sys.addaudithook(refuse)
     with loading(settings.name, "an environment that can be made, with options that it takes"):
-        make = _maker(settings, version)
+        make: Callable[[], Environment] = settings.make if not settings.config.file else partial(
+            run_file("environment", settings.path, "class", settings.config.name.rpartition(":")[2],
+                     unchanged=settings.version == version), **settings.config.options)
         make()
     player = _Player(make)
 
@@ -69,14 +69,6 @@ def _plays(job: tuple[EnvironmentSettings, str]) -> Callable[[Any], Iterator[Ans
         except BaseException as error:  # noqa: BLE001 - environments are other people's code
             yield {"problem": error_text(error)}
     return answers
-
-
-def _maker(settings: EnvironmentSettings, version: str) -> Callable[[], Environment]:
-    if not settings.config.file:
-        return settings.make
-    found = run_file("environment", settings.path, "class", settings.config.name.rpartition(":")[2],
-                     unchanged=settings.version == version)
-    return partial(found, **settings.config.options)
 
 
 def _checked(given: Any) -> Step:
