@@ -23,12 +23,12 @@ def test_verdicts(tmp_path: Path, share: float, max_drop: float, verdict: str) -
     found = gate(shuffled(tmp_path, "new", share), baseline="main", folder=folder, max_drop=max_drop)
     assert found.verdict == verdict
     assert found.sentence.startswith(f"{verdict}: accuracy of new changed by {share - 0.8:+.4f}")
-    assert ("items_needed" in found.to_json()) == (verdict == "inconclusive")
+    assert ("items_needed" in found.values) == (verdict == "inconclusive")
 
 
 def test_the_decision_is_the_interval_against_the_allowed_drop(tmp_path: Path) -> None:
     folder, new = keep(tmp_path), shuffled(tmp_path, "new", 0.75, seed=1)
-    open_result = gate(new, baseline="main", folder=folder, max_drop=0.02).to_json()
+    open_result = gate(new, baseline="main", folder=folder, max_drop=0.02).values
     low, high = open_result["change_ci_low"], open_result["change_ci_high"]
     assert open_result["verdict"] == "inconclusive"
     assert gate(new, baseline="main", folder=folder, max_drop=-low + 1e-6).verdict == "pass"

@@ -19,7 +19,7 @@ def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list
 def test_three_seeds_a_side_claim_something_about_the_method(tmp_path: Path) -> None:
     a, b = runs(tmp_path, "a", [0.4, 0.45, 0.5]), runs(tmp_path, "b", [0.8, 0.85, 0.8])
     found = compare_seeds(a, b)
-    answer = found.to_json()
+    answer = found.values
     assert (found.verdict, found.method_verdict) == ("better", "better")
     assert answer["a"]["accuracies"] == [0.4, 0.45, 0.5]
     assert answer["a"]["spread"] == pytest.approx(0.05)
@@ -33,7 +33,7 @@ def test_three_seeds_a_side_claim_something_about_the_method(tmp_path: Path) -> 
 def test_two_seeds_claim_nothing_about_the_method(tmp_path: Path) -> None:
     found = compare_seeds(runs(tmp_path, "a", [0.4, 0.45]), runs(tmp_path, "b", [0.9, 0.9, 0.9]))
     assert (found.verdict, found.method_verdict) == ("better", "no claim")
-    assert "method_ci_low" not in found.to_json()
+    assert "method_ci_low" not in found.values
     assert found.sentence.endswith("no claim about the method: 2 seeds on a side, 3 are needed.")
 
 
@@ -59,7 +59,7 @@ def test_seeds_within_a_margin_are_equivalent_over_items_and_between_seeds(tmp_p
     assert (found.verdict, found.method_verdict) == ("equivalent", "equivalent")
     assert "the methods are equivalent. Over items a difference of 20 points or more is ruled out" in found.sentence
     assert "Over seeds a difference of 20 points or more is ruled out" in found.sentence
-    seeds = found.to_json()["method_equivalence"]
+    seeds = found.values["method_equivalence"]
     # Two one-sided Welch tests, each against its end of the margin.
     ours, theirs = [0.525, 0.5, 0.5], [0.5, 0.5, 0.525]
     p_values = [stats.ttest_ind(ours, [value + shift for value in theirs], equal_var=False, alternative=side).pvalue
@@ -70,8 +70,8 @@ def test_seeds_within_a_margin_are_equivalent_over_items_and_between_seeds(tmp_p
     assert "is not ruled out" in far.sentence
     few = compare_seeds(a[:2], b, equivalent_within=0.2)
     assert (few.verdict, few.method_verdict) == ("equivalent", "no claim")
-    assert "method_equivalence" not in few.to_json()
-    assert "equivalence" not in compare_seeds(a, b).to_json()
+    assert "method_equivalence" not in few.values
+    assert "equivalence" not in compare_seeds(a, b).values
     better = compare_seeds(a, runs(tmp_path, "c", [0.9, 0.9, 0.875]), equivalent_within=0.9)
     assert (better.verdict, better.method_verdict) == ("better", "better")
 

@@ -57,7 +57,7 @@ def compare_command(
         from workings.evaluation.comparison.several_runs import compare_seeds
 
         result = compare_seeds(seeds_a, seeds_b, equivalent_within=margin)
-        answer(result.to_json(), as_json=as_json,
+        answer(result.values, as_json=as_json,
                text="\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]))
         _exit(result.verdict)
     else:

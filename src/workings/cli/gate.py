@@ -40,7 +40,7 @@ def gate_command(
     from workings.evaluation.comparison.gate import EXIT_CODES, gate
 
     passed = gate(run, baseline=baseline, folder=folder, max_drop=max_drop)
-    answer(passed.to_json(), as_json=as_json, text=passed.sentence)
+    answer(passed.values, as_json=as_json, text=passed.sentence)
     codes = EXIT_CODES | {"inconclusive": {"pass": 0, "fail": 1, "3": 3}[inconclusive]}
     code = codes[passed.verdict]
     if code:

@@ -29,45 +29,14 @@ _CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "deco
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """Decision of a gate, with its reason."""
+    """Decision of a gate."""
 
     verdict: str
     """`pass`, `fail` or `inconclusive`."""
-    max_drop: float
-    change: float
-    """Accuracy of the run minus that of the baseline."""
-    interval: Interval | str
-    n: int
-    needed: int | None
-    """Estimated number of items that would settle it; None if settled or unknown."""
-    baseline: str
-    run: str
-    notes: list[str]
-    warning: str = ""
-    """Warning about the run's completions; part of the sentence."""
-
-    @property
-    def sentence(self) -> str:
-        """The decision in one sentence."""
-        interval = (f"95 % interval {self.interval.low:+.4f} to {self.interval.high:+.4f}"
-                    if isinstance(self.interval, Interval) else f"no interval: {self.interval}")
-        reason = {"pass": f"a drop of more than {self.max_drop:g} is ruled out",
-                  "fail": f"it dropped by more than {self.max_drop:g}",
-                  "inconclusive": f"a drop of more than {self.max_drop:g} is neither shown nor ruled out"}[self.verdict]
-        more = f"; about {self.needed} items would settle it" if self.needed else ""
-        text = (f"{self.verdict}: accuracy of {self.run} changed by {self.change:+.4f} against baseline "
-                f"{self.baseline} on {self.n} items ({interval}); {reason}{more}.")
-        return f"{text} {self.warning}".rstrip()
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer of ``gate --json``, without absent values."""
-        record: dict[str, Any] = {
-            "verdict": self.verdict, "max_drop": self.max_drop, "change": self.change, "items": self.n,
-            "baseline": self.baseline, "run": self.run, "sentence": self.sentence, "notes": self.notes,
-            **bounds(self.interval, "change_ci")}
-        if isinstance(self.interval, Interval):
-            record["method"] = self.interval.method
-        return record | ({"items_needed": self.needed} if self.needed is not None else {})
+    sentence: str
+    """The decision with its reason, and warnings about the run's completions."""
+    values: dict[str, Any]
+    """The answer of ``gate --json``, without absent values."""
 
 
 def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResult:
@@ -110,10 +79,26 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     elif verdict == "fail":
         generous = paired_values(before.scores, after.generous, before.clusters)
         reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == verdict)
-    return GateResult(verdict="inconclusive" if reasons else verdict, max_drop=max_drop,
-                      change=paired.delta, interval=paired.interval, n=paired.n, baseline=baseline, run=record.name,
-                      notes=notes, warning=" ".join(filter(None, [record.warning, *reasons])),
-                      needed=_needed(paired, max_drop) if verdict == "inconclusive" else None)
+    needed = _needed(paired, max_drop) if verdict == "inconclusive" else None
+    # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
+    verdict = "inconclusive" if reasons else verdict
+    sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, needed, record.name, baseline),
+                                      record.warning, *reasons]))
+    values = {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
+              "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
+              **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {}),
+              **({"items_needed": needed} if needed is not None else {})}
+    return GateResult(verdict=verdict, sentence=sentence, values=values)
+
+
+def _sentence(paired: PairedDifference, verdict: str, max_drop: float, needed: int | None, run: str, baseline: str
+              ) -> str:
+    interval = (f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
+                if isinstance(paired.interval, Interval) else f"no interval: {paired.interval}")
+    reason = {"pass": f"a drop of more than {max_drop:g} is ruled out", "fail": f"it dropped by more than {max_drop:g}",
+              "inconclusive": f"a drop of more than {max_drop:g} is neither shown nor ruled out"}[verdict]
+    return (f"{verdict}: accuracy of {run} changed by {paired.delta:+.4f} against baseline {baseline} on {paired.n} "
+            f"items ({interval}); {reason}{f'; about {needed} items would settle it' if needed else ''}.")
 
 
 def _decide(interval: Interval | str, max_drop: float) -> str:

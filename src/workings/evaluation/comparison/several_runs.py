@@ -5,7 +5,7 @@ every other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -39,25 +39,8 @@ from workings.record.seal import root_digest
 
 MIN_SEEDS = 3
 """Minimum seeds per side for a claim about the method; with fewer, only these runs are compared."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeedSide:
-    """The runs of one side."""
-
-    names: list[str]
-    accuracies: list[float]
-
-    @property
-    def mean(self) -> float:
-        """Mean accuracy over the seeds."""
-        return fmean(self.accuracies)
-
-    def to_json(self) -> dict[str, Any]:
-        """Accuracy over seeds, each seed's, and the standard deviation between seeds (n - 1)."""
-        record: dict[str, Any] = {"accuracy": self.mean, "seeds": len(self.names), "runs": self.names,
-                                  "accuracies": self.accuracies}
-        return record | ({"spread": stdev(self.accuracies)} if len(self.names) > 1 else {})
+_CLAIMS = {"better": "B's method is better", "worse": "B's method is worse", "equivalent": "the methods are equivalent",
+           "inconclusive": "no difference found between the methods"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,60 +49,13 @@ class SeedsComparison:
 
     verdict: str
     """About these runs; `equivalent` if tested and shown, and neither side is better."""
-    a: SeedSide
-    b: SeedSide
-    difference: PairedDifference
-    """Over items, of the means over seeds: a claim about these runs."""
-    method_interval: Interval | str
-    """Welch's interval of the difference between seeds, a claim about the method; or why there is none."""
-    equivalence: Equivalence | str | None = None
-    """Equivalence over items within the requested margin, or why it is unknown; None if not requested."""
-    method_equivalence: Equivalence | None = None
-    """Equivalence between seeds, if there are enough of them."""
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    """Why the completions of a run say little about a model, and why there is no verdict; part of the sentence."""
-    refused: bool = False
-    """Whether a statistically possible verdict is withheld (`workings.evaluation.comparison.no_verdict`)."""
-
-    @property
-    def method_verdict(self) -> str:
-        """About the method: only if items and seeds agree; `no claim` with too few seeds."""
-        if isinstance(self.method_interval, str):
-            return "no claim"
-        if self.refused:
-            return "inconclusive"
-        low, high = self.method_interval.low, self.method_interval.high
-        # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
-        by_seeds = "better" if low > 0 else "worse" if high < 0 else "inconclusive"
-        if by_seeds == self.difference.verdict != "inconclusive":
-            return by_seeds
-        return "equivalent" if _shown(self.equivalence) and _shown(self.method_equivalence) else "inconclusive"
-
-    @property
-    def sentence(self) -> str:
-        """Both results in one sentence."""
-        gap = self.difference
-        method = {"better": "B's method is better", "worse": "B's method is worse",
-                  "equivalent": "the methods are equivalent",
-                  "inconclusive": "no difference found between the methods",
-                  "no claim": f"no claim about the method: {self.method_interval}"}[self.method_verdict]
-        text = (f"On the same {gap.n} items {len(self.b.names)} runs of B reach {percent(self.b.mean)} on average "
-                f"and {len(self.a.names)} of A {percent(self.a.mean)}, a difference over items of "
-                f"{difference_text(gap, gap.p_value)}; these runs: {self.verdict}; {method}.")
-        within = [f"Over {units} {equivalence_text(equivalence)}." for units, equivalence in
-                  (("items", self.equivalence), ("seeds", self.method_equivalence)) if isinstance(equivalence,
-                                                                                                  Equivalence)]
-        return " ".join([text, *within, *self.warnings])
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer of ``compare --json`` with several seeds, without absent values."""
-        record = {"verdict": self.verdict, "method_verdict": self.method_verdict, "sentence": self.sentence,
-                  "items": self.difference.n, "a": self.a.to_json(), "b": self.b.to_json(), "notes": self.notes,
-                  **self.difference.to_json(), **bounds(self.method_interval, "method_ci")}
-        return record | {name: equivalence_json(equivalence) for name, equivalence in (
-            ("equivalence", self.equivalence), ("method_equivalence", self.method_equivalence))
-            if isinstance(equivalence, Equivalence)}
+    method_verdict: str
+    """About the method: only if items and seeds agree; `no claim` with too few seeds."""
+    sentence: str
+    """Both results, and warnings about the completions of a run."""
+    notes: list[str]
+    values: dict[str, Any]
+    """The answer of ``compare --json`` with several seeds, without absent values."""
 
 
 def _shown(equivalence: Equivalence | str | None) -> bool:
@@ -149,39 +85,68 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
     _refuse_repeated(records_b)
     # One order, because scores are averaged by position.
     order = [result.id for result in records_a[0].results()]
-    side_a, all_a = _side("A", records_a, order)
-    side_b, all_b = _side("B", records_b, order)
+    seeds_a, all_a = _side("A", records_a, order)
+    seeds_b, all_b = _side("B", records_b, order)
     values = all_a.scores, all_b.scores, all_a.clusters
     # Variances are not pooled, because methods may vary differently between seeds.
     fewest = min(len(a), len(b))
     method = (f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed" if fewest < MIN_SEEDS
-              else welch_mean(side_a.accuracies, side_b.accuracies).interval)
+              else welch_mean(seeds_a, seeds_b).interval)
     equivalence, by_seeds = None, None
     if equivalent_within is not None:
         equivalence = values_equivalence(*values, equivalent_within)
         if isinstance(equivalence, str):
             notes.append(f"equivalence over items is unknown: {equivalence}")
         if isinstance(method, Interval):
-            by_seeds = welch_equivalence(side_a.accuracies, side_b.accuracies, equivalent_within)
+            by_seeds = welch_equivalence(seeds_a, seeds_b, equivalent_within)
     difference = paired_values(*values)
     verdict = "equivalent" if difference.verdict == "inconclusive" and _shown(equivalence) else difference.verdict
     refused, remarks = noise_of(all_a, all_b, verdict)
-    warnings = [*(record.warning for record in (*records_a, *records_b) if record.warning), *remarks]
-    return SeedsComparison(verdict="inconclusive" if refused else verdict, a=side_a, b=side_b, notes=notes,
-                           method_interval=method, refused=refused, warnings=warnings, difference=difference,
-                           equivalence=equivalence, method_equivalence=by_seeds)
+    verdict = "inconclusive" if refused else verdict
+    by_method = "inconclusive" if refused and isinstance(method, Interval) else _method_verdict(
+        method, difference, both_shown=_shown(equivalence) and _shown(by_seeds))
+    known = {name: each for name, each in (("equivalence", equivalence), ("method_equivalence", by_seeds))
+             if isinstance(each, Equivalence)}
+    claim = f"no claim about the method: {method}" if isinstance(method, str) else _CLAIMS[by_method]
+    sentence = " ".join([
+        f"On the same {difference.n} items {len(b)} runs of B reach {percent(fmean(seeds_b))} on average and {len(a)} "
+        f"of A {percent(fmean(seeds_a))}, a difference over items of "
+        f"{difference_text(difference, difference.p_value)}; these runs: {verdict}; {claim}.",
+        *(f"Over {'items' if name == 'equivalence' else 'seeds'} {equivalence_text(each)}."
+          for name, each in known.items()),
+        *filter(None, (record.warning for record in (*records_a, *records_b))), *remarks])
+    return SeedsComparison(verdict=verdict, method_verdict=by_method, sentence=sentence, notes=notes, values={
+        "verdict": verdict, "method_verdict": by_method, "sentence": sentence, "items": difference.n,
+        "a": _side_json(records_a, seeds_a), "b": _side_json(records_b, seeds_b), "notes": notes,
+        **difference.to_json(), **bounds(method, "method_ci"),
+        **{name: equivalence_json(each) for name, each in known.items()}})
 
 
-def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[SeedSide, MeasuredSide]:
-    """The runs of one side, each with its items in this order, and what they are together."""
+def _method_verdict(method: Interval | str, difference: PairedDifference, *, both_shown: bool) -> str:
+    if isinstance(method, str):
+        return "no claim"
+    # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
+    by_seeds = "better" if method.low > 0 else "worse" if method.high < 0 else "inconclusive"
+    if by_seeds == difference.verdict != "inconclusive":
+        return by_seeds
+    return "equivalent" if both_shown else "inconclusive"
+
+
+def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> dict[str, Any]:
+    """Accuracy over seeds, each seed's, and the standard deviation between seeds (n - 1)."""
+    return {"accuracy": fmean(accuracies), "seeds": len(records), "runs": [record.name for record in records],
+            "accuracies": accuracies} | ({"spread": stdev(accuracies)} if len(accuracies) > 1 else {})
+
+
+def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[list[float], MeasuredSide]:
+    """Accuracies of the runs of one side, each with its items in this order, and what the runs are together."""
     runs = []
     for record in records:
         by_id = {result.id: result for result in record.results()}
         if by_id.keys() != {*order}:
             raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
         runs.append(measured_side(name, record.answer_counts, [by_id[item_id] for item_id in order]))
-    return SeedSide(names=[record.name for record in records],
-                    accuracies=[fmean(run.scores) for run in runs]), pooled(name, runs)
+    return [fmean(run.scores) for run in runs], pooled(name, runs)
 
 
 def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
