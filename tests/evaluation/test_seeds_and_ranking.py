@@ -88,7 +88,7 @@ def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
     clear = runs(tmp_path / "clear", "r", [0.9, 0.5, 0.4])
     ranking = rank([clear[1], clear[0], clear[2]])
     assert ranking.best == "r0"
-    assert [row["accuracy"] for row in ranking.rows()] == [0.9, 0.5, 0.4]
+    assert [row["accuracy"] for row in ranking.rows] == [0.9, 0.5, 0.4]
     assert "better than each of the other 2" in ranking.sentence
     close = rank(runs(tmp_path / "close", "r", [0.52, 0.5, 0.3]))
     assert close.best == ""

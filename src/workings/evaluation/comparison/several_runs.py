@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from workings.errors import RequestError
-from workings.evaluation.comparison.compare import Comparison, compare_records
+from workings.evaluation.comparison.compare import ComparedSide, compare_records
 from workings.evaluation.comparison.no_verdict import MeasuredSide, measured_side, noise_of, pooled
 from workings.evaluation.comparison.paired import (
     PairedDifference,
@@ -20,6 +20,7 @@ from workings.evaluation.comparison.paired import (
     equivalence_json,
     equivalence_text,
     paired_values,
+    points,
     values_equivalence,
 )
 from workings.evaluation.scorecard import cell_text
@@ -183,53 +184,24 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
 class Ranking:
     """Runs by accuracy, the first compared with each of the others."""
 
-    comparisons: list[Comparison]
-    """The leading run (as B) against each other one (as A), in the order of accuracy."""
-    p_adjusted: list[float | None]
-    """Holm's p value of each."""
-
-    @property
-    def best(self) -> str:
-        """Name of the run that is better than all others after Holm's adjustment, or ""."""
-        sure = all(c.verdict == "better" and p is not None and p < 1 - CONFIDENCE
-                   for c, p in zip(self.comparisons, self.p_adjusted, strict=True))
-        return self.comparisons[0].name_b if sure else ""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The table: accuracies, and the leader's advantage."""
-        leader = self.comparisons[0].b
-        rows = [leader.to_json()] if leader is not None else []
-        for comparison, p in zip(self.comparisons, self.p_adjusted, strict=True):
-            if comparison.a is not None and comparison.difference is not None:
-                behind = {key: value for key, value in comparison.difference.to_json().items()
-                          if key in ("delta", "delta_ci_low", "delta_ci_high")}
-                rows.append(comparison.a.to_json() | behind | ({"p_value_holm": p} if p is not None else {}))
-        return rows
+    best: str
+    """Name of the run that is better than all others after Holm's adjustment, or ""."""
+    rows: list[dict[str, Any]]
+    """The table: accuracies, and the leader's advantage with Holm's p value."""
+    items: int
+    sentence: str
 
     def to_json(self) -> dict[str, Any]:
         """The answer of ``compare --json`` for more than two runs."""
-        record = {"runs": self.rows(), "items": self.comparisons[0].to_json()["items"], "sentence": self.sentence}
+        record = {"runs": self.rows, "items": self.items, "sentence": self.sentence}
         return {**record, "best": self.best} if self.best else record
-
-    @property
-    def sentence(self) -> str:
-        """The ranking as a sentence."""
-        leader = self.comparisons[0]
-        name, count = leader.name_b, len(self.comparisons)
-        cell = cell_text(leader.b.cell) if leader.b is not None else ""
-        text = (f"{name} reaches {cell} and is better than each of the other {count} runs (Holm's adjustment)."
-                if self.best else
-                f"{name} reaches the most, {cell}, but is not shown to be better than each of the other {count} runs; "
-                "no best run is named.")
-        warnings = dict.fromkeys(warning for comparison in self.comparisons for warning in comparison.warnings)
-        return " ".join([text, *warnings])
 
     def text(self) -> str:
         """The table for the terminal."""
         lines = []
-        for row in self.rows():
+        for row in self.rows:
             interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
-            lead = f"  leader is {100 * row['delta']:+.1f} points ahead" if "delta" in row else ""
+            lead = f"  leader is {points(row['delta'])} points ahead" if "delta" in row else ""
             lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
         return "\n".join([*lines, self.sentence])
 
@@ -246,8 +218,24 @@ def rank(paths: Sequence[Path]) -> Ranking:
     # By the summaries, without reading predictions.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))
     comparisons = [compare_records(other, records[0]) for other in records[1:]]
+    others: list[tuple[ComparedSide, PairedDifference]] = []
     for comparison in comparisons:
-        if comparison.verdict == "not comparable":
+        if comparison.a is None or comparison.b is None or comparison.difference is None:
             raise RequestError(comparison.sentence, "evaluations of the same items in the same way")
-    adjusted = holm([c.difference.p_value if c.difference else None for c in comparisons])
-    return Ranking(comparisons=comparisons, p_adjusted=adjusted)
+        leader = comparison.b
+        others.append((comparison.a, comparison.difference))
+    adjusted = holm([difference.p_value for _, difference in others])
+    # A single verdict ignores the other comparisons.
+    is_best = all(comparison.verdict == "better" and p is not None and p < 1 - CONFIDENCE
+                  for comparison, p in zip(comparisons, adjusted, strict=True))
+    rows = [leader.to_json(), *(
+        side.to_json() | {"delta": difference.delta, **bounds(difference.interval, "delta_ci")}
+        | ({"p_value_holm": p} if p is not None else {})
+        for (side, difference), p in zip(others, adjusted, strict=True))]
+    ahead = f"better than each of the other {len(others)} runs"
+    text = f"{leader.name} reaches {cell_text(leader.cell)} and is {ahead} (Holm's adjustment)." if is_best else (
+        f"{leader.name} reaches the most, {cell_text(leader.cell)}, but is not shown to be {ahead}; no best run is "
+        "named.")
+    warnings = dict.fromkeys(warning for comparison in comparisons for warning in comparison.warnings)
+    return Ranking(best=leader.name if is_best else "", rows=rows, items=leader.cell.n,
+                   sentence=" ".join([text, *warnings]))
