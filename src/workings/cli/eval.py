@@ -1,5 +1,6 @@
 """`workings eval`: let a model answer items, or score completions from elsewhere."""
 
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,7 +157,7 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     warning = "; ".join(filter(None, (*leaks, record.warning)))
     names = record.summary.get("names") if record.config["scorer"]["name"] == "answer" else None
     note = f"\n{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
-    facts = record.answer_counts.to_json() | ({"names": names} if names else {})
+    facts = asdict(record.answer_counts) | ({"names": names} if names else {})
     answer(values | facts | ({"warning": warning} if warning else {}), as_json=as_json,
            text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
 

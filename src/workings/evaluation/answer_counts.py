@@ -5,7 +5,7 @@ Computed from the sealed completions on demand; not recorded.
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from workings.answers.numbers import parse_number
@@ -40,10 +40,6 @@ class AnswerCounts:
     """Share of the completions that give the most frequent answer."""
     majority_accuracy: float
     """Accuracy of always giving the most frequent expected answer."""
-
-    def to_json(self) -> dict[str, float | int]:
-        """All fields."""
-        return asdict(self)
 
     def text(self) -> str:
         """For humans, one line."""
@@ -108,13 +104,11 @@ def names_expected(sample: dict[str, Any]) -> bool:
     if has_answer(sample) or not isinstance(text, str):
         return False
     text = text[-_LOOKED_THROUGH:]
-    return any(_contains(text, expected) for expected in (str(sample.get("gold")), *sample.get("aliases", ())))
-
-
-def _contains(text: str, expected: str) -> bool:
-    number = parse_number(expected)
-    if number is not None:
-        numbers = _TIMES.sub(lambda match: _TIMES_AS_NUMBERS[match.group().casefold()], text)
-        return mentions([numbers], number.value)
-    words = normalise_text(expected)
-    return bool(words) and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", normalise_text(text)) is not None
+    for expected in (str(sample.get("gold")), *sample.get("aliases", ())):
+        if number := parse_number(expected):
+            if mentions([_TIMES.sub(lambda match: _TIMES_AS_NUMBERS[match.group().casefold()], text)], number.value):
+                return True
+        elif (words := normalise_text(expected)) and re.search(
+                rf"(?<!\w){re.escape(words)}(?!\w)", normalise_text(text)):
+            return True
+    return False

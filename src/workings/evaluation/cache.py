@@ -15,9 +15,7 @@ from workings.errors import RecordError
 from workings.evaluation.run import evaluate, generation_job
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.digest import file_digest, json_digest
-from workings.record.layout import SUMS
-from workings.record.seal import parse_sums
+from workings.record.digest import json_digest
 from workings.scoring.items import Item
 
 if TYPE_CHECKING:
@@ -48,23 +46,22 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
     key = base_key(generation_job(session, items, settings=settings, made_from=None, facts=model).config)
     # Truncated, because most file systems limit names to 255 bytes.
     unit = folder / f"base-{_UNUSUAL.sub('-', name).strip('-.')[:60]}-{key}"
-    note = ""
+    note, record = "", EvaluationRecord(unit)
     if unit.exists():
-        note = _damage(unit)
-        if not note:
-            return EvaluationRecord(unit), ""
+        try:
+            record.results()
+            return record, ""
+        except (OSError, RecordError) as error:
+            note = f"{error}; recomputed"
         shutil.rmtree(unit)
     evaluate(replace(session, state=make_state()), items, unit, settings=settings, made_from=None, facts=model)
     return EvaluationRecord(unit), note
 
 
 def base_key(config: Mapping[str, Any]) -> str:
-    """The digits at the end of the name of an untrained model's evaluation.
+    """The digits at the end of the name of an untrained model's evaluation, from its `eval_config.json`.
 
-    Args:
-        config: contents of its `eval_config.json`.
-
-    Raises `KeyError` or `TypeError` where the contents lack a section.
+    Raises `KeyError` or `TypeError` if that lacks a section.
     """
     engine, decoding = config["engine"], dict(config["decoding"])
     if decoding["temperature"] == 0:
@@ -75,13 +72,3 @@ def base_key(config: Mapping[str, Any]) -> str:
         "platform": engine["platform"], "device": engine["device"],
         "scorer": [config["scorer"]["name"], config["scorer"]["version"]], "decoding": decoding,
         **{key: config[key] for key in ("extraction", "steps", "form", "aggregate", "limits")}})[:12]
-
-
-def _damage(unit: Path) -> str:
-    """Damage of a cached unit, or ""."""
-    try:
-        sums = parse_sums((unit / SUMS).read_bytes())
-        wrong = [name for name, digest in sums.items() if file_digest(unit / name) != digest]
-    except (OSError, RecordError) as error:
-        return f"{unit.name} cannot be read ({error}); recomputed"
-    return f"{unit.name} was changed ({', '.join(wrong)}); recomputed" if wrong else ""

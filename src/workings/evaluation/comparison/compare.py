@@ -128,7 +128,7 @@ class Comparison:
                    "newly_right_ids": self.newly_right[:MAX_IDS_SHOWN],
                    "newly_wrong_ids": self.newly_wrong[:MAX_IDS_SHOWN],
                    "flips": [asdict(flip) for flip in self.flips],
-                   "answers": {"a": self.a.counts.to_json(), "b": self.b.counts.to_json()}, "refused": self.refused}
+                   "answers": {"a": asdict(self.a.counts), "b": asdict(self.b.counts)}, "refused": self.refused}
         if self.warnings:
             record["warnings"] = self.warnings
         if self.pass_at_k:

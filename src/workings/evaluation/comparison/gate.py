@@ -145,7 +145,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     atomic.write_json(path, {
         "schema": SCHEMA, "name": name, "source": record.name, "made_from": root_digest(record.path),
         "config": {key: record.config[key] for key in _CONFIG if key in record.config},
-        "answers": record.answer_counts.to_json(), "results": [asdict(result) for result in record.results()]})
+        "answers": asdict(record.answer_counts), "results": [asdict(result) for result in record.results()]})
     return path
 
 
