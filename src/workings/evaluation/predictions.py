@@ -121,16 +121,14 @@ def item_of(record: Mapping[str, Any]) -> Item:
 def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     """The records of one item after the other: its samples are together.
 
-    Raises:
-        RecordError: the file is missing or not a plain file, or a line is not a scored prediction.
+    Raises `RecordError` if the file is missing or no plain file, or a line is not a scored prediction.
     """
-    # Opened for its refusals alone: no link, no device, no file that would take a day to read.
+    # For its refusals alone: no link, no device, no file that would take a day to read.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
     group: list[dict[str, Any]] = []
     for number, record in read_lines(path):
         if isinstance(record, str) or not isinstance(record.get("id"), str) or not is_score(record.get("score")):
             raise RecordError(f"{path}, line {number}: not a scored prediction")
-        # The samples of an item are together, so memory holds one item's texts and not the file's.
         if group and group[0]["id"] != record["id"]:
             yield group
             group = []

@@ -98,12 +98,7 @@ class EvaluationRecord:
         return str(self.config["items"]["digest"])
 
     def results(self) -> list[ItemResult]:
-        """Results of all items.
-
-        Raises:
-            RecordError: the predictions are not the ones that were sealed, or hold an item twice.
-        """
-        # Numbers are about to be compared: a file that was changed after sealing must not take part.
+        """Results of all items. Raises `RecordError` for files that were changed after sealing, or an item twice."""
         sums = parse_sums(read_plain(self.path / SUMS))
         for name in (EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS):
             open_plain(self.path / name, MAX_PREDICTIONS_BYTES).close()
@@ -125,11 +120,7 @@ def unit_paths(path: Path) -> list[Path]:
 
 
 def find_units(path: Path) -> list[EvaluationRecord]:
-    """The sealed evaluation units that a path offers, by name.
-
-    Raises:
-        RequestError: none exists.
-    """
+    """The sealed evaluation units that a path offers, by name. Raises `RequestError` if none exists."""
     units = [EvaluationRecord(unit) for unit in unit_paths(path)]
     if not path.exists():
         # People leave out the folder that runs are written to by default.
@@ -145,11 +136,7 @@ def find_units(path: Path) -> list[EvaluationRecord]:
 
 
 def find_results(path: Path) -> list[EvaluationRecord]:
-    """The units of `find_units` that are evaluations, not samples.
-
-    Raises:
-        RequestError: none exists; or it is a unit of samples, whose questions may be those that were trained on.
-    """
+    """`find_units`. Raises `RequestError` for units of samples, too, whose questions may have been trained on."""
     units = find_units(path)
     for unit in units:
         if unit_kind(unit.path) == SAMPLED:
@@ -160,37 +147,28 @@ def find_results(path: Path) -> list[EvaluationRecord]:
 
 
 def find_unit(path: Path) -> EvaluationRecord:
-    """The one unit that a path means: its only one, or the one named `items`.
-
-    Raises:
-        RequestError: none exists, or several and none of them is named `items`; or as `find_results`.
-    """
+    """The one unit that a path means: its only one, or the one named `items`. Raises `RequestError` for none."""
     return _only(path, find_results(path))
 
 
 def find_pair(a: Path, b: Path) -> tuple[EvaluationRecord, EvaluationRecord]:
     """The two units that a comparison means; where a side offers several, those on the same items count."""
     offers_a, offers_b = find_results(a), find_results(b)
-    if len(offers_a) > 1 or len(offers_b) > 1:
-        # Without a common set of items keep all units; the comparison reports the differences.
-        digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}
-        offers_a = [unit for unit in offers_a if unit.items_digest in digests] or offers_a
-        offers_b = [unit for unit in offers_b if unit.items_digest in digests] or offers_b
-    return _only(a, offers_a), _only(b, offers_b)
+    digests = {unit.items_digest for unit in offers_a} & {unit.items_digest for unit in offers_b}
+    # Without a common set of items keep all units; the comparison reports the differences.
+    return (_only(a, [unit for unit in offers_a if unit.items_digest in digests] or offers_a),
+            _only(b, [unit for unit in offers_b if unit.items_digest in digests] or offers_b))
 
 
 def read_scorecard(path: Path) -> dict[str, Any]:
     """The scorecard of a run or unit: `overall`, `per_section`, `per_category`, `per_difficulty`."""
-    scorecard = find_unit(path).summary["scorecard"]
-    if not isinstance(scorecard, dict):
-        raise RecordError(f"{path}: its summary has no scorecard")
-    return scorecard
+    return dict(find_unit(path).summary["scorecard"])
 
 
 def _only(path: Path, units: Sequence[EvaluationRecord]) -> EvaluationRecord:
-    named = [unit for unit in units if unit.path.name == DEFAULT_NAME]
-    if len(units) == 1 or named:
-        return (named or list(units))[0]
+    named = [unit for unit in units if len(units) == 1 or unit.path.name == DEFAULT_NAME]
+    if named:
+        return named[0]
     raise RequestError(f"{path} has {len(units)} evaluations", "one of them",
                        " or ".join(str(unit.path) for unit in units))
 
@@ -209,8 +187,7 @@ class EvaluationWriter:
     def __init__(self, out: Path, config: dict[str, Any]) -> None:
         """Start the unit, or continue one that was interrupted.
 
-        Raises:
-            RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
+        Raises `RequestError` if ``out`` exists, or an interrupted evaluation there was asked for something else.
         """
         refuse_existing(out)
         self.out, self.partial, self._config = out, partial_unit_path(out), config
@@ -238,8 +215,7 @@ class EvaluationWriter:
         """Number of chunks (of these numbers of items) that are complete in the file; the rest of it is cut off.
 
         A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
-        may depend on its rows, and a continued evaluation has to end the same. The file's last item is whole only if
-        it has all its ``samples``: writing may have stopped between two of its lines.
+        may depend on its rows, and a continued evaluation has to end the same.
         """
         ends = _item_ends(self.predictions, samples)
         done = kept_items = 0
@@ -247,14 +223,12 @@ class EvaluationWriter:
             if kept_items + size > len(ends):
                 break
             done, kept_items = done + 1, kept_items + size
-        # Cut off in place: the lines before stay the bytes that were written.
         os.truncate(self.predictions, ends[kept_items - 1] if kept_items else 0)
         return done
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add lines of one chunk and wait until they are on the disk."""
         self._appender.append_bytes(b"".join(record_line(line, PREDICTIONS) for line in lines))
-        # Answers may have cost hours of a device; a finished chunk has to survive a power cut.
         self._appender.sync()
 
     def seal(self, summary: dict[str, Any], kind: str = "eval") -> None:
@@ -265,7 +239,6 @@ class EvaluationWriter:
         seal_unit(self.partial, kind, "complete", made_from if isinstance(made_from, str) else None)
         # Only now: an empty folder in a sealed run would be one that no sum covers.
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        # Within one file system a rename is atomic: the unit is there whole or not at all.
         self.partial.rename(self.out)
         atomic.sync_directory(self.out.parent)
 

@@ -71,8 +71,7 @@ def load() -> None:
 def same_mathematics(given: str, expected: str) -> bool:
     """Whether math-verify finds an answer equal to the expected one, of those it can be asked about.
 
-    Raises:
-        TimeoutError: it took more than `LIMIT_SECONDS` of processor time (where the system has interval timers).
+    Raises ``TimeoutError`` above `LIMIT_SECONDS` of processor time (where the system has interval timers).
     """
     # math-verify would multiply the letters of prose, and join the digits of numbers side by side.
     if len(given) > MAX_CHARACTERS or not _FORMULA.search(expected) or _SIDE_BY_SIDE.fullmatch(given):

@@ -50,11 +50,7 @@ def needs_library(name: str) -> bool:
 
 
 def get_scorer(name: str) -> Scorer:
-    """The registered scorer of this name.
-
-    Raises:
-        RequestError: none exists, with the names that exist; or a library that it needs is not installed.
-    """
+    """The registered scorer of this name. Raises `RequestError` if none exists, or its library is not installed."""
     if name not in SCORERS:
         raise RequestError(f"scorer: {name} is unknown", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
     scorer = SCORERS[name]
@@ -133,8 +129,7 @@ def exact(given: str, item: Item) -> float:
 def math(given: str, item: Item) -> float:
     """Judges as `answer` does; where that finds no equality, math-verify is asked whether two formulas are the same.
 
-    Raises:
-        TimeoutError: math-verify took too long over one answer.
+    Raises ``TimeoutError`` if that takes too long.
     """
     return answer(given, item) or float(_in_order(given, item) and any(
         same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))

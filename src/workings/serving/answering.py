@@ -71,41 +71,32 @@ class Answerer:
     def answers(self, request: ChatRequest | TextRequest, tell: Callable[[str], None] | None = None) -> list[Answer]:
         """``n`` answers to each prompt, those to one prompt together.
 
-        Args:
-            request: what is asked.
-            tell: receives the text of a single greedy answer piece by piece; of other answers nothing before the end.
-
-        Raises:
-            RequestError: what the engine or the template does not do.
+        ``tell`` receives the text of a single greedy answer piece by piece; of other answers nothing before the end.
+        Raises `RequestError` for what the engine or the template does not do.
         """
-        prompts = self.prompts(request)
+        asked = [prompt for prompt in self.prompts(request) for _ in range(request.n)]
+        seed = secrets.randbelow(2**32) if request.seed is None else request.seed
+        seeds = [sample_seed(seed, "request", index) for index in range(len(asked))]
+        session, engine = self._session, self._session.engine
         with self._lock:
-            asked = [prompt for prompt in prompts for _ in range(request.n)]
-            if tell and len(asked) == 1 and can_stream(self._session, request):
-                completions: Sequence[Completion] = [self._stream(asked[0], request, tell)]
+            # A stop text could take back what was passed on.
+            if tell and len(asked) == 1 and request.temperature == 0 and not (request.stop or request.echo) and (
+                    isinstance(engine, StreamingEngine)):
+                pieces = Pieces(session.tokenizer, tell)
+                completions: Sequence[Completion] = [engine.stream(
+                    session.state, asked[0], max_new_tokens=request.longest, stop_ids=session.template.stop_ids,
+                    tell=pieces.add)]
+                pieces.show_up_to(session.tokenizer.decode(completions[0].tokens))
             else:
-                completions = self._complete(asked, request)
+                completions = complete(session, asked, seeds, temperature=request.temperature,
+                                       max_new_tokens=request.longest)
             return [self._answer(prompt, completion, request)
                     for prompt, completion in zip(asked, completions, strict=True)]
-
-    def _complete(self, prompts: Sequence[list[int]], request: ChatRequest | TextRequest) -> Sequence[Completion]:
-        seed = secrets.randbelow(2**32) if request.seed is None else request.seed
-        seeds = [sample_seed(seed, "request", index) for index in range(len(prompts))]
-        return complete(self._session, prompts, seeds, temperature=request.temperature, max_new_tokens=request.longest)
-
-    def _stream(self, prompt: list[int], request: ChatRequest | TextRequest, tell: Callable[[str], None]) -> Completion:
-        engine, pieces = self._session.engine, Pieces(self._session.tokenizer, tell)
-        assert isinstance(engine, StreamingEngine)
-        completion = engine.stream(self._session.state, prompt, max_new_tokens=request.longest,
-                                   stop_ids=self._session.template.stop_ids, tell=pieces.add)
-        pieces.show_up_to(self._session.tokenizer.decode(completion.tokens))
-        return completion
 
     def _answer(self, prompt: list[int], completion: Completion, request: ChatRequest | TextRequest) -> Answer:
         tokens, decode = list(completion.tokens), self._session.tokenizer.decode
         text, reason = decode(tokens), str(completion.finish_reason)
-        ends = [found for stop in request.stop if stop and (found := text.find(stop)) >= 0]
-        if ends:
+        if ends := [found for stop in request.stop if stop and (found := text.find(stop)) >= 0]:
             text, reason = text[:min(ends)], "stop"
             # The shortest beginning of the tokens that holds the text.
             tokens = next(tokens[:count] for count in range(len(tokens) + 1)
@@ -134,9 +125,3 @@ class Answerer:
     def token_texts(self, tokens: Sequence[int]) -> list[str]:
         """The text of each single token."""
         return [self._session.tokenizer.decode([token]) for token in tokens]
-
-
-def can_stream(session: ModelSession, request: ChatRequest | TextRequest) -> bool:
-    """Whether an answer can be passed on while it is written: greedy, and no stop text could take it back."""
-    return (request.temperature == 0 and not request.stop and not request.echo
-            and isinstance(session.engine, StreamingEngine))

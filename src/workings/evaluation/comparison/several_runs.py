@@ -207,11 +207,7 @@ class Ranking:
 
 
 def rank(paths: Sequence[Path]) -> Ranking:
-    """Rank at least two runs that are comparable.
-
-    Raises:
-        RequestError: fewer than two, or two that are not comparable.
-    """
+    """Rank at least two runs. Raises `RequestError` for fewer, or two that are not comparable."""
     if len(paths) < 2:
         raise RequestError(f"a ranking needs at least two runs, not {len(paths)}", "more runs")
     records = [find_unit(path) for path in paths]
