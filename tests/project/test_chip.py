@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.metadata import distributions
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from proof.chip import __main__ as command
 from proof.chip import parity, places, sampling, speed
 from proof.chip.evidence import Evidence, write_table
 from proof.chip.model import Configuration
-from proof.chip.part import Absent, Chip, Part, require
+from proof.chip.part import Chip, Part
 
 TINY = Chip(platform="cpu", kind="a processor", tiny=True)
 
@@ -52,25 +51,6 @@ def test_evidence_names_no_folder_of_the_machine(tmp_path):
         'File "proof/x.py"\nFile "lib/y.py"\n~/z does not verify')
 
 
-def test_evidence_of_one_chip_is_not_mixed_with_that_of_another(tmp_path):
-    Evidence(tmp_path, part_of("a"), TINY).add("a", {"status": "done"})
-    with pytest.raises(SystemExit, match="choose another --out"):
-        Evidence(tmp_path, part_of("a"), Chip(platform="gpu", kind="NVIDIA H200"))
-
-
-def test_a_checkout_that_is_not_installed_is_found_with_its_engines(tmp_path):
-    places.write_metadata(tmp_path)
-    found, = distributions(path=[str(tmp_path)])
-    assert found.name == "workings"
-    assert set(found.entry_points.select(group="workings.engines").names) == {"jax", "torch", "tunix"}
-
-
-def test_what_is_not_installed_is_absent_and_no_error():
-    require("json")
-    with pytest.raises(Absent, match="no_such_package not installed"):
-        require("json", "no_such_package")
-
-
 def test_differences_are_the_largest_and_are_judged():
     cpu = {"logits": np.zeros(3), "losses": np.ones(2), "curve": np.array([2.0, 1.0]),
            "gradient.w": np.array([1.0, -4.0])}
@@ -90,20 +70,6 @@ def test_utilization_is_counted_from_the_shape_and_the_peak_rate():
     assert found["operations_per_second"] == pytest.approx(6 * 2.506e9 * 4 * 2048 * 2, rel=0.08)
     assert found["share_of_peak"] == pytest.approx(found["operations_per_second"] / 989e12)
     assert "share_of_peak" not in speed.judged({"steps": 1, "seconds": 1.0}, asked, Chip(platform="cpu", kind="?"))
-
-
-def test_exit_code_failed_comes_before_left():
-    done, bad, off = {"status": "done", "holds": True}, {"status": "failed"}, {"status": "done", "holds": False}
-    assert command.exit_code([done], left=False) == 0
-    assert command.exit_code([done], left=True) == 3
-    assert command.exit_code([done, bad], left=True) == 1
-    assert command.exit_code([off], left=False) == 1
-
-
-def test_no_accelerator_is_not_measured(monkeypatch, capsys):
-    monkeypatch.setattr(command, "accelerators", dict)
-    assert command.main([]) == 3
-    assert "shows no accelerator" in capsys.readouterr().out
 
 
 def test_a_row_that_does_not_end_is_stopped_with_all_that_it_started(monkeypatch):

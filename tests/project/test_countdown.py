@@ -8,9 +8,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from benchmarks.countdown import check_model, make_data
+from benchmarks.countdown import make_data
 from benchmarks.countdown_reward import reward, score, solves
-from workings.errors import RequestError
 from workings.scoring.items import item_from_json
 from workings.scoring.judge import judge
 from workings.scoring.settings import ScoringSettings
@@ -38,11 +37,3 @@ def test_the_whole_equation_of_a_completion_is_scored(tmp_path: Path) -> None:
     item = item_from_json(json.loads((tmp_path / "out" / "items.jsonl").read_text()))
     found = judge(item, "<think>69 + 70 = 139</think>\n<answer> (69 + 70) - 80 </answer>", score, ScoringSettings())
     assert (found.score, found.extracted) == (1.0, "(69 + 70) - 80")
-
-
-def test_another_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"has no config\.json"):
-        check_model(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30}')
-    with pytest.raises(RequestError, match="has another model"):
-        check_model(tmp_path)

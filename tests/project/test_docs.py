@@ -25,7 +25,7 @@ from tools import (
 from tools.fences import RUNNABLE, fences, pages
 from tools.generated import deliver
 from tools.printed import missing_lines
-from tools.quotes import Quote, quotes, value_at, wrong
+from tools.quotes import Quote, quotes, wrong
 from workings.cli.main import app
 from workings.config.load import parse_recipe
 
@@ -129,13 +129,6 @@ def test_no_two_pages_write_the_same_path():
     assert {path: found for path, found in written.items() if len(found) > 1} == {}
 
 
-def test_fences_are_found_with_line_indent_and_reason():
-    text = ("a\n\n```bash\none\n```\n\n<!-- not run: too long -->\n```python title=\"x\"\ntwo\n```\n"
-            "\n- item\n    ```bash\n    three\n    ```\n")
-    assert [(f.line, f.language, f.code, f.not_run) for f in fences(text)] == [
-        (3, "bash", "one\n", ""), (8, "python", "two\n", "too long"), (13, "bash", "three\n", "")]
-
-
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_quoted_numbers_equal_their_source(page):
     found = [(quote.line, wrong(quote)) for quote in quotes((ROOT / page).read_text("utf-8"))]
@@ -180,22 +173,6 @@ def test_the_walks_name_functions_that_are_there():
         assert set(re.findall(r"\w+", names)) <= defined, names
 
 
-def test_the_navigation_has_at_most_twelve_entries():
-    text = (ROOT / "mkdocs.yml").read_text("utf-8")
-    assert len(re.findall(r"^  - ", text.partition("\nnav:\n")[2].partition("\nvalidation:")[0], re.MULTILINE)) <= 12
-    assert "navigation.sections" not in text, "it would open all groups"
-
-
-def test_a_quote_is_the_last_number_before_its_comment():
-    line = "of 500 items 99.5 %<!-- from proof/a.json: values.x as percent --> and 1,500<!-- from proof/a.json: v.2 -->"
-    assert quotes("\n" + line) == [
-        Quote(line=2, written="99.5", file="proof/a.json", place="values.x", unit="percent"),
-        Quote(line=2, written="1,500", file="proof/a.json", place="v.2", unit="")]
-    assert quotes(f"```text\n{line}\n```\n") == []
-    with pytest.raises(ValueError, match="no number before"):
-        quotes("none <!-- from proof/a.json: v -->")
-
-
 @pytest.mark.parametrize(("written", "unit", "right"), [
     ("99.4", "percent", True), ("99.41", "percent", True), ("99.42", "percent", False), ("99", "percent", True),
     ("0.9941", "", True), ("0.995", "", False), ("\u22120.99", "", False),
@@ -206,22 +183,6 @@ def test_a_quote_is_compared_at_the_digits_it_shows(written, unit, right, tmp_pa
     monkeypatch.setattr("tools.quotes.ROOT", tmp_path)
     quote = Quote(line=1, written=written, file="proof/a.json", place="values.runs.1", unit=unit)
     assert (wrong(quote) == "") is right
-
-
-@pytest.mark.parametrize(("file", "place", "unit", "says"), [
-    ("README.json", "a", "", "only files below"), ("proof/none.json", "a", "", "FileNotFoundError"),
-    ("proof/a.json", "values.b", "", "KeyError"), ("proof/a.json", "values.text", "", "not a number"),
-    ("proof/a.json", "values.n", "ells", "unit 'ells'"),
-])
-def test_a_quote_without_a_source_is_wrong(file, place, unit, says, tmp_path, monkeypatch):
-    (tmp_path / "proof").mkdir()
-    (tmp_path / "proof/a.json").write_text('{"values": {"n": 1, "text": "1"}}')
-    monkeypatch.setattr("tools.quotes.ROOT", tmp_path)
-    assert says in wrong(Quote(line=1, written="1", file=file, place=place, unit=unit))
-
-
-def test_value_at_walks_objects_and_lists():
-    assert value_at({"a": [{"b": 3}]}, "a.0.b") == 3
 
 
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, command_reference, record_reference,
@@ -239,9 +200,3 @@ def test_every_key_is_documented(generator):
     rows = [line for line in generator.render().splitlines() if line.startswith("| `")]
     assert len(rows) > 40
     assert [row for row in rows if row.rstrip().endswith("|  |")] == []
-
-
-def test_commands_are_those_of_the_program():
-    assert {"train", "verify", "runs"} <= {*command_reference.commands_of()}
-    assert "sign" in command_reference.commands_of("runs")
-    assert command_reference.commands_of("train") == []
