@@ -49,20 +49,17 @@ class PlainTemplate:
 class AddingEngine:
     """Answers "What is a+b?" with its step and the sum, in tags, greedily; remembers what it was asked.
 
-    The answer is one too much where ``a`` is a multiple of ``wrong_every``; the step before it is always right. A
-    completion longer than ``max_new_tokens`` is cut there, with finish reason ``length``.
-
-    Args:
-        wrong_every: 1: every answer is wrong; 4: those to 0+b, 4+b, 8+b and so on; 0: none.
-        die_at_call: this call of `generate`, counted from 0, raises `KeyboardInterrupt` as Ctrl-C does; None: no call.
+    The answer is one too much where ``a`` is a multiple of 4; the step before it is always right. A completion longer
+    than ``max_new_tokens`` is cut there. The call ``die_at_call`` of `generate`, counted from 0, raises
+    `KeyboardInterrupt` as Ctrl-C does.
     """
 
     name = "adding"
 
-    def __init__(self, *, wrong_every: int = 4, die_at_call: int | None = None) -> None:
+    def __init__(self, *, die_at_call: int | None = None) -> None:
         self.calls: list[dict[str, Any]] = []
         """One entry per answered call of `generate`: ``prompts`` as texts, and its keyword arguments by name."""
-        self._wrong_every, self._die_at_call = wrong_every, die_at_call
+        self._die_at_call = die_at_call
 
     def describe(self) -> DeviceFacts:
         """A CPU of one byte: the same facts on every machine, so that records can be compared."""
@@ -71,14 +68,7 @@ class AddingEngine:
 
     def generate(self, state: object, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int], **sampling: Any) -> list[Completion]:
-        """One completion per prompt, in the order given; both in tokens of `CharacterTokenizer`.
-
-        ``sampling`` changes nothing and is remembered: a subclass that defines ``sample`` can pass on what it got.
-
-        Raises:
-            ValueError: a prompt does not end with "What is a+b?" and two whole numbers.
-            KeyboardInterrupt: this is call ``die_at_call``.
-        """
+        """One completion per prompt, in the order given; ``sampling`` changes nothing and is remembered."""
         # Before the call is remembered, so that `calls` holds those that were answered.
         if len(self.calls) == self._die_at_call:
             raise KeyboardInterrupt
@@ -89,8 +79,7 @@ class AddingEngine:
     def _answer(self, text: str, max_new_tokens: int) -> Completion:
         a, b = (int(number) for number in text.rpartition("What is ")[2].removesuffix("?").split("+"))
         # Only the answer is wrong, never the step, so that step validity and accuracy differ.
-        off = 1 if self._wrong_every and a % self._wrong_every == 0 else 0
-        answer = f"<reasoning>{a}+{b}={a + b}</reasoning><answer>{a + b + off}</answer>"
+        answer = f"<reasoning>{a}+{b}={a + b}</reasoning><answer>{a + b + (a % 4 == 0)}</answer>"
         tokens = [ord(character) for character in answer]
         # As a real engine does it: a cut answer lacks its closing tag.
         if len(tokens) > max_new_tokens:
@@ -100,17 +89,14 @@ class AddingEngine:
 
 @dataclass(frozen=True, kw_only=True)
 class AddingModel(ModelSession):
-    """The session that `adding_model` makes.
-
-    To a type checker its fields are `Any`: the fakes are no subclasses of what they represent.
-    """
+    """The session that `adding_model` makes; the fakes are no subclasses of what they represent."""
 
     engine: Any
     tokenizer: Any
     template: Any
 
 
-def adding_model(*, wrong_every: int = 4, die_at_call: int | None = None) -> AddingModel:
-    """A `ModelSession` as `evaluate` asks for it, around an `AddingEngine` with these settings."""
-    return AddingModel(engine=AddingEngine(wrong_every=wrong_every, die_at_call=die_at_call), state=object(),
-                       tokenizer=CharacterTokenizer(), template=PlainTemplate())
+def adding_model(*, die_at_call: int | None = None) -> AddingModel:
+    """A `ModelSession` as `evaluate` asks for it, around an `AddingEngine`."""
+    return AddingModel(engine=AddingEngine(die_at_call=die_at_call), state=object(), tokenizer=CharacterTokenizer(),
+                       template=PlainTemplate())

@@ -131,12 +131,10 @@ def test_units_of_a_run_are_found(tmp_path: Path) -> None:
         find_pair(tmp_path, tmp_path / "a")
 
 
-def test_a_folder_that_does_not_exist_is_told_the_one_that_was_meant(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("typed", "said"), [("before", "did you mean runs/before?"), ("other/x", "workings runs")])
+def test_a_run_is_looked_for_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, said: str) -> None:
     score(tmp_path / "runs", "before", items(2), [True, True])
     monkeypatch.chdir(tmp_path)
-    for typed, said in (("before", "did you mean runs/before?"), ("runs/befor", "did you mean runs/before?"),
-                        ("other/x", "workings runs")):
-        with pytest.raises(RequestError, match="does not exist") as caught:
-            compare(Path(typed), tmp_path / "runs/before")
-        assert caught.value.try_next == said
+    with pytest.raises(RequestError, match="does not exist") as caught:
+        compare(Path(typed), tmp_path / "runs/before")
+    assert caught.value.try_next == said

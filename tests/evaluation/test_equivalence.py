@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.evaluation.making import item_result as result
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.paired import paired_equivalence
+from workings.evaluation.comparison.paired import values_equivalence
 from workings.evaluation.statistics import Equivalence, Interval, score_equivalence, t_equivalence, tango
 
 
@@ -67,9 +66,7 @@ def test_clusters_of_one_size_are_tested_by_their_means() -> None:
 
 def test_the_method_follows_the_values_and_the_clusters() -> None:
     def found(a: list[float], b: list[float], clusters: int = 0) -> Equivalence | str:
-        names = [f"c{k % clusters}" if clusters else "" for k in range(len(a))]
-        return paired_equivalence([(result(k, x, name), result(k, y, name))
-                                   for k, (x, y, name) in enumerate(zip(a, b, names, strict=True))], 0.2)
+        return values_equivalence(a, b, [f"c{k % clusters}" if clusters else "" for k in range(len(a))], 0.2)
 
     def method(value: Equivalence | str) -> str:
         assert isinstance(value, Equivalence)

@@ -107,23 +107,10 @@ def test_a_wild_number_of_a_sample_is_refused(tmp_path: Path) -> None:
         evaluate_predictions(write_lines(tmp_path / "p.jsonl", lines), items(2), tmp_path / "out")
 
 
-OWN = '''
-import os, time
-def strict(answer, item):
-    if item.id == "i1": time.sleep(60)
-    if item.id == "i2": os._exit(9)
-    if item.id == "i3": raise KeyError("oops")
-    if item.id == "i4": return float("nan")
-    if item.id == "i5": bytearray(10**12)
-    print("a scorer may print")
-    return 2 if item.id == "i7" else len(answer) / 2
-'''
-
-
 @pytest.mark.parametrize("scorer", ["ansver", "gone.py:f", "own.py:other", "bad.py:f"])
 def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.py").write_text("def strict(answer, item): return 1\n")
     (tmp_path / "bad.py").write_text("f = 1 +\n")
     with pytest.raises(RequestError, match=scorer.split(":")[0]):
         score(tmp_path, "a", items(2), [True, True], scorer=scorer)

@@ -21,7 +21,7 @@ class Judge:
 
 
 def held_out_items(scorer, **changes):
-    model = adding_model(wrong_every=4)
+    model = adding_model()
     values = {"sampler": model.engine, "items": ITEMS, "tokenizer": model.tokenizer, "template": model.template,
               "max_new_tokens": 100, "batch_size": 4, "scorer": scorer}
     return HeldOutItems(**(values | changes))
