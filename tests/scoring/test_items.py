@@ -82,9 +82,6 @@ def test_a_file_without_items_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "items.jsonl").write_text(text)
     with pytest.raises(RequestError, match="has no items"):
         read_items(tmp_path / "items.jsonl")
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match=r"gone\.jsonl"):
         read_items(tmp_path / "gone.jsonl")
 

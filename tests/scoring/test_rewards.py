@@ -8,19 +8,9 @@ from pydantic import TypeAdapter
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
-from workings.scoring import judge as judging
 from workings.scoring import worker_pool
 from workings.scoring.items import Item
-from workings.scoring.judge import judge
-from workings.scoring.rewards import (
-    CompletionToReward,
-    RewardProcess,
-    RewardSettings,
-    shipped_reward,
-    total,
-)
-from workings.scoring.scorers import get_scorer
-from workings.scoring.settings import ScoringSettings
+from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, shipped_reward, total
 
 REWARDS = TypeAdapter(tuple[RewardConfig, ...])
 ITEM = Item(id="q1", prompt="7+5?", expected_answer="12", extra={"topic": "sums"})
@@ -51,18 +41,6 @@ def value(reward, one) -> float:
 ])
 def test_what_a_text_is_worth(reward, text, expected):
     assert value(reward, sample(text)) == expected
-
-
-@pytest.mark.parametrize("reward", ["answer", "exact"])
-def test_an_answers_reward_is_what_a_scorecard_says_without_its_steps(reward, monkeypatch):
-    texts = RIGHT, "<answer>12</answer>", "13", "", "The answer is 12.", "no number"
-    of_cards = [judge(ITEM, text, get_scorer(reward).score, ScoringSettings(scorer=reward, form="tags")).score
-                for text in texts]
-    # Finding the equations of a text takes most of the time of a scorecard.
-    monkeypatch.setattr(judging, "check_steps", lambda text: 1 / 0)
-    assert [value(reward, sample(text)) for text in texts] == of_cards
-    with pytest.raises(ZeroDivisionError):
-        value("steps", sample(RIGHT))
 
 
 def test_rewards_look_behind_the_channel_where_it_is_the_form():

@@ -3,19 +3,15 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from workings.answers.extract import answer_kind, extract
-from workings.answers.texts import normalise_text
 from workings.scoring.items import Item, read_items
 from workings.scoring.judge import judge, score_answer
-from workings.scoring.scorers import answer, exact, get_scorer
+from workings.scoring.scorers import ScoreFunction, answer, exact, get_scorer
 from workings.scoring.settings import ScoringSettings
-
-
-def item(gold: str, **more: object) -> Item:
-    return Item(id="a", prompt="p", expected_answer=gold, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("given", "gold", "right"), [
@@ -24,25 +20,17 @@ def item(gold: str, **more: object) -> Item:
     ("The Eiffel Tower.", "eiffel tower", 1), ("Paris", "London", 0), ("42", "Paris", 0), ("Paris 1", "paris 1", 1),
     ("3:30", "3:30", 1), ("3:30", "3:45", 0)])
 def test_answers(given: str, gold: str, right: int) -> None:
-    assert answer(given, item(gold)) == right
+    assert answer(given, Item(id="a", prompt="p", expected_answer=gold)) == right
 
 
-def test_aliases_and_tolerance() -> None:
-    assert answer("the big apple", item("New York", aliases=("Big Apple",))) == 1
-    assert answer("a dozen", item("12", aliases=("dozen",))) == 1
-    assert answer("3.14", item("3.14159", tolerance=0.01)) == 1
-    assert answer("3.1", item("3.14159", tolerance=0.01)) == 0
-
-
-def test_exact_means_the_same_characters() -> None:
-    assert exact(" 7 ", item("7")) == 1
-    assert exact("7.0", item("7")) == 0
-    assert exact("sept", item("7", aliases=("sept",))) == 1
-
-
-def test_normalisation() -> None:
-    assert normalise_text("  **The  Eiffel   Tower**. ") == "eiffel tower"
-    assert normalise_text("a") == "a"
+@pytest.mark.parametrize(("scorer", "given", "gold", "more", "right"), [
+    (answer, "the big apple", "New York", {"aliases": ("Big Apple",)}, 1),
+    (answer, "a dozen", "12", {"aliases": ("dozen",)}, 1), (answer, "3.14", "3.14159", {"tolerance": 0.01}, 1),
+    (answer, "3.1", "3.14159", {"tolerance": 0.01}, 0), (exact, " 7 ", "7", {}, 1), (exact, "7.0", "7", {}, 0),
+    (exact, "sept", "7", {"aliases": ("sept",)}, 1)])
+def test_aliases_tolerance_and_the_same_characters(scorer: ScoreFunction, given: str, gold: str, more: dict[str, Any],
+                                                   right: int) -> None:
+    assert scorer(given, Item(id="a", prompt="p", expected_answer=gold, **more)) == right
 
 
 FORMS = {
