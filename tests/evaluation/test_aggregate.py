@@ -81,8 +81,3 @@ def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="engine adding does not sample"):
         evaluate(fake, items(2), tmp_path / "out", made_from=None, settings=EvaluationSettings(temperature=0.5))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_seed_that_no_record_can_hold_is_refused_before_anything_is_drawn() -> None:
-    with pytest.raises(RequestError, match="evaluation setting seed cannot be 9007199254740992"):
-        EvaluationSettings(seed=2**53)

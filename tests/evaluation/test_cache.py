@@ -3,16 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.doubles import adding_model
 from tests.evaluation.making import items
-from workings.errors import RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.layout import partial_path
-from workings.record.lock import DirectoryLock
 from workings.scoring.items import Item
 
 BASE = {"shape": "tiny", "seed": 17}
@@ -58,15 +53,3 @@ def test_a_changed_unit_is_noticed_and_made_again(tmp_path: Path) -> None:
     assert fake.engine.calls
     ask(tmp_path, once_more := adding_model(), items(6), BASE)
     assert not once_more.engine.calls
-
-
-def test_two_processes_do_not_make_the_same_one(tmp_path: Path) -> None:
-    place = ask(tmp_path / "first", adding_model(), items(6), BASE)[0].path.name
-    partial = partial_path(tmp_path / place)
-    partial.mkdir()
-    lock = DirectoryLock(partial)
-    with pytest.raises(RequestError, match="another process is writing to"):
-        ask(tmp_path, adding_model(), items(6), BASE)
-    lock.release()
-    ask(tmp_path, fake := adding_model(), items(6), BASE)
-    assert fake.engine.calls

@@ -38,16 +38,6 @@ def test_nothing_is_marked_where_no_step_is_wrong(text: str) -> None:
     assert re.sub("&lt;", "<", re.sub("&gt;", ">", marked(text))) == text
 
 
-def test_only_whole_lines_of_the_beginning_are_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "8+9=17\n30+60=90\n1+1=3\n"
-    assert wrong_place(text).written == "1+1=3"
-    # The first characters end behind `30+60=9`, which would be wrong.
-    monkeypatch.setattr("workings.evaluation.first_wrong_step.FIRST_CHARACTERS", len("8+9=17\n30+60=9"))
-    assert wrong_place(text) is None
-    monkeypatch.setattr("workings.evaluation.first_wrong_step.FIRST_CHARACTERS", len(text) - 1)
-    assert wrong_place(text + "1+2=4\n") is None
-
-
 def line(score: float, completion: Any, **more: Any) -> dict[str, Any]:
     return {"id": "i", "score": score, "completion": completion, **more}
 

@@ -12,7 +12,7 @@ from tests.doubles import adding_model
 from tests.evaluation.making import items, records, summary
 from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.run import evaluate, items_at_a_time
+from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.seal import parse_seal
@@ -101,13 +101,6 @@ def test_a_slow_model_is_asked_few_items_at_a_time_and_a_stop_keeps_their_answer
     assert (config["decoding"]["batch_size"], config["items_at_a_time"]) == (64, 5)
 
 
-@pytest.mark.parametrize(("tokens", "settings", "size"), [
-    (0, {}, 64), (10**9, {}, 64), (1, {}, 4), (1024, {}, 8), (1024, {"samples": 4, "temperature": 1.0}, 2),
-    (1, {"samples": 8, "temperature": 1.0}, 1), (10**9, {"batch_size": 2}, 2)])
-def test_items_of_a_chunk(tokens: int, settings: dict[str, Any], size: int) -> None:
-    assert items_at_a_time(EvaluationSettings(**{"max_new_tokens": 128, **settings}), tokens) == size
-
-
 def test_another_request_does_not_continue_a_killed_one(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         ask(adding_model(die_at_call=1), items(10), tmp_path / "out")
@@ -116,15 +109,12 @@ def test_another_request_does_not_continue_a_killed_one(tmp_path: Path) -> None:
     assert ask(adding_model(), items(10), tmp_path / "out").overall.n == 10
 
 
-def test_an_evaluation_is_never_overwritten(tmp_path: Path) -> None:
+def test_an_evaluation_is_never_overwritten_and_never_empty(tmp_path: Path) -> None:
     ask(adding_model(), items(3), tmp_path / "out")
     before = (tmp_path / "out" / "SHA256SUMS").read_bytes()
     with pytest.raises(RequestError, match="exists"):
         ask(adding_model(), items(3), tmp_path / "out")
     assert (tmp_path / "out" / "SHA256SUMS").read_bytes() == before
-
-
-def test_no_items_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="there are no items"):
-        ask(adding_model(), [], tmp_path / "out")
-    assert not (tmp_path / "out.partial").exists()
+        ask(adding_model(), [], tmp_path / "other")
+    assert not (tmp_path / "other.partial").exists()

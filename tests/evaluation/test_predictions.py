@@ -118,7 +118,7 @@ def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monk
 
 @pytest.mark.parametrize(("setting", "value"), [
     ("max_new_tokens", 0), ("batch_size", 0), ("temperature", -1.0), ("samples", 2), ("aggregate", "best"),
-    ("item_seconds", 0.0), ("rules", ("nope",)), ("form", "nope")])
+    ("item_seconds", 0.0), ("rules", ("nope",)), ("form", "nope"), ("seed", 2**53)])
 def test_settings_out_of_range_are_named(setting: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"{setting}|nope"):
         EvaluationSettings(**{setting: value})
