@@ -49,8 +49,8 @@ class Endpoint:
     """Replies by question: one question has one reply, regardless of what the model would say the second time."""
 
     def replies(self, questions: Sequence[str]) -> list[str]:
-        """The reply to each question. Raises `RequestError` if the endpoint gives none."""
-        new = list(dict.fromkeys(question for question in questions if question not in self.kept))
+        """The reply to each question, empty to an empty one. Raises `RequestError` if the endpoint gives none."""
+        new = list(dict.fromkeys(question for question in questions if question and question not in self.kept))
         pool = ThreadPoolExecutor(AT_A_TIME)
         try:
             # One by one into the dictionary, so that answers before an error are kept.
@@ -58,7 +58,7 @@ class Endpoint:
                 self.kept[question] = reply
         finally:
             pool.shutdown(cancel_futures=True)  # do not wait for the rest after an error
-        return [self.kept[question] for question in questions]
+        return [self.kept.get(question, "") for question in questions]
 
     def _reply(self, question: str) -> str:
         body = json.dumps({"model": self.model, "messages": [{"role": "user", "content": question}],
@@ -71,26 +71,23 @@ class Endpoint:
             time.sleep(seconds)
             try:
                 with urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - http and https alone, by `check_judge`
-                    return _content(json.load(response))
+                    content = json.load(response)["choices"][0]["message"]["content"]
+                if isinstance(content, str):
+                    return content
+                problem = "no text in its answer"
+                break
             except HTTPError as error:
                 problem = f"HTTP {error.code}: {error.read(300).decode('utf-8', 'replace')}"
                 if error.code not in _PASSING:
                     break
             except (OSError, HTTPException) as error:
                 problem = str(error)
-            except (ValueError, LookupError, TypeError):
-                problem = "no text in its answer"
+            except (ValueError, LookupError, TypeError) as error:
+                problem = f"no text in its answer: {error}"
                 break
         raise RequestError(f"the judge at {self.url} gave no reply ({problem[:300]})",
                            f"an endpoint that answers {self.model} at /chat/completions at temperature 0",
                            f"a key belongs into {KEY}; a run is served by: workings serve RUN")
-
-
-def _content(answer: Any) -> str:
-    content = answer["choices"][0]["message"]["content"]
-    if not isinstance(content, str):
-        raise TypeError
-    return content
 
 
 def checked_judge(path: Path) -> Endpoint:
@@ -101,9 +98,8 @@ def checked_judge(path: Path) -> Endpoint:
 
 def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -> list[str]:
     """The reply for each completion of an item; empty for one that is too long."""
-    questions = [question_of(item, text) if len(text) <= LONGEST_TEXT else "" for item, text in completions]
-    endpoint.replies([question for question in questions if question])
-    return [endpoint.kept.get(question, "") for question in questions]
+    return endpoint.replies([question_of(item, text) if len(text) <= LONGEST_TEXT else ""
+                             for item, text in completions])
 
 
 class JudgingProcess(ScoringProcess):
@@ -119,11 +115,11 @@ class JudgingProcess(ScoringProcess):
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
         """As `ScoringProcess.judge`, with the judge's scores."""
         found = super().judge(completions)
-        pairs = list(zip(completions, found, strict=True))
         replies = iter(judge_replies(self._endpoint, [
-            (item, text) for (item, text, _), judgement in pairs if not judgement.error]))
+            (item, text) for (item, text, _), judgement in zip(completions, found, strict=True)
+            if not judgement.error]))
         return [judgement if judgement.error else judged(judgement, item, text, next(replies))
-                for (item, text, _), judgement in pairs]
+                for (item, text, _), judgement in zip(completions, found, strict=True)]
 
 
 def recorded_scorer(name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from numbers import Real
 from typing import Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
-from workings.scoring.items import UNSPECIFIED, Item
+from workings.scoring.items import UNSPECIFIED
 from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import SCORERS, load_scorer, run_file
 from workings.scoring.worker import Answer, error_text, limit_memory, loading, serve
@@ -42,8 +42,12 @@ def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Itera
 
     def answers(samples: list[CompletionToReward]) -> Iterator[Answer]:
         for compute in computed:
-            # Copied for each function: it may change the lists that it is given.
-            answer = _values(compute, copy.deepcopy(samples), settings)
+            try:
+                # Copied for each function: it may change the lists that it is given.
+                answer = _checked(compute(copy.deepcopy(samples)), samples)
+            except BaseException as error:  # noqa: BLE001 - what other people's code raises is the answer
+                limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
+                answer = {"problem": error_text(error, limit)}
             yield answer
             if "problem" in answer:
                 break
@@ -89,25 +93,13 @@ def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
     expected answer also as ``answer``, unless the record has a key of that name itself; and ``completion_ids``, lists
     of token ids.
     """
-    records = [_record(sample.item) for sample in samples]
+    records = [{"answer": sample.item.expected_answer, "aliases": [], "tolerance": 0.0, "cluster": "", "history": [],
+                "section": UNSPECIFIED, **sample.item.to_json()} for sample in samples]
     # A dictionary instead of a set keeps the order.
     names = dict.fromkeys(name for record in records for name in record)
     values = {name: [record.get(name) for record in records] for name in names
               if name not in ("prompt", "prompts", "completions")}
     return values | {"completion_ids": [list(sample.tokens) for sample in samples]}
-
-
-def _record(item: Item) -> dict[str, Any]:
-    always = {"aliases": [], "tolerance": 0.0, "cluster": "", "section": UNSPECIFIED, "history": []}
-    return {"answer": item.expected_answer, **always, **item.to_json()}
-
-
-def _values(compute: Compute, samples: list[CompletionToReward], settings: RewardSettings) -> Answer:
-    try:
-        return _checked(compute(samples), samples)
-    except BaseException as error:  # noqa: BLE001 - rewards are other people's code; what they raise is the answer
-        limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
-        return {"problem": error_text(error, limit)}
 
 
 def _checked(given: object, samples: Sequence[CompletionToReward]) -> dict[str, Any]:
