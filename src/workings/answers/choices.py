@@ -103,10 +103,5 @@ def first_truth(text: str) -> str | None:
     return truth_in(sentences(text[:500])[0]) if opening else None
 
 
-def same_truth(one: str, other: str) -> bool:
-    """Whether two words of `TRUTHS` say the same: yes is true, and no is false."""
-    return {"true": "yes", "false": "no"}.get(one, one) == {"true": "yes", "false": "no"}.get(other, other)
-
-
 def _words(text: str) -> str:
     return " ".join(re.findall(r"[^\W_]+|[$%/.+*-](?=\d)", re.sub(r"\b(?:the|an?)\b", " ", text.casefold())))

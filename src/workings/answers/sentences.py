@@ -1,7 +1,6 @@
 """Lines and sentences of a completion, and an answer without what surrounds it."""
 
 import re
-from collections.abc import Iterator
 
 MAX_TEXT = 20_000
 """Trailing characters of a text that are split into sentences."""
@@ -17,20 +16,14 @@ def sentences(text: str) -> list[str]:
     >>> sentences("Dr. Smith has 3.5 apples. So the answer is 4.")
     ['Dr. Smith has 3.5 apples.', 'So the answer is 4.']
     """
-    return list(_split(text[-MAX_TEXT:]))
-
-
-def _split(text: str) -> Iterator[str]:
-    start = 0
+    text = text[-MAX_TEXT:]
+    found, start = list[str](), 0
     for end in _END.finditer(text):
         before = text[max(start, end.start() - 40):end.start()]
-        if "\n" not in end.group() and _ABBREVIATED.search(before):
-            continue
-        if text[start:end.start()].strip():
-            yield text[start:end.start()].strip()
-        start = end.end()
-    if text[start:].strip():
-        yield text[start:].strip()
+        if "\n" in end.group() or not _ABBREVIATED.search(before):
+            found.append(text[start:end.start()].strip())
+            start = end.end()
+    return [sentence for sentence in (*found, text[start:].strip()) if sentence]
 
 
 def tidy(text: str) -> str:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from workings.answers.choices import TRUTHS, same_truth
+from workings.answers.choices import TRUTHS
 from workings.answers.final_number import sentence_number
 from workings.answers.latex import normal_form, plain
 from workings.answers.numbers import equal_numbers, names_a_value, parse_number, parse_words
@@ -89,11 +89,10 @@ def _same_parts(given: str, expected: str, tolerance: float) -> bool:
     if given_brackets and given_brackets[0] in "([":
         return all(_same_part(a, b, tolerance) for a, b in zip(given_parts, expected_parts, strict=True))
     for part in given_parts:
-        match = next((index for index, candidate in enumerate(expected_parts)
-                      if _same_part(part, candidate, tolerance)), None)
+        match = next((candidate for candidate in expected_parts if _same_part(part, candidate, tolerance)), None)
         if match is None:
             return False
-        del expected_parts[match]
+        expected_parts.remove(match)
     return True
 
 
@@ -142,7 +141,9 @@ def same_answer(given: str, expected: str, tolerance: float = 0.0) -> bool:
     target, number = (parse_number(text) or parse_words(text) for text in (expected, given))
     if target is None:
         truths = given.strip(" .").casefold(), expected.strip(" .").casefold()
-        return same_text(given, expected, tolerance) or (TRUTHS.issuperset(truths) and same_truth(*truths))
+        # Yes is true, and no is false.
+        return same_text(given, expected, tolerance) or (
+            TRUTHS.issuperset(truths) and len({truth in ("yes", "true") for truth in truths}) == 1)
     if number is None and _SENTENCE.search(given) and (said := sentence_number(given)):
         number = parse_number(said) or parse_words(said)
     return number is not None and equal_numbers(number, target, tolerance)

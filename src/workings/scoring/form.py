@@ -9,12 +9,11 @@ from workings.errors import RequestError
 CHANNEL = "channel"
 """The form of Gemma 4's thinking."""
 _FORMS = {
-    "tags": re.compile(r"\s*<reasoning>(?P<reasoning>.*?)</reasoning>\s*<answer>(?P<answer>.*?)</answer>\s*",
-                       re.DOTALL),
-    "think": re.compile(r"\s*<think>(?P<reasoning>.*?)</think>(?P<answer>.*)", re.DOTALL),
-    CHANNEL: re.compile(r"\s*<\|channel>thought\n(?P<reasoning>.*?)<channel\|>(?P<answer>.*)", re.DOTALL),
-    "hashes": re.compile(r"(?P<reasoning>.*)\n?####(?P<answer>[^\n]*+)\s*", re.DOTALL),
-    "answer_only": re.compile(r"(?P<reasoning>)(?P<answer>[^\n]*+)\s*"),
+    "tags": re.compile(r"\s*<reasoning>.*?</reasoning>\s*<answer>(?P<answer>.*?)</answer>\s*", re.DOTALL),
+    "think": re.compile(r"\s*<think>.*?</think>(?P<answer>.*)", re.DOTALL),
+    CHANNEL: re.compile(r"\s*<\|channel>thought\n.*?<channel\|>(?P<answer>.*)", re.DOTALL),
+    "hashes": re.compile(r".*\n?####(?P<answer>[^\n]*+)\s*", re.DOTALL),
+    "answer_only": re.compile(r"(?P<answer>[^\n]*+)\s*"),
 }
 _TAGS = re.compile(r"</?(?:reasoning|answer|think)>|####")
 _CHANNEL_MARKS = re.compile(r"<\|channel>|<channel\|>")
@@ -32,8 +31,7 @@ def keeps_form(text: str, form: str) -> bool:
     """Whether a completion has exactly this form: each part once, in order, nothing around it, an answer in it."""
     if form == "any":
         return True
-    # The patterns let any text be between tags, a second block included; no tag may come twice. Looked at first:
-    # with thousands of tags a pattern would begin again at each of them.
+    # No tag may come twice. Looked at first: with thousands of tags a pattern would begin again at each of them.
     tags = (_CHANNEL_MARKS if form == CHANNEL else _TAGS).findall(text)
     if len(tags) != len(set(tags)):
         return False
