@@ -29,7 +29,8 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
                   settings: EvaluationSettings, model: Mapping[str, Any], name: str) -> tuple[EvaluationRecord, str]:
     """The evaluation of an untrained model at ``folder/base-NAME-DIGEST``, from the cache or new.
 
-    The second value is the damage of a cached unit that was recomputed, or "".
+    The second value is the damage of a cached unit that was recomputed, or "". Raises `RequestError` if another process
+    is making it, or as `workings.evaluation.run.evaluate`.
 
     Args:
         session: engine, tokenizer and template; its state is not used.
@@ -39,9 +40,6 @@ def evaluate_base(session: "ModelSession", items: Sequence[Item], folder: Path, 
         settings: decoding, extraction, scoring.
         model: identity of the weights: their digests, or shape and seed of random ones, and number formats.
         name: display name of the model.
-
-    Raises:
-        RequestError: another process is making it, or as `workings.evaluation.run.evaluate`.
     """
     key = base_key(generation_job(session, items, settings=settings, made_from=None, facts=model).config)
     # Truncated, because most file systems limit names to 255 bytes.

@@ -38,12 +38,7 @@ class ExternalPredictions:
     """The lines of a file of predictions, by item."""
 
     def __init__(self, path: Path, items: Sequence[Item]) -> None:
-        """Read the file.
-
-        Raises:
-            RequestError: the file is missing, has no line for any item, or no completion; or a sample number is larger
-                than the number of lines.
-        """
+        """Read the file. Raises `RequestError` if there is no completion of an item, or a wild number of a sample."""
         if not path.is_file():
             raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
         self.problems = Problems()

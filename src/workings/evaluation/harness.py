@@ -85,14 +85,9 @@ class Task(Protocol):
 
 def harness_config(items: Sequence[Item], *, scorer: Mapping[str, Any], source: Mapping[str, Any],
                    facts: Mapping[str, Any], made_from: str | None = None) -> dict[str, Any]:
-    """``eval_config.json`` of an evaluation that another program scored, as `AnsweredTask` says.
+    """``eval_config.json`` of an evaluation that another program scored.
 
-    Args:
-        items: all items.
-        scorer: name and version of what scored.
-        source: where items and scores come from.
-        facts: what decided the answers: `decoding`, `template`, `tokenizer`, `engine` and `model`.
-        made_from: root digest of the run whose checkpoint answered, if there is one.
+    ``facts`` is what decided the answers: `decoding`, `template`, `tokenizer`, `engine` and `model`.
     """
     return unit_config(items, EvaluationSettings(), source=dict(source), made_from=made_from) | {
         "scorer": dict(scorer), "extraction": {"absent": "another program found the answers"}, "form": "any",

@@ -38,18 +38,9 @@ def evaluate(session: "ModelSession", items: Sequence[Item], out: Path, *, setti
              made_from: str | None, facts: Mapping[str, Any] | None = None) -> Scorecard:
     """Ask a model all items and seal the answers as an evaluation unit at ``out``.
 
-    An evaluation that was killed is continued by the same call and ends the same.
-
-    Args:
-        session: the model that is asked.
-        items: the questions.
-        out: where the unit will be; must not exist.
-        settings: decoding, extraction, scoring.
-        made_from: root digest of the run whose checkpoint is asked; None where there is no such run.
-        facts: what else is known of the model (id, revision, checkpoint); recorded under ``model``.
-
-    Raises:
-        RequestError: ``out`` exists, there are no items, or a setting or scorer is wrong.
+    An evaluation that was killed is continued by the same call and ends the same. ``made_from`` is the root digest of
+    the run whose checkpoint is asked, if there is one; ``facts`` of the model (id, revision, checkpoint) are recorded.
+    Raises `RequestError` if ``out`` exists, there are no items, or a setting or scorer is wrong.
     """
     return score_and_seal(generation_job(session, items, settings=settings, made_from=made_from, facts=facts), out)
 
@@ -110,10 +101,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     """Score completions from elsewhere (JSON lines with ``id`` and ``completion``), without any engine.
 
     Missing, double, unknown and unreadable lines are named in the summary; items without one clear text count as
-    errors with a score of 0.
-
-    Raises:
-        RequestError: the file is missing or does not answer any item, or as `evaluate`.
+    errors with a score of 0. Raises `RequestError` if the file answers no item, or as `evaluate`.
     """
     settings = settings or EvaluationSettings()
     external = ExternalPredictions(predictions, items)
@@ -133,16 +121,11 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
 
 def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
                    finish: Callable[[Path], None] = lambda folder: None) -> Scorecard:
-    """Have every completion scored and recorded, and seal them as a unit of this kind at ``out``.
+    """Have every completion scored and recorded, and seal them at ``out``.
 
-    Args:
-        work: what is answered; what an earlier attempt has recorded is not answered again.
-        out: where the unit will be; must not exist.
-        kind: one of `workings.record.layout.EVALUATION_UNITS`.
-        finish: writes further files into the unit's folder, from the predictions that are there.
-
-    Raises:
-        RequestError: ``out`` exists, or an interrupted evaluation there was asked for something else.
+    What an earlier attempt has recorded is not answered again. ``kind`` is one of
+    `workings.record.layout.EVALUATION_UNITS`; ``finish`` writes further files into the unit's folder. Raises
+    `RequestError` as `EvaluationWriter`.
     """
     refuse_existing(out)
     total = sum(map(len, work.chunks))

@@ -66,11 +66,8 @@ def read_items(path: Path) -> list[Item]:
     A line is our own form (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
     ``difficulty``, ``cluster``, ``aliases``, ``tolerance``, ``history``: earlier turns); or ``question`` (or
     ``prompt``) and ``answer``, a line of text, a number, or GSM8K's solution that ends in ``#### n``. An id that such
-    a line does not have is the file's name and the line's number.
-
-    Raises:
-        RequestError: no such file or shipped set, an empty file; or it names every line (first ten) that is not an
-            item, and every id that comes twice.
+    a line does not have is the file's name and the line's number. Raises `RequestError` if there is no such file or
+    set, or it is empty; or for lines that are no items and ids that come twice, and names the first ten.
     """
     if not path.is_file():
         # Imported on demand: the scoring process starts in a fifth of the time without it.

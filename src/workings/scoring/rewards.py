@@ -122,8 +122,7 @@ class RewardSettings:
 def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: RewardSettings) -> float:
     """The value of a reward that comes with this project, unweighted. Pure: equal arguments give equal values.
 
-    Raises:
-        ValueError: the reward is a user's function, which is not executed here.
+    Raises ``ValueError`` for a user's function, which is not executed here.
     """
     if reward.scorer in SCORERS:
         scoring = ScoringSettings(scorer=reward.scorer, form=settings.form)

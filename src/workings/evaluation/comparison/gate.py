@@ -42,14 +42,8 @@ class GateResult:
 def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResult:
     """Compare a run's evaluation with a baseline on the same items.
 
-    Args:
-        run: a run directory or evaluation.
-        baseline: name given to ``baseline set``.
-        folder: where baselines are.
-        max_drop: largest allowed loss (0.02: two points of accuracy); not negative.
-
-    Raises:
-        RequestError: no such baseline for these items, or another way of scoring.
+    ``max_drop`` is the largest allowed loss of accuracy, as a share (0.02: two points). Raises `RequestError` if there
+    is no such baseline for these items, or it was scored in another way.
     """
     # 2 is probably meant as 2 %; with it every run would pass.
     if not 0 <= max_drop < 1:
@@ -152,9 +146,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
 def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     """The baseline of this name for these items.
 
-    Raises:
-        RequestError: none exists; the message names the items that have one.
-        RecordError: the file is not one of ours.
+    Raises `RequestError` if none exists, and `RecordError` if the file is not one of ours.
     """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():

@@ -26,7 +26,7 @@ _NOT_FOUND = "no answer was found in"
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSide:
-    """One side of a comparison; both sides have the same order of items."""
+    """One side of a comparison, in the same order of items as the other."""
 
     name: str
     counts: AnswerCounts
@@ -66,12 +66,8 @@ def reasons_against(ahead: MeasuredSide, behind: MeasuredSide, *, holds: bool) -
     """Why a verdict in favour of a side is withheld, and what to do; empty if it may be given.
 
     Missing answers are no obstacle if the verdict holds under the most generous reading. One answer to everything is
-    no obstacle if the losing side gives it and the other side beats every constant answer.
-
-    Args:
-        ahead: the side in whose favour the verdict is.
-        behind: the other one.
-        holds: whether the verdict holds with the generous scores of ``behind``.
+    no obstacle if the losing side gives it and the other side beats every constant answer. ``holds`` is whether the
+    verdict holds with the generous scores of the side behind.
     """
     reasons = []
     shares = [side.counts.no_answer for side in (ahead, behind)]

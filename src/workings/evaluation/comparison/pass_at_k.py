@@ -52,12 +52,9 @@ class PassAtK:
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
-    """pass@1, 2, 4, … and of all samples; empty if a side has one sample per item.
+    """pass@1, 2, 4, … and of all samples of two evaluations; empty if a side has one sample per item.
 
-    Args:
-        a: one evaluation, sealed and checked.
-        b: another one, of the same items.
-        order: id and cluster of each item.
+    ``order`` has the id and cluster of each item.
     """
     counts_a, counts_b = _counts(a), _counts(b)
     if not counts_a or not counts_b:

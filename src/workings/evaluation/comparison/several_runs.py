@@ -67,16 +67,9 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
     """Compare several runs per side, pair by pair over items.
 
     An item's value is its mean score over a side's seeds, so that items are the units. It does not check that runs of
-    one side differ only in their seed; the report shows that.
-
-    Args:
-        a: the reference runs.
-        b: the other ones.
-        equivalent_within: margin of equivalence as a share (0.02: two points), tested over items and, with enough
-            seeds, between seeds. None: no test.
-
-    Raises:
-        RequestError: a side is empty, has a run or a seed twice, or two of the evaluations are not comparable.
+    one side differ only in their seed; the report shows that. Equivalence within a margin, a share (0.02: two points),
+    is tested over items and, with enough seeds, between seeds. Raises `RequestError` if a side is empty or has a run or
+    a seed twice, or two of the evaluations are not comparable.
     """
     if not a or not b:
         raise RequestError("one side has no runs", "at least one run per side")
