@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,24 +69,6 @@ def test_utilization_is_counted_from_the_shape_and_the_peak_rate():
     assert found["operations_per_second"] == pytest.approx(6 * 2.506e9 * 4 * 2048 * 2, rel=0.08)
     assert found["share_of_peak"] == pytest.approx(found["operations_per_second"] / 989e12)
     assert "share_of_peak" not in speed.judged({"steps": 1, "seconds": 1.0}, asked, Chip(platform="cpu", kind="?"))
-
-
-def test_a_row_that_does_not_end_is_stopped_with_all_that_it_started(monkeypatch):
-    process = SimpleNamespace(pid=1, returncode=-9)
-    asked = []
-
-    def communicate(timeout=None):
-        asked.append(timeout)
-        if timeout:
-            raise command.subprocess.TimeoutExpired("x", timeout)
-        return "", "the last words"
-    process.communicate = communicate
-    monkeypatch.setattr(command.subprocess, "Popen", lambda *words, **more: process)
-    monkeypatch.setattr(command.os, "killpg", lambda pid, number: asked.append((pid, int(number))))
-    row = command.measured(part_of("a"), "a", TINY, 7.0)
-    assert asked == [7.0, (1, 9), None]
-    assert row["status"] == "stopped"
-    assert "not done after 7 s" in row["error"]
 
 
 def test_one_tiny_row_on_the_cpu(tmp_path):

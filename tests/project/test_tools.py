@@ -33,14 +33,6 @@ def test_all_scripts_run_even_when_one_fails(folder, capfd):
     assert "bench/a_fails: Shows a_fails." in output
 
 
-def test_only_the_named_script_runs_and_an_unknown_one_is_refused(folder, capfd):
-    folder("a", "sys.exit(1)")
-    folder("b", "")
-    assert run_scripts.main(["bench", "b"]) == 0
-    with pytest.raises(SystemExit, match="no such script: c; there are: a, b"):
-        run_scripts.main(["bench", "c"])
-
-
 @pytest.mark.parametrize(("codes", "verdict"), [
     ({}, 0), ({"a": 0, "b": 0}, 0), ({"a": 0, "b": 3}, 3), ({"a": 3, "b": 1}, 1), ({"a": -9}, 1)])
 def test_failed_comes_before_not_measured(codes, verdict):

@@ -18,8 +18,6 @@ WRONG_STEP_KINDS = ("right, a wrong equation", *(f"wrong from line {line} on" fo
 """Kinds with a step that is wrong; of wrong answers the index is the number of the line."""
 KINDS = (RIGHT, *WRONG_STEP_KINDS, NOT_FOUND, UNSCORED)
 """All kinds of items, in the order in which they are shown."""
-FIRST_CHARACTERS = 30_000
-"""Of the reasoning, in which its first wrong equation is looked for: a page does so in every completion it shows."""
 
 
 def first_wrong_step(text: str) -> Equation | None:
@@ -60,15 +58,9 @@ class WrongPlace:
 
 
 def wrong_place(completion: str) -> WrongPlace | None:
-    """The first wrong equation of a completion's reasoning; None where every equation that can be read holds.
-
-    Only the first `FIRST_CHARACTERS` of the reasoning are looked through.
-    """
+    """The first wrong equation of a completion's reasoning; None where every equation that can be read holds."""
     reasoning = reasoning_text(completion)
-    begin = reasoning[:FIRST_CHARACTERS]
-    # Up to the end of a line, because half of a correct equation may be wrong.
-    checked_text = begin if begin == reasoning else begin[:begin.rfind("\n") + 1] or begin
-    equation = first_wrong_step(checked_text)
+    equation = first_wrong_step(reasoning)
     if equation is None:
         return None
     def lines(text: str) -> int:

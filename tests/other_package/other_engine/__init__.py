@@ -53,12 +53,7 @@ class UnigramEngine:
 
     @classmethod
     def open(cls, request: EngineRequest) -> "UnigramEngine":
-        """An engine for this request.
-
-        Raises:
-            DeviceError: it asks for a GPU or a TPU.
-            RequestError: it asks for something that this engine does not do.
-        """
+        """An engine for this request. Raises `DeviceError` or `RequestError` for what it does not do."""
         if request.device not in ("auto", "cpu"):
             raise DeviceError(f"device: {request.device}", "a CPU: the unigram engine computes in NumPy", "device=cpu")
         _refuse_settings(request)
@@ -77,7 +72,6 @@ class UnigramEngine:
 
     def init(self, seed: int, *, trainable: bool = True) -> UnigramState:
         """Small normal logits, the same for equal seeds."""
-        # Small, so that the first loss is nearly the logarithm of the vocabulary's size, as of a fresh model.
         logits_v = np.random.default_rng(seed).normal(size=self.request.shape.vocab_size) * 0.01
         moments = {"velocity": np.zeros_like(logits_v)} if trainable else {}
         return {"logits": logits_v, "step": np.zeros((), np.int64)} | moments
@@ -89,20 +83,16 @@ class UnigramEngine:
     def step(self, state: UnigramState, batch: Batch, learning_rate: float) -> tuple[UnigramState, StepResult]:
         """One update by the gradient of the mean loss in nats. Raises `MemoryError` at step ``UNIGRAM_HUNGRY_AT``."""
         time.sleep(float(os.environ.get("UNIGRAM_SECONDS", "0")))
-        # An array and no int, because safetensors stores arrays only.
         step = np.asarray(state["step"] + 1)
         if int(step) == int(os.environ.get("UNIGRAM_HUNGRY_AT", _NEVER)):
-            # More than a process can address, so that the system refuses before a byte is touched.
             np.empty(2**60, np.uint8)
         total, counts_v, probabilities_v = _loss(state["logits"], batch)
-        # The exact gradient of the mean cross-entropy by the logits: probabilities less observed shares.
         gradient_v = probabilities_v - counts_v / counts_v.sum()
         velocity_v = MOMENTUM * state["velocity"] + gradient_v
         logits_v = state["logits"] - learning_rate * velocity_v
         loss = total / float(counts_v.sum())
         if int(step) == int(os.environ.get("UNIGRAM_NAN_AT", _NEVER)):
             loss = float("nan")
-        # A new state each time: a caller may still hold the one before.
         return ({"logits": logits_v, "velocity": velocity_v, "step": step},
                 StepResult(loss=loss, grad_norm=float(np.linalg.norm(gradient_v)),
                            share_of_weights_changed=float(np.mean(logits_v != state["logits"]))))
@@ -133,11 +123,7 @@ class UnigramEngine:
         save_file({"velocity": state["velocity"], "step": state["step"]}, directory / _OPTIMIZER)
 
     def restore(self, directory: Path) -> UnigramState:
-        """The state that `save` wrote, bit for bit.
-
-        Raises:
-            RecordError: a file or tensor is missing, a file is damaged, or a shape is another one.
-        """
+        """The state that `save` wrote, bit for bit. Raises `RecordError` for damaged files, or another shape."""
         return self._read(directory / _MODEL, "logits") | self._read(directory / _OPTIMIZER, "velocity", "step")
 
     def export(self, state: UnigramState, directory: Path) -> None:
@@ -178,7 +164,6 @@ class UnigramEngine:
 
 def _refuse_settings(request: EngineRequest) -> None:
     """Every setting that would decide nothing here, named in one `RequestError`."""
-    # A silently ignored setting would make a test misleading.
     changed = changed_keys({"optimizer": request.optimizer, "precision": request.precision, "memory": request.memory})
     changed.pop("memory.cpu_optimizations", None)  # this engine has none, which both values allow
     if request.method.name != "full":
@@ -193,7 +178,6 @@ def _refuse_settings(request: EngineRequest) -> None:
 
 def _loss(logits_v: np.ndarray, batch: Batch) -> tuple[float, np.ndarray, np.ndarray]:
     """Summed loss in nats, how often each token counts as a target [V], and the model's probabilities [V]."""
-    # In log space nothing overflows, however far the logits have grown.
     log_probabilities_v = logits_v - np.logaddexp.reduce(logits_v)
     counts_v = np.bincount(batch.targets.ravel(), weights=batch.loss_mask.ravel().astype(np.float64),
                            minlength=len(logits_v))
