@@ -15,25 +15,6 @@ MAX_PROBLEMS_SHOWN = 20
 MAX_SAMPLES = 10_000
 
 
-class Problems:
-    """Problems of a file of predictions: every kind counted, the first few named."""
-
-    def __init__(self) -> None:
-        self._kinds: dict[str, dict[str, Any]] = {}
-
-    def add(self, kind: str, what: str) -> None:
-        """Count one problem and name it if it is among the first."""
-        found = self._kinds.setdefault(kind, {"count": 0, "first": []})
-        found["count"] += 1
-        # A million bad lines must not fill memory or the summary.
-        if found["count"] <= MAX_PROBLEMS_SHOWN:
-            found["first"].append(what[:200])
-
-    def to_json(self) -> dict[str, Any]:
-        """Count and names by kind."""
-        return dict(sorted(self._kinds.items()))
-
-
 class ExternalPredictions:
     """The lines of a file of predictions, by item."""
 
@@ -41,7 +22,8 @@ class ExternalPredictions:
         """Read the file. Raises `RequestError` if there is no completion of an item, or a wild number of a sample."""
         if not path.is_file():
             raise RequestError(f"predictions: {path} is not a file", "a file of JSON lines with id and completion")
-        self.problems = Problems()
+        self.problems: dict[str, Any] = {}
+        """Every kind of problem of the file counted, the first few named."""
         self._records: dict[str, list[dict[str, Any]]] = {item.id: [] for item in items}
         for number, record in read_lines(path):
             self._add(number, record)
@@ -78,18 +60,23 @@ class ExternalPredictions:
                 for sample in range(self.samples)]
 
     def _add(self, number: int, record: dict[str, Any] | str) -> None:
-        if isinstance(record, str):
-            self.problems.add("unreadable lines", f"line {number}: {record}")
-            return
-        name = record.get("id")
+        name = None if isinstance(record, str) else record.get("id")
         # A number and its text are the same id. A bool is not an id.
         name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
-        if not isinstance(name, str):
-            self.problems.add("lines without an id", f"line {number}")
+        if isinstance(record, str):
+            kind, what = "unreadable lines", f"line {number}: {record}"
+        elif not isinstance(name, str):
+            kind, what = "lines without an id", f"line {number}"
         elif name not in self._records:
-            self.problems.add("unknown ids", name)
+            kind, what = "unknown ids", name
         else:
             self._records[name].append(record)
+            return
+        found = self.problems.setdefault(kind, {"count": 0, "first": []})
+        found["count"] += 1
+        # A million bad lines must not fill memory or the summary.
+        if found["count"] <= MAX_PROBLEMS_SHOWN:
+            found["first"].append(what[:200])
 
 
 def _unscored_completion(item: Item, sample: int, record: dict[str, Any]) -> UnscoredCompletion:

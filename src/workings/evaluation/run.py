@@ -116,7 +116,7 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     return score_and_seal(GenerationJob(
         config=config, chunks=chunks, settings=settings, samples=external.samples,
         answer=lambda chunk: [answered for item in chunk for answered in external.completions_of(item)],
-        problems=external.problems.to_json()), out)
+        problems=external.problems), out)
 
 
 def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
