@@ -88,17 +88,11 @@ def reply(answerer: Answerer, request: ChatRequest | TextRequest, name: str) -> 
     if request.stream:
         return StreamingResponse(events(answerer, request, head), media_type="text/event-stream")
     answers = answerer.answers(request)
-    return JSONResponse(head | {
-        "object": "chat.completion" if chat else "text_completion", "usage": usage(answers, request),
-        "choices": [choice(answerer, request, index, answer) for index, answer in enumerate(answers)]})
-
-
-def choice(answerer: Answerer, request: ChatRequest | TextRequest, index: int, answer: Answer) -> dict[str, Any]:
-    """One entry of ``choices``."""
-    content = ({"message": {"role": "assistant", "content": answer.text}} if isinstance(request, ChatRequest)
-               else {"text": answer.text})
-    return {"index": index, **content, "finish_reason": answer.finish_reason,
-            "logprobs": log_probs(answerer, request, answer)}
+    choices = [{"index": index, "finish_reason": answer.finish_reason, "logprobs": log_probs(answerer, request, answer),
+                **({"message": {"role": "assistant", "content": answer.text}} if chat else {"text": answer.text})}
+               for index, answer in enumerate(answers)]
+    return JSONResponse(head | {"object": "chat.completion" if chat else "text_completion", "choices": choices,
+                                "usage": usage(answers, request)})
 
 
 def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: Answer) -> dict[str, Any] | None:
@@ -109,21 +103,15 @@ def log_probs(answerer: Answerer, request: ChatRequest | TextRequest, answer: An
     if isinstance(request, ChatRequest):
         return {"content": [{"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []}
                             for text, value in zip(texts, answer.log_probs, strict=True)]}
-    offsets = [sum(len(text) for text in texts[:index]) for index in range(len(texts))]
-    return {"tokens": texts, "token_logprobs": list(answer.log_probs), "text_offset": offsets,
-            "top_logprobs": [*top_log_probs(answerer, answer)]}
-
-
-def top_log_probs(answerer: Answerer, answer: Answer) -> Iterator[dict[str, float] | None]:
-    """Log probabilities by the tokens' texts: a token's own and, of an echoed text, that of the most likely token."""
-    for number, (token, value) in enumerate(zip(answer.tokens, answer.log_probs, strict=True)):
-        if value is None:
-            yield None
-            continue
-        best, its_value = answer.likeliest[number - 1] if answer.likeliest else (token, value)
+    # By the tokens' texts: a token's own and, of an echoed text, that of the most likely token.
+    top: list[dict[str, float] | None] = []
+    for number, (token, text, value) in enumerate(zip(answer.tokens, texts, answer.log_probs, strict=True)):
+        best, its_value = answer.likeliest[number - 1] if answer.likeliest and number else (token, value)
         # Of the same token both are the same number, computed by two programs.
-        pairs = [(token, value)] if best == token else [(token, value), (best, its_value)]
-        yield dict(zip(answerer.token_texts([each for each, _ in pairs]), (each for _, each in pairs), strict=True))
+        other = {} if best == token or its_value is None else {answerer.token_texts([best])[0]: its_value}
+        top.append(None if value is None else {text: value} | other)
+    offsets = [sum(len(text) for text in texts[:index]) for index in range(len(texts))]
+    return {"tokens": texts, "token_logprobs": list(answer.log_probs), "text_offset": offsets, "top_logprobs": top}
 
 
 def usage(answers: list[Answer], request: ChatRequest | TextRequest) -> dict[str, int]:
