@@ -74,17 +74,11 @@ def choice_in(text: str, question: str = "") -> str | None:
     if first := _LETTER_FIRST.match(said):
         return (first[1] or first[2]).upper()
     letters = {next(filter(None, each.groups())).upper() for each in _LETTER_SAID.finditer(said)}
-    if letters:
-        return letters.pop() if len(letters) == 1 else None
-    return _option_named(said, question)
-
-
-def _option_named(text: str, question: str) -> str | None:
-    """The letter of the one option whose text is in a text."""
-    said = f" {_words(text)} "
-    named = [letter for letter, option in options(question).items()
-             if (words := _words(option)) and f" {words} " in said]
-    return named[0] if len(named) == 1 else None
+    if not letters:
+        spoken = f" {_words(said)} "
+        letters = {letter for letter, option in options(question).items()
+                   if (words := _words(option)) and f" {words} " in spoken}
+    return letters.pop() if len(letters) == 1 else None
 
 
 def truth_in(text: str) -> str | None:

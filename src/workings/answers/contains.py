@@ -73,7 +73,10 @@ def says(text: str, expected: Sequence[str]) -> bool:
 
 def _ways(spelling: str) -> Iterator[list[tuple[str, ...]]]:
     """What a text has to say for this spelling: the whole of it, each part of a list, or one of two that "or" joins."""
-    yield [name] if (name := _without_leading(_words(spelling))) else []
+    name = _words(spelling)
+    while len(name) > 1 and name[0] in _LEADING:
+        name = name[1:]
+    yield [name] if name else []
     if " or " in spelling:
         for part in spelling.split(" or "):
             yield [_words(part)] if len(_words(part)) > 1 else []
@@ -122,9 +125,3 @@ def _in_digits(words: list[str]) -> list[str]:
         said.append(str(number[0]) if number else words[at])
         at += number[1] if number else 1
     return said
-
-
-def _without_leading(name: tuple[str, ...]) -> tuple[str, ...]:
-    while len(name) > 1 and name[0] in _LEADING:
-        name = name[1:]
-    return name

@@ -204,15 +204,11 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
         return None if kind == "yes_no" and first and last and first != last else first or last
     if kind == "name":
         return tidy(" ".join(told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]))
-    return _last_formula(told[-1])
-
-
-def _last_formula(sentence: str) -> str | None:
-    """The only formula of a sentence, what follows its last "is", or the whole of it."""
-    formulas = [*_FORMULA.finditer(sentence)]
+    # The only formula, what follows the last "is", or the whole sentence.
+    formulas = [*_FORMULA.finditer(told[-1])]
     if len(formulas) == 1:
         return formulas[0][1] or formulas[0][2]
-    return tidy(re.split(r"\b(?:is|are|equals)\s", sentence)[-1]) if len(sentence) <= MAX_LINE else None
+    return tidy(re.split(r"\b(?:is|are|equals)\s", told[-1])[-1]) if len(told[-1]) <= MAX_LINE else None
 
 
 def _opening(sentence: str, kind: Kind, question: str) -> str | None:

@@ -229,12 +229,10 @@ def _fraction(digits: str) -> Fraction:
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
-    if match["mixed"] is not None:
-        bottom = Fraction(match["mixed_bottom"])
-        return _fraction(match["mixed"]) + Fraction(match["mixed_top"]) / bottom if bottom else None
-    if match["top"] is not None:
-        bottom = _fraction(match["bottom"])
-        return _fraction(match["top"]) / bottom if bottom else None
+    if written := match["mixed_bottom"] or match["bottom"]:
+        bottom = _fraction(written)
+        return _fraction(match["mixed"] or "0") + _fraction(
+            match["mixed_top"] or match["top"]) / bottom if bottom else None
     if match["decimal"] is None:
         return Fraction(10) ** int(match["braced"] or match["power"])
     exponent = int(match["exponent"] or 0)
