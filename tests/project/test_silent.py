@@ -1,21 +1,16 @@
 """Cases of `proof/silent`: some hold, and each of some mistakes makes its case red."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
-from proof.silent import _harness
 from proof.silent.__main__ import ROOT, cases, ours
 from workings.data import rows
-from workings.data.batches import make_batch
 from workings.data.rows import Row
 from workings.engines.registry import find_engine
-from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.scoring.rewards import RewardProcess
 from workings.ways import rewards
@@ -60,30 +55,6 @@ def test_a_case_of_the_engines_is_not_wrong(name: str) -> None:
 TORCH = find_engine("torch").engine
 
 
-def _mean_of_means(patch: pytest.MonkeyPatch) -> None:
-    whole = TORCH.step
-
-    def step(self: Any, state: Any, batch: Batch, rate: float) -> Any:
-        micro = [Batch.of({name: x[number:number + 1] for name, x in batch.arrays.items()})
-                 for number in range(batch.shape.accumulation)]
-        results = [whole(self, self.init(0), one, rate)[1] for one in micro]
-        return state, replace(results[0], loss=fmean(one.loss for one in results))
-    patch.setattr(TORCH, "step", step)
-
-
-def _last_micro_batch(patch: pytest.MonkeyPatch) -> None:
-    whole = TORCH.step
-    patch.setattr(TORCH, "step", lambda self, state, batch, rate: whole(
-        self, state, Batch.of({name: x[-1:] for name, x in batch.arrays.items()}), rate))
-
-
-def _one_document(patch: pytest.MonkeyPatch) -> None:
-    def packed(*arguments: Any) -> Batch:
-        made = make_batch(*arguments)
-        return replace(made, segment_ids=(made.segment_ids > 0).astype(np.int32))
-    patch.setattr(_harness, "make_batch", packed)
-
-
 def _changed_masks(change: Callable[[Row], None]) -> Callable[[pytest.MonkeyPatch], None]:
     made = rows.row_of
 
@@ -116,7 +87,6 @@ def _shifted(patch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "mean_of_means": _mean_of_means, "lost_micro_batches": _last_micro_batch, "packed_documents": _one_document,
     "mask_starts_early": _changed_masks(_early), "lost_end_of_turn": _changed_masks(_endless),
     "dropped_system_turn": lambda patch: patch.setattr(ChatTemplate, "refuse_other_texts", lambda *_: None),
     "group_statistics": lambda patch: patch.setattr(rewards, "normalized", _float32),

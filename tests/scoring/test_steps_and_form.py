@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from workings.errors import RequestError
 from workings.evaluation.first_wrong_step import first_wrong_step
-from workings.scoring.form import check_form, check_steps, checked_equations, keeps_form, reasoning_text
+from workings.scoring.form import check_steps, checked_equations, keeps_form, reasoning_text
 from workings.scoring.items import Item
 from workings.scoring.judge import judge
 from workings.scoring.scorers import answer
@@ -81,8 +80,3 @@ def test_the_answer_stands_behind_the_channel(text: str, expected: str, found: s
     item = Item(id="a", prompt="?", expected_answer=expected)
     judged = judge(item, text, answer, ScoringSettings(form="channel"))
     assert (judged.extracted, judged.score) == (found, score)
-
-
-def test_an_unknown_form_is_named() -> None:
-    with pytest.raises(RequestError, match="tag"):
-        check_form("tag")
