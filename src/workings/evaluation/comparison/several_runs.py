@@ -84,8 +84,9 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
     values = all_a.scores, all_b.scores, all_a.clusters
     # Variances are not pooled, because methods may vary differently between seeds.
     fewest = min(len(a), len(b))
-    method = (f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed" if fewest < MIN_SEEDS
-              else welch_mean(seeds_a, seeds_b).interval)
+    method: Interval | str = (
+        f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed" if fewest < MIN_SEEDS
+        else welch_mean(seeds_a, seeds_b).interval)
     equivalence, by_seeds = None, None
     if equivalent_within is not None:
         equivalence = values_equivalence(*values, equivalent_within)
@@ -103,9 +104,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
              if isinstance(each, Equivalence)}
     claim = f"no claim about the method: {method}" if isinstance(method, str) else _CLAIMS[by_method]
     sentence = " ".join([
-        f"On the same {difference.n} items {len(b)} runs of B reach {percent(fmean(seeds_b))} on average and {len(a)} "
-        f"of A {percent(fmean(seeds_a))}, a difference over items of "
-        f"{difference_text(difference, difference.p_value)}; these runs: {verdict}; {claim}.",
+        _sentence(seeds_a, seeds_b, difference, f"these runs: {verdict}; {claim}"),
         *(f"Over {'items' if name == 'equivalence' else 'seeds'} {equivalence_text(each)}."
           for name, each in known.items()),
         *filter(None, (record.warning for record in (*records_a, *records_b))), *remarks])
@@ -124,6 +123,12 @@ def _method_verdict(method: Interval | str, difference: PairedDifference, *, bot
     if by_seeds == difference.verdict != "inconclusive":
         return by_seeds
     return "equivalent" if both_shown else "inconclusive"
+
+
+def _sentence(seeds_a: Sequence[float], seeds_b: Sequence[float], difference: PairedDifference, claims: str) -> str:
+    return (f"On the same {difference.n} items {len(seeds_b)} runs of B reach {percent(fmean(seeds_b))} on average and "
+            f"{len(seeds_a)} of A {percent(fmean(seeds_a))}, a difference over items of "
+            f"{difference_text(difference, difference.p_value)}; {claims}.")
 
 
 def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> dict[str, Any]:
