@@ -9,7 +9,7 @@ from workings.evidence.verify import verify
 
 
 def sample(number: int, **more: Any) -> dict[str, Any]:
-    return {"doc_id": number, "target": "1", "arguments": {"gen_args_0": {"arg_0": "p", "arg_1": " yes"}},
+    return {"doc_id": number, "target": "1", "arguments": [("p", " yes")], "section": "sums",
             "resps": [[[-1.5, True]]], "filtered_resps": [[-1.5, True]], "filter": "none", "metrics": ["acc"],
             "acc": 1.0, **more}
 

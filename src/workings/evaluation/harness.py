@@ -12,7 +12,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationWriter
 from workings.scoring.form import check_steps, reasoning_text
-from workings.scoring.items import UNSPECIFIED, Item
+from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.scorers import is_score
 
@@ -108,7 +108,7 @@ def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, A
 
 
 def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: str = "") -> ScoredAnswer:
-    """One sample of lm-evaluation-harness, in the form of its log, with one of its metrics as the score.
+    """One sample of lm-evaluation-harness (and its `section`), with one of its metrics as the score.
 
     ``where`` names the sample in an error; ``prefix`` comes before its id, as of documents of several tasks.
     """
@@ -124,12 +124,13 @@ def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: st
 
 def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
     """The continuations whose log likelihoods a task compares, and these; empty where it has the model write."""
-    requests, values = list(record["arguments"].values()), record["filtered_resps"]
-    if len(values) != len(requests) or not all(isinstance(request.get("arg_1"), str) for request in requests):
+    requests, values = record["arguments"], record["filtered_resps"]
+    texts = [request for request in requests if len(request) > 1 and isinstance(request[1], str)]
+    if not len(values) == len(requests) == len(texts):
         return []
     # Some metrics ask for each choice without the question as well.
-    return [(request["arg_1"], float(value[0])) for request, value in zip(requests, values, strict=True)
-            if request["arg_0"] == requests[0]["arg_0"]]
+    return [(request[1], float(value[0])) for request, value in zip(requests, values, strict=True)
+            if request[0] == requests[0][0]]
 
 
 def _chosen_continuation(choices: Sequence[tuple[str, float]], metric: str, score: Any) -> str:
@@ -169,7 +170,7 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
     # Of several choices the target is the number of the right one.
     if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
         answer = choices[int(target)]
-    prompt = record["arguments"]["gen_args_0"]["arg_0"]
+    prompt = record["arguments"][0][0]
     if not answer.strip():
         raise RequestError(f"{where}: the target is empty", "a document with an expected answer")
     names = ("doc_hash", "prompt_hash", "target_hash")
@@ -177,7 +178,7 @@ def _item(record: Mapping[str, Any], choices: Sequence[str], where: str, prefix:
     if len(choices) > 1:
         extra["choices"] = list(choices)
     return Item(id=f"{prefix}doc-{record['doc_id']}", prompt=str(prompt) or "(not recorded)", extra=extra,
-                section=str(record.get("section", UNSPECIFIED)), expected_answer=answer.strip())
+                section=record["section"], expected_answer=answer.strip())
 
 
 def _completion(record: Mapping[str, Any]) -> str | None:
@@ -187,5 +188,5 @@ def _completion(record: Mapping[str, Any]) -> str | None:
     while isinstance(responses, list) and responses:
         responses = responses[0]
     # Generation requests carry their settings next to the prompt, log likelihoods the continuation.
-    settings = record["arguments"]["gen_args_0"].get("arg_1")
-    return responses if isinstance(responses, str) and isinstance(settings, dict) else None
+    request = record["arguments"][0]
+    return responses if isinstance(responses, str) and len(request) > 1 and isinstance(request[1], dict) else None

@@ -28,6 +28,7 @@ from workings.evaluation.likelihoods import are_greedy, continuation_log_probs
 from workings.evaluation.run import sample_seed, that_samples
 from workings.record.digest import file_digest
 from workings.record.progress import slow_operation
+from workings.scoring.items import UNSPECIFIED
 
 WINDOW = 2048
 """Window of `loglikelihood_rolling` in tokens, the harness's own default."""
@@ -236,13 +237,9 @@ class LmEvalTask:
             {"absent": "differs between the tasks" if decodings else "log likelihoods: nothing is generated"})
 
     def _answer(self, name: str, sample: Mapping[str, Any], model: SessionModel) -> ScoredAnswer:
-        # The form in which the harness logs a sample.
-        arguments = {f"gen_args_{number}": {f"arg_{place}": value for place, value in enumerate(values)}
-                     for number, values in enumerate(sample["arguments"])}
-        record = {**sample, "arguments": arguments}
-        if len(self.loaded["tasks"]) > 1:
-            record["section"] = name
-        answer = scored_answer(record, self.metric, f"task {name}, document {sample['doc_id']}", self._prefix(name))
+        section = name if len(self.loaded["tasks"]) > 1 else UNSPECIFIED
+        answer = scored_answer({**sample, "section": section}, self.metric,
+                               f"task {name}, document {sample['doc_id']}", self._prefix(name))
         reason, tokens = model.endings.get((answer.item.prompt, answer.text or ""), ("", -1))
         return replace(answer, finish_reason=reason, tokens=tokens)
 
