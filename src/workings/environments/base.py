@@ -12,8 +12,8 @@ Row = Mapping[str, Any]
 """A task: a JSON object with an id. `prompt` and `expected_answer` are those of an item."""
 SEED_KEY, ROW_KEY = "environment_seed", "environment_row"
 """Keys of a prompt's record: the seed and the row that its environment begins with."""
-_ITEM_KEYS = ("id", "expected_answer", "section", "category", "difficulty", "cluster", "aliases", "tolerance",
-              "history")
+ITEM_KEYS = ("id", "expected_answer", "section", "category", "difficulty", "cluster", "aliases", "tolerance", "history")
+"""Keys of a row that are those of an item."""
 
 
 class Step(NamedTuple):
@@ -64,17 +64,3 @@ def source_of(module: str) -> str:
 def task_seed(seed: int, name: str) -> int:
     """Seed (below 2**32) of the environment for a task: a hash of the run's seed and the task's id."""
     return int(bytes_digest(f"environment/{seed}/{name}".encode())[:8], 16)
-
-
-def beginning(seed: int, row: Row) -> tuple[int, dict[str, Any]]:
-    """Seed and row that the environment of a task begins with; ``seed``: of the run."""
-    return task_seed(seed, str(row["id"])), dict(row)
-
-
-def as_prompt(seed: int, row: Row, shown: str) -> dict[str, Any]:
-    """The record of a task's prompt, as `workings.scoring.items` reads it.
-
-    ``seed`` and ``row`` are what its environment begins with, and ``shown`` is what it then shows.
-    """
-    return {"expected_answer": "not given", **{key: row[key] for key in _ITEM_KEYS if key in row}, "prompt": shown,
-            SEED_KEY: seed, ROW_KEY: dict(row)}

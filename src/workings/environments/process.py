@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from workings.environments.base import Row, Step, as_prompt, beginning
+from workings.environments.base import ITEM_KEYS, ROW_KEY, SEED_KEY, Row, Step, task_seed
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RewardError
 from workings.scoring.worker_pool import NoAnswer, Worker
@@ -31,10 +31,11 @@ class EnvironmentProcess(Worker):
         return list(self._ask("tasks", seed, count))
 
     def prompts(self, seed: int, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The records of the prompts of some tasks (`as_prompt`), by the run's seed. Raises `RewardError` as `step`."""
-        beginnings = [beginning(seed, row) for row in rows]
-        shown = self._ask("show", beginnings)
-        return [as_prompt(*begun, text) for begun, text in zip(beginnings, shown, strict=True)]
+        """The prompts of some tasks, as `workings.scoring.items` reads them, by the run's seed. Raises as `step`."""
+        beginnings = [(task_seed(seed, str(row["id"])), dict(row)) for row in rows]
+        return [{"expected_answer": "not given", **{key: row[key] for key in ITEM_KEYS if key in row}, "prompt": text,
+                 SEED_KEY: begun, ROW_KEY: row}
+                for (begun, row), text in zip(beginnings, self._ask("show", beginnings), strict=True)]
 
     def reset(self, beginnings: Sequence[tuple[int, Row]]) -> list[str]:
         """Begins an episode with each seed and row, and ends all earlier ones; what each shows. Raises as `step`."""
