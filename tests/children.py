@@ -15,10 +15,14 @@ import os
 import runpy
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+FORKS = sys.platform == "linux"
+"""Elsewhere a fork of a process with frameworks in it is not safe: children are new processes."""
 
 PRELOADED = (
     "scipy.stats", "tokenizers", "jinja2", "jax.experimental.shard_map", "jax.experimental.multihost_utils", "optax",
@@ -78,15 +82,21 @@ class ForkedChild:
 
 
 def start(arguments: Sequence[str], *, cwd: Path | None, environment: Mapping[str, str], stdin: str = ""
-          ) -> ForkedChild:
-    """Start ``python ARGUMENTS`` as a forked child.
+          ) -> "ForkedChild | subprocess.Popen[str]":
+    """Start ``python ARGUMENTS`` as a forked child; a new process where this system cannot fork.
 
     Raises ``ValueError`` if libraries read one of these variables while they are imported, which was before the fork.
     """
     different = {name for name in {*environment, *os.environ} if environment.get(name) != os.environ.get(name)}
     if name := next((name for name in sorted(different) if name.startswith(READ_AT_IMPORT)), ""):
         raise ValueError(f"{name} is read at import: start a real process with `run_python`")
-    return ForkedChild(arguments, cwd or Path.cwd(), environment, stdin)
+    if FORKS:
+        return ForkedChild(arguments, cwd or Path.cwd(), environment, stdin)
+    with tempfile.TemporaryFile("w+") as given:
+        given.write(stdin)
+        given.seek(0)
+        return subprocess.Popen([sys.executable, *arguments], cwd=cwd, env=dict(environment), stdin=given,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def become(arguments: list[str], cwd: str, environment: dict[str, str], streams: str) -> None:
