@@ -33,7 +33,7 @@ from workings.record.layout import (
     refuse_unit_name,
 )
 from workings.record.lock import DirectoryLock
-from workings.record.seal import parse_sums, seal_unit, unit_kind
+from workings.record.seal import parse_sums, root_digest, seal_unit, unit_kind
 from workings.record.storage import open_plain, read_plain
 
 DEFAULT_NAME = "items"
@@ -96,6 +96,11 @@ class EvaluationRecord:
     def items_digest(self) -> str:
         """Digest of the items that were asked."""
         return str(self.config["items"]["digest"])
+
+    @property
+    def root(self) -> str:
+        """Root digest of the unit."""
+        return root_digest(self.path)
 
     def results(self) -> list[ItemResult]:
         """Results of all items. Raises `RecordError` for files that were changed after sealing, or an item twice."""

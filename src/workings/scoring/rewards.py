@@ -102,7 +102,9 @@ class RewardSettings:
             return {"max_new_tokens": self.max_new_tokens, "buffer": reward.buffer}
         if isinstance(reward, FileReward):
             return dict(reward.limits)
-        return {"form": {"form": self.form}, "length": {"max_new_tokens": self.max_new_tokens}}.get(reward.scorer, {})
+        if reward.scorer == "form":
+            return {"form": self.form}
+        return {"max_new_tokens": self.max_new_tokens} if reward.scorer == "length" else {}
 
     def version(self, reward: RewardConfig) -> str:
         """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""

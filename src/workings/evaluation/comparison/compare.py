@@ -88,6 +88,8 @@ class Comparison:
     """Verdict on B relative to A: `better`, `worse`, `inconclusive` or `not comparable`; `equivalent` if that was
     tested and shown, and neither is better."""
     sentence: str
+    name_a: str
+    name_b: str
     reasons: list[str] = field(default_factory=list)
     """Why the two are not comparable."""
     finding: str = ""
@@ -159,7 +161,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     different, unknown, equal = compare_configs(a.config, b.config)
     # Without numbers: a difference between answers to different questions is meaningless.
     if different:
-        return Comparison(verdict="not comparable", reasons=different, notes=unknown,
+        return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
                           sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.")
     pairs = pair_results(a, b)
     results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -184,7 +186,7 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
-        sentence=" ".join([finding, *warnings]), equal=equal,
+        sentence=" ".join([finding, *warnings]), equal=equal, name_a=name_a, name_b=name_b,
         notes=unknown + _notes(side_a, side_b, difference, equivalence), a=side_a, b=side_b, difference=difference,
         sections=_sections(groups),
         newly_right=[x.id for x, y in pairs if x.score < y.score],

@@ -19,7 +19,6 @@ from workings.evaluation.statistics import Interval, bounds, z_value
 from workings.evaluation.unit import EvaluationRecord, find_results
 from workings.record import atomic
 from workings.record.canonical import read_json_object
-from workings.record.seal import root_digest
 
 EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 SCHEMA = "baseline/1"
@@ -137,7 +136,7 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     path = baseline_path(folder, name, record.items_digest)
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, {
-        "schema": SCHEMA, "name": name, "source": record.name, "made_from": root_digest(record.path),
+        "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
         "config": {key: record.config[key] for key in _CONFIG if key in record.config},
         "answers": asdict(record.answer_counts), "results": [asdict(result) for result in record.results()]})
     return path

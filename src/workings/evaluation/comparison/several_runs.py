@@ -36,7 +36,6 @@ from workings.evaluation.statistics import (
 from workings.evaluation.unit import EvaluationRecord, find_unit
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
-from workings.record.seal import root_digest
 
 MIN_SEEDS = 3
 """Minimum seeds per side for a claim about the method; with fewer, only these runs are compared."""
@@ -165,7 +164,7 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
     for record in side:
         model = record.config["made_from"]
         # Weights that were not trained here have no root digest: use their evaluation's.
-        same: dict[object, str] = {model if isinstance(model, str) else root_digest(record.path): "the same run"}
+        same: dict[object, str] = {model if isinstance(model, str) else record.root: "the same run"}
         if record.run is not None:
             manifest = RunRecord.open(record.run).manifest
             # The recipe's digest includes its seed, so equal digests with equal data are the same training.
