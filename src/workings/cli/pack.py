@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say, say_sizes
+from workings.cli.output import answer, say, say_sizes
 
 if TYPE_CHECKING:
     from workings.publish.pack import Packed
@@ -21,7 +21,6 @@ def pack_command(
         "--weights", help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
     max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """Pack runs for publication: records, report, recipes, licences.
 
@@ -38,7 +37,7 @@ def pack_command(
                 show=_show, progress=HashProgress(say))
     values = {"out": str(out), "page": str(done.page), "root": done.root,
               "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
-    answer(values, as_json=as_json, text=(
+    answer(values, (
         f"nothing written (--dry-run); root {done.root}" if dry_run else
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, Meaning, answer, painted, program
+from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
+from workings.cli.output import Meaning, answer, painted, program
 from workings.errors import RequestError
 from workings.hardware.memory import gib
 from workings.record.number_text import about, duration, table_lines
@@ -21,49 +21,39 @@ MIN_PART_BYTES_SHOWN = 2**20 // 20
 def plan_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
+    *,
     on: Annotated[list[str], typer.Option(
-        # `...` is Typer's mark of a required option after arguments with defaults.
-        "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.",
-    )] = ...,  # type: ignore[assignment]
+        "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.")],
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
     deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
-    formula: Annotated[bool, typer.Option(
-        "--formula", help="Only estimate by formula, at once.")] = False,
-    as_json: JsonFlag = False,
+    formula: Annotated[bool, typer.Option("--formula", help="Only estimate by formula, at once.")] = False,
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
     from workings.runs.plan import estimate_memory, parse_duration, plan, with_deadline
 
-    # Resolve aliases, so that one machine under two names is planned once.
-    names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
+    # Resolve aliases, so that one machine under two names is planned once; a dict keeps the order.
+    names = list(dict.fromkeys(find_target(name).name for words in on for name in words.split(",") if name.strip()))
     loaded = load_recipe(recipe, overrides or ())
     # Check options before planning, which may compile for minutes.
     if not names:
         raise RequestError("--on names no target", "a target of the catalog", "--on v5e-8")
-    seconds = parse_duration(deadline) if deadline else 0.0
-    if formula and deadline:
-        raise RequestError("--formula plans no time, so it cannot check --deadline", "one of the two",
-                           "leave --formula out")
     if formula:
-        estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
-        answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
-               text="\n".join(estimate.sentence for estimate in estimates))
+        refuse_unread("with --formula, which plans no time", "this without --formula", "deadline")
+        estimates = [estimate_memory(loaded, name) for name in names]
+        answer({"estimates": [estimate.to_json() for estimate in estimates]},
+               "\n".join(estimate.sentence for estimate in estimates))
         return
-    # A dict keeps the order of targets and drops repeated ones.
-    plans = []
-    for name in dict.fromkeys(names):
-        planned = plan(loaded, name, nearest=nearest)
-        plans.append(with_deadline(planned, seconds) if deadline else planned)
+    seconds = parse_duration(deadline) if deadline else 0.0
+    plans = [with_deadline(planned, seconds) if deadline else planned
+             for planned in (plan(loaded, name, nearest=nearest) for name in names)]
+    fits = all(estimate.verdict.fits for estimate in plans)
     if len(plans) == 1:
-        answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
+        answer(plans[0].to_json(), table(plans[0], recipe), not fits)
     else:
-        answer({"fits": all(estimate.verdict.fits for estimate in plans), "plans": [plan.to_json() for plan in plans]},
-               as_json=as_json, text=comparison(plans))
-    if not all(estimate.verdict.fits for estimate in plans):
-        raise typer.Exit(1)
+        answer({"fits": fits, "plans": [plan.to_json() for plan in plans]}, comparison(plans), not fits)
 
 
 def table(plan: "Plan", recipe: str) -> str:

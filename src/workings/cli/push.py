@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say, say_sizes
+from workings.cli.output import answer, say, say_sizes
 
 if TYPE_CHECKING:
     from workings.publish.push import Push
@@ -24,7 +24,6 @@ def push_command(
     accept_terms: Annotated[bool, typer.Option(
         "--accept-terms", help="Accept the base model's terms (such as Gemma's) and pass them on.")] = False,
     private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """Upload a run's model, its card and its evidence to the Hugging Face Hub; a dry run without --yes.
 
@@ -38,7 +37,7 @@ def push_command(
         push = prepare(model, request, Path(folder))
         _show(push)
         address = upload(push) if yes else ""
-    answer({**push.to_json(), "uploaded": yes, "address": address}, as_json=as_json, text=(
+    answer({**push.to_json(), "uploaded": yes, "address": address}, (
         f"{address}\nto check after a download: workings verify record.zip --expect-root {push.root}" if yes else
         f"nothing uploaded; --yes uploads to https://huggingface.co/{repo}"))
 

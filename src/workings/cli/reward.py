@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, answer
+from workings.cli.options import OverridesArgument, RecipeArgument, Verb
+from workings.cli.output import answer
 from workings.record.number_text import percent, table_lines
 from workings.record.progress import slow_operation
 
@@ -15,46 +15,16 @@ if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
 
 reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
-                        rich_markup_mode=None)
+                         rich_markup_mode=None)
 
 
-def judge_command(
-    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
-                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
-    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
-    items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
-                                        "right (true or false).")],
-    out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Longest reply in tokens; more for a model "
-                                            "that thinks "
-                                            "first.")] = 64,
-    as_json: JsonFlag = False,
-) -> None:
-    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
-
-    Writes the judge's file; exit code 1 if it did not pass.
-    """
-    from workings.runs.judge_check import check_judge, check_text
-
-    judge = check_judge(url, model, items, out, max_tokens=max_tokens)
-    answer(judge.recorded() | {"out": str(out)}, as_json=as_json, text=check_text(judge, out))
-    if not judge.passed:
-        raise typer.Exit(1)
-
-
-@reward_app.callback()
-def reward_group() -> None:
-    """Check rewards and judges before training on them."""
-
-
-@reward_app.command("check")
+@reward_app.command("check", cls=Verb)
 def check_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
     prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of prompts to try.")] = 8,
     no_model: Annotated[bool, typer.Option(
         "--no-model", help="Sample nothing: compare with the correct answer alone; needs no engine.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """What do a recipe's rewards pay for?
 
@@ -66,12 +36,28 @@ def check_command(
     # Around everything: each part alone may be too short to be reported.
     with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
-    answer(report.to_json(), as_json=as_json, text=page(report))
-    if report.refusals:
-        raise typer.Exit(1)
+    answer(report.to_json(), page(report), bool(report.refusals))
 
 
-reward_app.command("judge")(judge_command)
+@reward_app.command("judge", cls=Verb)
+def judge_command(
+    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
+                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
+    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
+    items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
+                                        "right (true or false).")],
+    out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
+    max_tokens: Annotated[int, typer.Option(
+        "--max-tokens", min=1, help="Longest reply in tokens; more for a model that thinks first.")] = 64,
+) -> None:
+    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
+
+    Writes the judge's file; exit code 1 if it did not pass.
+    """
+    from workings.runs.judge_check import check_judge, check_text
+
+    judge = check_judge(url, model, items, out, max_tokens=max_tokens)
+    answer(judge.recorded() | {"out": str(out)}, check_text(judge, out), not judge.passed)
 
 
 def page(check: "RewardCheck") -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, answer, as_typed, say
+from workings.cli.output import answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted, RequestError
 from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
@@ -33,7 +33,6 @@ def train_command(
     track: Annotated[list[str] | None, typer.Option(
         "--track", help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be "
                          "repeated.")] = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
@@ -51,8 +50,7 @@ def train_command(
             raise RequestError("--auto-resume needs --out", "the run to start or to resume", "--out runs/my-run")
         left = what_is_left(out)
         if left == "nothing":
-            answer({"status": "complete", "run": str(out)}, as_json=as_json,
-                   text=f"{out} is complete and evaluated: nothing is left to do")
+            answer({"status": "complete", "run": str(out)}, f"{out} is complete and evaluated: nothing is left to do")
             return
         resume = left == "resume"
     run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
@@ -63,18 +61,16 @@ def train_command(
     # Not a bug: the refusing plan is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
-        answer(refused.answer, as_json=as_json, text="")
-        raise typer.Exit(refused.exit_code) from None
-    # Process 0 reports the result; the exit code is the same in all processes.
-    if not result.training.process:
-        answer(result.to_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
-    # 128 + SIGINT, as a shell reports a command that Ctrl-C ended.
-    if result.training.status == "interrupted":
-        raise typer.Exit(130)
+        answer(refused.answer, "", refused.exit_code)
+        return
+    training = result.training
     # A smoke run tests the stages: its tiny random model need not learn.
-    learned_nothing = not result.training.process and result.training.learned_nothing and small is None
-    if result.training.status == "failed" or learned_nothing:
-        raise typer.Exit(1)
+    failed = training.status == "failed" or (not training.process and training.learned_nothing and small is None)
+    code = Interrupted.exit_code if training.status == "interrupted" else int(failed)
+    # Process 0 reports the result; the exit code is the same in all processes.
+    if training.process:
+        raise typer.Exit(code)
+    answer(result.to_json(), as_typed(result.sentence(resume_command=_again(run_path))), code)
 
 
 def cut_short_message(run_path: Path, what: str) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, Meaning, answer, painted, say
+from workings.cli.options import refuse_unread
+from workings.cli.output import Meaning, answer, painted, say
 from workings.errors import RecordError, RequestError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked"
 
 
 def verify_command(
-    path: Annotated[Path | None, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")] = None,
+    path: Annotated[Path, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")],
     level: Annotated[int | None, typer.Option(
         "--level", min=0, help="Highest level to check, 2 if not given. Exit 1 if it is given and not reached.",
     )] = None,
@@ -52,7 +53,6 @@ def verify_command(
     render: Annotated[str, typer.Option(
         "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
         "gives it.")] = "",
-    as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
 
@@ -63,20 +63,21 @@ def verify_command(
     from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
-    if path is None:
-        raise RequestError("there is nothing to verify", "a run directory, a folder of runs, or a zip of them",
-                           "workings verify runs/NAME")
     if render:
         from workings.evidence.verify.checks.views import render as rendered
         text = rendered(path, render)
-        answer({"text": text}, as_json=as_json, text=text)
+        answer({"text": text}, text)
         return
     highest = USUAL_LEVEL if level is None else level
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"there is no level {highest}", f"a level from 0 to {HIGHEST_LEVEL}",
                            f"--level {HIGHEST_LEVEL}")
-
-    replay = _replayer(highest, steps=steps, whole=whole, seed=seed, data=data, weights=weights)
+    replay: Replay | None = None
+    if highest < HIGHEST_LEVEL:  # imports no engine
+        refuse_unread(f"at level {highest}", "these with --level 3, which recomputes steps", "steps", "whole", "seed",
+                      "data", "weights")
+    else:
+        replay = _replayer(steps, whole, seed, data, weights)
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
@@ -87,18 +88,19 @@ def verify_command(
                         progress=HashProgress(say, size), replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
-    answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))
+    code = 0
     # A failed check outranks an unreached level: something is wrong, not just missing.
     if result.failed:
-        raise typer.Exit(1)
-    if result.level < require_level:
-        raise typer.Exit(3)
-    if level is not None and result.level < level:
+        code = 1
+    elif result.level < require_level:
+        code = 3
+    elif level is not None and result.level < level:
         # What blocked the next level's first check, although nothing failed.
         reason = next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
                       _nothing_here(result))
         say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
-        raise typer.Exit(1)
+        code = 1
+    answer(result.to_json(), verification_text(result, verbose=verbose), code)
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:
@@ -132,25 +134,23 @@ def _what_is_wrong(result: "Verification") -> list[str]:
 
     Checks that need input from outside are usually not made, and that is fine.
     """
-    unreadable: dict[str, list[str]] = {}
+    failed: dict[str, list[str]] = {}
     for check in result.checks:
-        if check.unreadable:
-            unreadable.setdefault(check.text, []).append(check.id)
-    lines, told = [], set()
-    for check in result.checks:
-        verdict, stopped = str(check.verdict), unreadable.get(check.text, ())
-        if verdict == "failed" and len(stopped) > 1:
-            if check.text not in told:
-                told.add(check.text)
-                # The first check with this reason may be the one that found the damage.
-                lines.append(_line(verdict, check.text if check.unreadable else f"{check.id}: {check.text}"))
-                lines.append(_line(verdict, f"{len(stopped)} checks could not be made because of that: "
-                                            f"{', '.join(stopped)}"))
-        # If nothing could be opened, print only the line that says why.
-        elif verdict == "failed" or (verdict == "not_checked" and check.blocking and result.root):
-            lines.append(_line(verdict, f"{check.id}: {check.text}"))
-    if not lines and result.root and result.level < result.asked_level:
-        lines.append(_line("not_checked", f"level {result.level + 1}: {_nothing_here(result)}"))
+        if check.verdict == "failed":
+            failed.setdefault(check.text, []).append(check.id)
+    lines = []
+    # The first check with a text is the one that found the damage.
+    for text, (first, *stopped) in failed.items():
+        lines.append(_line("failed", f"{first}: {text}"))
+        if stopped:
+            lines.append(_line("failed", f"{len(stopped)} checks could not be made because of that: "
+                                         f"{', '.join(stopped)}"))
+    # If nothing could be opened, that says it all.
+    if result.root:
+        lines += [_line("not_checked", f"{check.id}: {check.text}") for check in result.checks
+                  if check.verdict == "not_checked" and check.blocking]
+        if not lines and result.level < result.asked_level:
+            lines.append(_line("not_checked", f"level {result.level + 1}: {_nothing_here(result)}"))
     return lines
 
 
@@ -180,21 +180,12 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
     return tuple(file.read_bytes() for file in files)
 
 
-def _replayer(level: int, *, steps: int | None, whole: bool, seed: int | None, data: Path | None,
-              weights: Path | None) -> "Replay | None":
-    """The function that replays steps of a run; None below level 3, without which no engine is imported."""
-    given = {"steps": steps, "seed": seed, "data": data, "weights": weights}
-    words = [*(f"--{name} {value}" for name, value in given.items() if value is not None), *["--whole"] * whole]
-    if level < 3:
-        if words:
-            raise RequestError(f"--level {level} does not use {' '.join(words)}", "level 3, which recomputes steps",
-                               "--level 3")
-        return None
+def _replayer(steps: int | None, whole: bool, seed: int | None, data: Path | None, weights: Path | None) -> "Replay":
+    """The function that replays steps of a run."""
+    from workings.runs.replay import STEPS, ReplayRequest, replay_run
+
     if steps is not None and whole:
         raise RequestError("--steps and --whole cannot be combined", "a number of steps, or the whole run",
                            "leave --steps out")
-    from workings.runs.replay import STEPS, ReplayRequest, replay_run
-
-    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS, data=data,
-                            weights=weights)
+    request = ReplayRequest(drawn=True, whole=whole, seed=seed, steps=steps or STEPS, data=data, weights=weights)
     return lambda run, samples: replay_run(run, replace(request, samples=samples), say)
