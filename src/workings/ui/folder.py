@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
+from workings.record.phase import Phase, read_phases
 from workings.record.storage import memory_limit, open_plain, parsed_bytes, read_plain, refuse_too_large
 
 T = TypeVar("T")
@@ -164,6 +165,11 @@ class Folder:
         """A result computed from a sealed run's metrics, whose lines are read once and not cached."""
         file = run / METRICS
         return self.cache.get("worked out", [file], lambda: work_out(metric_lines(read_lines(file)[1])), lambda _: 0)
+
+    def phases(self) -> dict[str, Phase]:
+        """Phases of the runs of the folder that processes of this machine work on, by name."""
+        return {run.relative_to(self.root).as_posix(): phase for run, phase in read_phases().items()
+                if run.is_relative_to(self.root)}
 
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""

@@ -1,12 +1,12 @@
 """Bars of memory against a limit, as SVG with a text alternative; the numbers are in a table next to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
 from workings.hardware.memory import byte_text
 from workings.reports.charts import svg
-from workings.ui.detail import DeviceMemory
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
@@ -17,14 +17,15 @@ PART_GROUPS = (("parameters",), ("moments", "master weights"),
 """Prefixes of part names that have a fixed colour in every figure and table."""
 
 
-def memory_bar(memory: DeviceMemory) -> Markup | None:
+def memory_bar(memory: Mapping[str, Any]) -> Markup | None:
     """A bar of a device's memory: planned parts, the measured peak, and the limit. None without a plan."""
-    if memory.planned_bytes is None or memory.limit_bytes is None:
+    if memory["planned_bytes"] is None or memory["limit_bytes"] is None:
         return None
-    bars = [("planned", [(part.name, part.size_bytes) for part in memory.parts] or [("peak", memory.planned_bytes)])]
-    if memory.measured_bytes is not None:
-        bars.append((memory.measured_source, [("peak", memory.measured_bytes)]))
-    return stacked_bars(bars, memory.limit_bytes)
+    parts = [(part["name"], part["size_bytes"]) for part in memory["parts"]]
+    bars = [("planned", parts or [("peak", memory["planned_bytes"])])]
+    if memory["measured_bytes"] is not None:
+        bars.append((memory["measured_source"], [("peak", memory["measured_bytes"])]))
+    return stacked_bars(bars, memory["limit_bytes"])
 
 
 def part_number(name: str) -> int:

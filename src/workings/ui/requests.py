@@ -41,6 +41,11 @@ def _looks_like_recipe(path: Path) -> bool:
     return b"\nmodel:" in text and b"\ntraining:" in text
 
 
+def recipe_choices(folder: Folder) -> dict[str, list[str]]:
+    """Recipes for a form's menu."""
+    return {"shipped": list(shipped_recipes()), "written": recipe_files(folder)}
+
+
 def recipe_argument(folder: Folder, recipe: str) -> str:
     """A shipped recipe's name, or a file inside the folder.
 
@@ -92,12 +97,10 @@ def override_words(text: str) -> list[str]:
 
 def target_names(chosen: Sequence[str]) -> list[str]:
     """Targets of the catalog. Raises `RequestError` for an unknown one, or none."""
-    catalog = targets()
-    if not chosen:
-        raise RequestError("no machine was chosen", "one or more machines of the catalog",
-                           "go back and tick one, such as cpu")
-    if wrong := [name for name in chosen if name not in catalog]:
-        raise RequestError(f"the catalog has no target {wrong[0]}", "targets of the catalog", "v5e-8")
+    wrong = [name for name in chosen if name not in targets()]
+    if wrong or not chosen:
+        raise RequestError(f"the catalog has no target {wrong[0]}" if wrong else "no machine was chosen",
+                           "one or more machines of the catalog", "go back and tick one, such as cpu")
     return list(chosen)
 
 
