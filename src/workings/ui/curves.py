@@ -39,25 +39,7 @@ class Series(BaseModel):
     log: bool = Field(default=False, description="Always drawn on a logarithmic axis")
 
 
-class Curves(BaseModel):
-    """All curves of a run, and where it was resumed."""
-
-    run: str
-    x: XAxis
-    last_step: int
-    planned_steps: int
-    state: str
-    seconds_left: float | None = None
-    series: list[Series] = Field(description="With `after`, only newer points, without means")
-    resumed_at: list[float] = Field(description="Places on the x axis where the run was resumed")
-
-
 Line = dict[str, Any]
-
-
-def _per_second(line: Line) -> Any:
-    seconds = line["seconds"]
-    return line["tokens"] / seconds if seconds > 0 else None
 
 
 def _gib(line: Line) -> Any:
@@ -72,7 +54,8 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
     ("grad_norm", "Gradient norm", "", lambda line: line.get("grad_norm")),
     ("share_of_weights_changed", "Share of weights changed", "of stored weights",
      lambda line: line.get("share_of_weights_changed")),
-    ("tokens_per_second", "Speed", "tokens/s", _per_second),
+    ("tokens_per_second", "Speed", "tokens/s",
+     lambda line: line["tokens"] / line["seconds"] if line["seconds"] > 0 else None),
     ("memory_bytes", "Peak memory", "GiB", _gib),
 )
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
@@ -96,9 +79,6 @@ class Columns:
     parts: dict[str, Values]
     rewarded: dict[str, Values]
     """More columns of a run that learns from rewards, a teacher or pairs; else empty."""
-
-    def __getitem__(self, name: str) -> Values:
-        return self.parts[name]
 
     @classmethod
     def of(cls, lines: Sequence[Line]) -> "Columns":
@@ -124,7 +104,7 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
     ``mean`` is the number of steps in smoothed curves: 0 for `SMOOTHING_SHARE` of the run, 1 for none. With ``after``,
     only points after that place, without a mean, to append to a drawn curve.
     """
-    at = columns[x]
+    at = columns.parts[x]
     # Of the whole run, so that zooming does not change the curve.
     span = 1 if after is not None else mean or len(at) // SMOOTHING_SHARE
     inside = np.ones(len(at), dtype=bool)
@@ -141,7 +121,7 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
                             note=OBJECTIVE.format(instead=instead))
         # The margin of pairs has its own figure.
         if not (key == "loss" and "preference_loss" in columns.rewarded):
-            lines.append(_series(columns[key], at, inside, span, series))
+            lines.append(_series(columns.parts[key], at, inside, span, series))
     first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
     return [series for series in (*first, *lines) if series.x]
 
@@ -177,11 +157,12 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
 
 
 def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,
-               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> Curves:
+               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> dict[str, Any]:
     """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
 
     Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
-    With ``after``, only points after that place, for a page that shows a running run.
+    With ``after``, only points after that place, for a page that shows a running run. ``resumed_at`` are the places
+    on the axis where the run was resumed.
     """
     run = site.folder.path(name)
     row = site.live(site.folder.name(run))
@@ -192,6 +173,6 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
         events = []  # the page's notes say so, and the curves stay
     resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")
                and type(step := event.get("step", event.get("from_step"))) is int]
-    return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
-                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after, mean),
-                  resumed_at=columns[x][np.isin(columns["step"], resumed)].tolist())
+    return {"run": name, "x": x, "last_step": row.steps, "planned_steps": row.planned_steps, "state": row.state,
+            "seconds_left": row.seconds_left, "series": curves(columns, x, low, high, after, mean),
+            "resumed_at": columns.parts[x][np.isin(columns.parts["step"], resumed)].tolist()}

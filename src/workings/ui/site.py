@@ -18,7 +18,7 @@ from workings.ui.jobs import Jobs
 from workings.ui.listing import RunRow, run_row, run_rows, starting_row
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
-from workings.ui.verification_cache import VerificationCache, Verified
+from workings.ui.verification_cache import VerificationCache
 
 TEMPLATES = files("workings.ui") / "templates"
 
@@ -59,26 +59,20 @@ class Site:
         """All runs of the folder."""
         return run_rows(self.folder, self.verified.all(self.folder), self.folder.phases())
 
-    def row(self, run: Path) -> RunRow:
-        """One run of the folder."""
-        return self._row(run, self.verified.get(run))
-
-    def _row(self, run: Path, verdict: Verified | None) -> RunRow:
+    def row(self, run: Path, *, verdict: bool = True) -> RunRow:
+        """One run of the folder; without its ``verdict`` for live updates, because it takes long to look up."""
         name = self.folder.name(run)
-        row = run_row(self.folder, run, {name: verdict} if verdict else {})
+        kept = self.verified.get(run) if verdict else None
+        row = run_row(self.folder, run, {name: kept} if kept else {})
         if (phase := self.folder.phases().get(name)) is not None:
             row.phase = phase.doing
         return row
 
     def live(self, name: str) -> RunRow:
-        """A run by its name, without its verdict, for live updates.
-
-        Raises:
-            RequestError: there is no such run, not even a starting one.
-        """
+        """A run by its name, without its verdict. Raises `RequestError` if none has it, not even a starting one."""
         try:
             # First as a folder: if both exist, the folder has more facts.
-            return self._row(self.folder.path(name), None)
+            return self.row(self.folder.path(name), verdict=False)
         except RequestError:
             if (phase := self.folder.phases().get(name)) is None:
                 raise

@@ -19,11 +19,6 @@ from workings.record.storage import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
 
-MAX_FILES = 100_000
-"""Maximum files of a run whose verdict is cached."""
-MAX_KEPT = 1_000
-"""Maximum number of cached verdicts. Verdicts about changed files are not used."""
-
 
 class VerifiedCheck(BaseModel):
     """One check."""
@@ -80,9 +75,6 @@ class VerificationCache:
         if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_text(path, Verified(**answer, verified_at=now(), together=together).model_dump_json())
-            with contextlib.suppress(OSError):  # another process may have removed one meanwhile
-                for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MAX_KEPT]:
-                    old.unlink()
 
     def stamps(self, path: Path) -> dict[Path, str]:
         """Runs and evaluations at or below a path, each with the current stamp of its files."""
@@ -117,13 +109,10 @@ class VerificationCache:
         # include inode and change time, which users cannot set.
         if not (run / SUMS).is_file():
             return ""
-        digest, seen = hashlib.sha256(str(run.resolve()).encode()), 0
+        digest = hashlib.sha256(str(run.resolve()).encode())
         try:
             for folder, folders, names in os.walk(run):
                 folders.sort()
-                seen += len(names) + len(folders)
-                if seen > MAX_FILES:  # no record has this many files
-                    return ""
                 for name in sorted(names):
                     path = Path(folder, name)
                     facts = path.lstat()
