@@ -74,21 +74,15 @@ def check_command(
 
 def _report_lines(report: Any) -> list[str]:
     """The count of each kind of finding, then the first findings of each kind that matters."""
-    from collections import Counter
-
     from workings.data.checking.findings import ENTIRE_FILE, KINDS
 
-    counts: Counter[str] = Counter()
-    first = []
-    for finding in report.findings:
-        counts[finding.kind] += 1
-        # Count before truncating.
-        if (finding.matters or finding.record == ENTIRE_FILE) and counts[finding.kind] <= MAX_SHOWN_OF_A_KIND:
-            first.append(finding)
-    first.sort(key=lambda finding: list(KINDS).index(finding.kind))
     lines = [f"{'matters' if KINDS[kind][0] else 'note   '}  {count:>6}  {kind}: {KINDS[kind][1]}"
              for kind, count in report.counts.items()]
-    return lines + [f"  {finding.id}: {finding.kind}: {finding.text}" for finding in first]
+    for kind in KINDS:
+        found = [finding for finding in report.findings if finding.kind == kind
+                 and (finding.matters or finding.record == ENTIRE_FILE)]
+        lines += [f"  {finding.id}: {kind}: {finding.text}" for finding in found[:MAX_SHOWN_OF_A_KIND]]
+    return lines
 
 
 def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any, Any]:
@@ -103,16 +97,15 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
     from workings.data.traces import trace_from_json
 
     read: Any = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
-    problems: Any = None
+    problems = None
     if recipe:
         loaded = load_recipe(recipe)
         # Made once: training a tokenizer on the file takes seconds.
-        tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
+        made = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
 
-        def of_rows(entries: Any) -> Any:
-            return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
+        def problems(entries: Any) -> Any:
+            return (pair_problems if pairs else row_problems)(entries, *made, loaded.recipe.data)
 
-        problems = of_rows
     return read, (check_pairs(read, questions, name=path.name, row_problems=problems) if pairs else
                   check(read, questions, row_problems=problems))
 
@@ -252,10 +245,9 @@ def import_command(
     # A wrong format rejects every record for a few reasons: print each reason once.
     for reason, count in list(result.reasons.items())[:10]:
         say(f"rejected {count}: {reason}")
-    text = f"{'the first ' if result.read == rows else ''}{result.read} read, "
-    text += (f"{result.written} written to {out}" if result.sha256 else "nothing written")
-    text += f", {result.rejected} rejected"
-    text += f" (see {result.rejects})" if result.rejects else ""
+    text = (f"{'the first ' if result.read == rows else ''}{result.read} read, "
+            + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
+            + f", {result.rejected} rejected" + (f" (see {result.rejects})" if result.rejects else ""))
     lines = [text, *(result.held_out.text() if result.held_out else ()),
              *(f"note: {note}" for note in result.notes())]
     if result.looks_like:

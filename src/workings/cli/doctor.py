@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -32,16 +31,21 @@ def doctor_command(
         "--yes", help="With --setup: install into .venv-gpu (nothing else changes) and log every command.")] = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space."""
-    if setup is None:
-        refuse_unread("without --setup", "--setup cuda --yes", "yes")
-    else:
+    # First, because the libraries may not work yet on a machine that needs setup.
+    if setup is not None:
         refuse_unread("with --setup", "--setup alone, or with --yes", "engines", "steps", "whole", "out")
-        # First, because the libraries may not work yet on a machine that needs setup.
         _set_up(yes)
         return
+    refuse_unread("without --setup", "--setup cuda --yes", "yes")
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
-        _compare_engines(recipe, overrides or (), steps=steps, own_model=whole)
+        if recipe is None:
+            raise RequestError("--engines needs a recipe", "the recipe to compare the engines on",
+                               "workings doctor smoke-tiny --engines")
+        from workings.runs.parity import parity
+
+        result = parity(recipe, overrides or (), own_model=whole, steps=steps)
+        answer(result.to_json(), parity_table(result), not result.passed)
         return
     refuse_unread("without --engines", "these with --engines", "steps", "whole")
     from workings.config.load import load_recipe
@@ -49,16 +53,6 @@ def doctor_command(
 
     examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, out=out)
     answer(examination.to_json(), coloured(examination.text()), bool(examination.problems))
-
-
-def _compare_engines(recipe: str | None, overrides: Sequence[str], *, steps: int, own_model: bool) -> None:
-    if recipe is None:
-        raise RequestError("--engines needs a recipe", "the recipe to compare the engines on",
-                           "workings doctor smoke-tiny --engines")
-    from workings.runs.parity import parity
-
-    result = parity(recipe, overrides, own_model=own_model, steps=steps)
-    answer(result.to_json(), parity_table(result), not result.passed)
 
 
 def parity_table(parity: "Parity") -> str:

@@ -25,10 +25,9 @@ TOOLS = ("plan", "train", "read_record", "verify", "list_runs")
 
 @dataclass(kw_only=True)
 class AgentTools:
-    """The tools over one folder of runs. Errors are texts: given, expected, try."""
+    """The tools over one folder, in which runs are written and read. Errors are texts: given, expected, try."""
 
     folder: Path
-    """Folder in which runs are written and read."""
     _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
     """Token -> recipe, overrides, digest of the resolved recipe."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -69,10 +68,9 @@ class AgentTools:
         del self._plans[token]
         log = self.folder / f"{name}.log"
         with log.open("wb") as said:
-            child = subprocess.Popen([sys.executable, "-m", "workings", "train", recipe, *overrides, "--out", str(out)],
-                                     stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                                     start_new_session=True)
-        self._children[name] = child
+            self._children[name] = child = subprocess.Popen(
+                [sys.executable, "-m", "workings", "train", recipe, *overrides, "--out", str(out)],
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
         return {"run": name, "process": child.pid, "log": log.name, "recipe_digest": digest}
 
     def read_record(self, name: str) -> dict[str, Any]:
@@ -86,9 +84,9 @@ class AgentTools:
 
         out = self._path(name)
         if not (out / MANIFEST).is_file():
-            if not partial_path(out).is_dir() and name not in self._children:
-                raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
             partial = partial_path(out)
+            if not partial.is_dir() and name not in self._children:
+                raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
             return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": [
                 _number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
                 for line in jsonl.read(partial / METRICS)[0][-1:] for key in ("step", "loss")]}

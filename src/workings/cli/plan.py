@@ -58,11 +58,10 @@ def plan_command(
 
 def table(plan: "Plan", recipe: str) -> str:
     """The plan for humans."""
-    rows, per_row = plan.batch.rows, plan.batch.positions
     verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
         f"plan       {plan.recipe} on {plan.target}: {verdict}",
-        f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {rows} x {per_row} "
+        f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {plan.batch.rows} x {plan.batch.positions} "
         "tokens per update",
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
@@ -85,31 +84,27 @@ def time_lines(plan: "Plan") -> list[str]:
     if plan.time is None:
         return []
     time = plan.time
-    drawing = [
-        f"{about(time.rollout_sampling_seconds)} to sample a rollout, {duration(time.rollout_seconds)} of the run for "
-        f"{time.rollouts} rollouts"] if time.rollouts else []
+    lines = []
+    if time.rollouts:
+        lines.append(f"{about(time.rollout_sampling_seconds)} to sample a rollout, {duration(time.rollout_seconds)} of "
+                     f"the run for {time.rollouts} rollouts")
     if time.reference_seconds:
-        drawing.append(f"at most {duration(time.reference_seconds)} for the reference to score all pairs once")
+        lines.append(f"at most {duration(time.reference_seconds)} for the reference to score all pairs once")
     if time.teacher_seconds:
-        drawing.append(f"{duration(time.teacher_seconds)} for the teacher")
-    size = gib(time.checkpoint_bytes)
-    # A single checkpoint has no interval.
-    one = time.checkpoints == 1
+        lines.append(f"{duration(time.teacher_seconds)} for the teacher")
+    size, one = gib(time.checkpoint_bytes), time.checkpoints == 1
     return [
-        *drawing,
-        f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
-        f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation (not counted: "
-        f"{'; '.join(time.not_counted)})",
+        *lines, f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
+        f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation "
+        f"(not counted: {'; '.join(time.not_counted)})",
         f"one checkpoint, after the last step, of {size}" if one else
         f"checkpoints of {size}, {about(time.checkpoint_every_seconds)} apart; "
-        f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included",
-    ]
+        f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included"]
 
 
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
-    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")
-    rows = [head]
+    rows = [("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")]
     for plan in plans:
         verdict = plan.verdict
         rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",

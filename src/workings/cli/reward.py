@@ -63,30 +63,22 @@ def judge_command(
 def page(check: "RewardCheck") -> str:
     """Format the check: a line for each probe, the model's samples, and the verdict."""
     values = check.to_json()
-    samples = values.get("samples")
+    samples, count = values.get("samples"), values["prompts"]
     # Probes first, then what they are compared with.
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
     rows.append(_row("(the correct answer)", values["right_answer"], ""))
+    beaten = [f"{count} prompts; beats: share of them where the probe earns more than the correct answer"]
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
-    lines = table_lines(rows)
-    count = values["prompts"]
-    lines.append("")
-    if samples:
-        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
-                     # Equally many for each prompt, so the division is exact.
-                     f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average")
-        lines.append(f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
-                     f"cut off {percent(samples['truncated'], 0)}; "
-                     f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average")
-    else:
-        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the correct answer")
-    lines += [f"warning: {text}" for text in values["warnings"]]
-    lines += [f"refused: {text}" for text in values["refusals"]]
-    if not values["refusals"]:
-        lines.append("no probe earns what it should not")
-    return "\n".join(lines)
+        beaten = [f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
+                  # Equally many for each prompt, so the division is exact.
+                  f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average",
+                  f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
+                  f"cut off {percent(samples['truncated'], 0)}; "
+                  f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average"]
+    refused = [f"refused: {text}" for text in values["refusals"]] or ["no probe earns what it should not"]
+    return "\n".join([*table_lines(rows), "", *beaten, *(f"warning: {text}" for text in values["warnings"]), *refused])
 
 
 def _row(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from workings.evidence.verify import Verification
     from workings.evidence.verify.record import Replay
 
-USUAL_LEVEL = 2
-"""The default of `--level`: the highest level that needs no engine."""
 NOT_PROVED = (
     "Verification does not prove that these steps ran on that device at that time, that no other run was left out of "
     "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
@@ -68,7 +66,7 @@ def verify_command(
         text = rendered(path, render)
         answer({"text": text}, text)
         return
-    highest = USUAL_LEVEL if level is None else level
+    highest = 2 if level is None else level  # the highest that needs no engine
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"there is no level {highest}", f"a level from 0 to {HIGHEST_LEVEL}",
                            f"--level {HIGHEST_LEVEL}")
@@ -88,13 +86,9 @@ def verify_command(
                         progress=HashProgress(say, size), replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
-    code = 0
     # A failed check outranks an unreached level: something is wrong, not just missing.
-    if result.failed:
-        code = 1
-    elif result.level < require_level:
-        code = 3
-    elif level is not None and result.level < level:
+    code = 1 if result.failed else 3 if result.level < require_level else 0
+    if not code and level is not None and result.level < level:
         # What blocked the next level's first check, although nothing failed.
         reason = next((check.text for check in result.checks if check.verdict == "not_checked" and check.blocking),
                       _nothing_here(result))
@@ -110,23 +104,20 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
     """
     from workings.evidence.replay.step_selection import sentences
 
-    lines = [_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks
-             ] if verbose else _what_is_wrong(result)
+    lines = _what_is_wrong(result)
+    if verbose:
+        lines = [*(_line(str(check.verdict), f"{check.id}: {check.text}") for check in result.checks),
+                 *(f"self-reported: {field.text}" for field in result.unchecked_fields), "", NOT_PROVED, ""]
+    lines += [line if unit_path == "." else f"{unit_path}: {line}" for unit_path, facts in result.coverage.items()
+              for line in sentences(dict(facts))]
     meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
-    summary = painted(f"{result.outcome}: {result.path}", meaning, sys.stdout) + (
-        f", {result.counts}" + ("" if verbose else "; -v lists them"))
-    coverage_lines = [line if unit_path == "." else f"{unit_path}: {line}"
-                      for unit_path, facts in result.coverage.items()
-                      for line in sentences(dict(facts))]
-    limits = ["", NOT_PROVED, ""] if verbose else []
-    unchecked_lines = [f"self-reported: {field.text}" for field in result.unchecked_fields] if verbose else []
+    lines.append(painted(f"{result.outcome}: {result.path}", meaning, sys.stdout)
+                 + f", {result.counts}{'' if verbose else '; -v lists them'}")
     if unchecked := len(result.unchecked_fields):
-        fields = "field is" if unchecked == 1 else "fields are"
-        summary += f"\n{unchecked} {fields} self-reported; nothing in the record confirms them" + (
-            "" if verbose else " (-v lists them)")
+        lines.append(f"{unchecked} {'field is' if unchecked == 1 else 'fields are'} self-reported; nothing in the "
+                     f"record confirms them{'' if verbose else ' (-v lists them)'}")
     # Differs from the root in the run's SEAL.json and in a pack if evaluations are in the run.
-    root = [f"root {result.root} (of everything here)"] if result.root else []
-    return "\n".join([*lines, *unchecked_lines, *limits, *coverage_lines, summary, *root])
+    return "\n".join([*lines, *([f"root {result.root} (of everything here)"] if result.root else [])])
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
