@@ -97,15 +97,16 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
     from workings.data.traces import trace_from_json
 
     read: Any = read_tolerantly(path, pair_from_json if pairs else trace_from_json)
-    problems = None
+    problems: Any = None
     if recipe:
         loaded = load_recipe(recipe)
         # Made once: training a tokenizer on the file takes seconds.
         made = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
 
-        def problems(entries: Any) -> Any:
+        def of_rows(entries: Any) -> Any:
             return (pair_problems if pairs else row_problems)(entries, *made, loaded.recipe.data)
 
+        problems = of_rows
     return read, (check_pairs(read, questions, name=path.name, row_problems=problems) if pairs else
                   check(read, questions, row_problems=problems))
 

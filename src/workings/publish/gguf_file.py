@@ -57,7 +57,7 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
         folder: has ``config.json`` and weights in safetensors.
         file: GGUF file to write; the caller makes it atomic.
         number_format: one of `TYPES`, or ``f32`` to compare.
-        template: what the model was trained with, bound to its tokenizer.
+        template: the trained one, bound to its tokenizer.
         stop: tokens that end an answer.
         name: shown by programs that open the file.
 
@@ -108,8 +108,7 @@ def _tensors(folder: Path, shape: ModelShape, number_format: str) -> Iterator[_T
 
         size = form.size(name, sizes[name])
         yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=read)
-    factors = form.rotation(shape)
-    if factors is not None:
+    if (factors := form.rotation(shape)) is not None:
         yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32,
                       read=lambda: factors)
 
@@ -155,24 +154,16 @@ class _Turns:
 
 
 def write_modelfile(file: Path, weights: str, template: ChatTemplate, stop: StopTokens) -> list[str]:
-    """Write Ollama's description of a GGUF file.
+    """Write Ollama's description of the GGUF file ``weights`` in the same folder.
 
-    Args:
-        file: to write.
-        weights: name of the GGUF file in the same folder.
-        template: what the model was trained with.
-        stop: tokens that end an answer.
-
-    Returns:
-        a note, if the template cannot be written in Ollama's language.
+    Returns a note if the template cannot be written in Ollama's language.
     """
     lines = [f"FROM ./{weights}", "PARAMETER temperature 0"]
     lines += [f'PARAMETER stop "{template.tokenizer.token(number)}"' for number in stop.ids]
     turns = _fixed_texts(template)
-    if turns is not None:
-        lines.append(f'TEMPLATE """{_go_template(turns)}"""')
+    lines += [f'TEMPLATE """{_go_template(turns)}"""'] if turns else []
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [] if turns is not None else [NOT_WRITTEN]
+    return [] if turns else [NOT_WRITTEN]
 
 
 def _fixed_texts(template: ChatTemplate) -> _Turns | None:

@@ -34,14 +34,10 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     if high <= low:
         return [low]
     raw = (high - low) / max(count, 1)
-    # The largest power of ten not above the distance.
     power = 10.0 ** math.floor(math.log10(raw))
-    # A small tolerance, because powers of ten are not exact in binary.
+    # Small tolerances, because powers of ten are not exact in binary, and for ticks at the border.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
-    # Multiply instead of adding repeatedly, which accumulates rounding errors.
-    # A tolerance for ticks at the border.
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
 
 
@@ -139,10 +135,9 @@ def kept_places(values: Values, limit: int) -> list[int]:
     count = len(values)
     if count <= limit:
         return list(range(count))
-    # Each bin keeps two points.
-    size = -(-2 * count // limit)
     inner = values[1:-1]
-    # Rounded up: the last bin may be shorter than the others.
+    # Each bin keeps two points; rounded up, because the last one may be shorter than the others.
+    size = -(-2 * count // limit)
     bins = -(-len(inner) // size)
     padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
     padded[:len(inner)] = inner
