@@ -61,7 +61,7 @@ class GateResult:
         return f"{text} {self.warning}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
-        """The answer of ``gate --json``, without absent values."""
+        """The answer of ``compare --gate --json``, without absent values."""
         record: dict[str, Any] = {
             "verdict": self.verdict, "max_drop": self.max_drop, "change": self.change, "items": self.n,
             "baseline": self.baseline, "run": self.run, "sentence": self.sentence, "notes": self.notes}
@@ -76,7 +76,7 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
 
     Args:
         run: a run directory or evaluation.
-        baseline: name given to ``baseline set``.
+        baseline: its name in the folder.
         folder: where baselines are.
         max_drop: largest allowed loss (0.02: two points of accuracy); not negative.
 
@@ -92,7 +92,7 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     if different:
         raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
                            "the same way of evaluating",
-                           f"workings gate {run} --save {baseline}")
+                           f"workings compare {run} --save {folder / baseline}")
     # Equal digests are not enough, because anyone can edit a baseline.
     by_id = {result.id: result for result in record.results()}
     if by_id.keys() != {result.id for result in baseline_record.results}:
@@ -195,8 +195,8 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
         # The folder of this name also has its baselines for other items.
         others = sorted(path.parent.glob("*.json")) if path.parent.is_dir() else []
         hint = f"; there are {len(others)} for other items" if others else ""
-        raise RequestError(f"{folder} has no --baseline {name} for items {items_digest[:16]}…{hint}",
-                           "a baseline on the same items", f"workings gate RUN --save {name}")
+        raise RequestError(f"{folder} has no baseline {name} for items {items_digest[:16]}…{hint}",
+                           "a baseline on the same items", f"workings compare RUN --save {folder / name}")
     value = loads(path.read_bytes())
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise RecordError(f"{path} is not a baseline that this version reads")
