@@ -13,13 +13,13 @@ from workings.ui.routes.start import recipe_fields
 
 
 def test_fields_are_the_recipe_with_its_help_and_choices() -> None:
-    fields = {field.key: field for section in recipe_fields("smoke-tiny").values() for field in section}
-    assert (fields["training.steps"].value, fields["training.steps"].number) == ("2", True)
-    assert fields["training.steps"].help
-    assert {"fp32", "bf16"} <= set(fields["precision.compute"].choices)
-    assert fields["precision.compute"].value == load_recipe("smoke-tiny").resolved()["precision"]["compute"]
+    fields = {field["key"]: field for section in recipe_fields("smoke-tiny").values() for field in section}
+    assert (fields["training.steps"]["value"], fields["training.steps"]["number"]) == ("2", True)
+    assert fields["training.steps"]["help"]
+    assert {"fp32", "bf16"} <= set(fields["precision.compute"]["choices"])
+    assert fields["precision.compute"]["value"] == load_recipe("smoke-tiny").resolved()["precision"]["compute"]
     # Each of these, written as an override, is the recipe again.
-    words = [f"{key}={fields[key].value}" for key in (
+    words = [f"{key}={fields[key]['value']}" for key in (
         "seed", "training.learning_rate", "optimizer.epsilon", "memory.remat", "memory.cpu_optimizations", "mesh.tp")]
     assert load_recipe("smoke-tiny", words).resolved() == load_recipe("smoke-tiny").resolved()
 
