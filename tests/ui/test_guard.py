@@ -23,14 +23,14 @@ def test_every_route_needs_the_token(page: TestClient) -> None:
 
 
 def test_the_link_becomes_a_strict_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = client(tmp_path, token="", monkeypatch)
+    browser = client(tmp_path, monkeypatch, token="")
     answer = browser.get(f"/jobs?x=1&token={TOKEN}", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs?x=1")
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert browser.get("/jobs").status_code == 200
-    other = client(tmp_path, token="", monkeypatch).get(f"//elsewhere.example/?token={TOKEN}", follow_redirects=False)
+    other = client(tmp_path, monkeypatch, token="").get(f"//elsewhere.example/?token={TOKEN}", follow_redirects=False)
     assert other.headers.get("location", "/").startswith("/")
     assert not other.headers.get("location", "/").startswith("//")
 
