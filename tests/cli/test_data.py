@@ -175,10 +175,3 @@ def test_preview_shows_rows_and_numbers() -> None:
     assert shown["text"] in plain
     assert "padding: " in plain
     assert f"every row begins with the same {values['shared_prefix']} tokens" in plain
-
-
-def test_preview_colors_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workings.cli.data.painted", lambda text, *rest: f"({text})")
-    colored = text("preview", "quickstart", "--n", 1)
-    assert "(<reasoning>)" in colored
-    assert "(What" not in colored

@@ -1,4 +1,4 @@
-"""`workings data sample` with a run and with plain weights, on both engines; killed while it draws, it ends the same."""
+"""`workings data sample` with a run and with weights, on both engines; killed while it draws, it ends the same."""
 
 import json
 import signal
@@ -65,8 +65,8 @@ def weights(made: Path, engine: str, out: Path) -> list[str | Path]:
 
 
 def test_a_run_draws_and_learns_from_what_was_right(made: Path, tmp_path: Path, workings: Workings) -> None:
-    done = workings("data", "sample", made / "run", "--prompts", made / "traces.jsonl", "--out", made / "drawn", "--pairs",
-                    "right-wrong", "--prompts-out", tmp_path / "sometimes.jsonl", *WORDS)
+    done = workings("data", "sample", made / "run", "--prompts", made / "traces.jsonl", "--out", made / "drawn",
+                    "--pairs", "right-wrong", "--prompts-out", tmp_path / "sometimes.jsonl", *WORDS)
     said = answer(done)
     assert (said["prompts"], said["samples"], said["root"]) == (COUNT, 4 * COUNT, root_digest(made / "drawn"))
     assert said["never"] + said["sometimes"] + said["always"] == COUNT

@@ -1,6 +1,5 @@
 """`workings data`: import, make, sample, check and look at data."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +8,7 @@ import typer
 
 from workings.cli import sample
 from workings.cli.options import OverridesArgument, RecipeArgument, Verb, refuse_unread
-from workings.cli.output import AS_JSON, answer, painted, say, show
+from workings.cli.output import AS_JSON, answer, say, show
 from workings.errors import RequestError
 from workings.record.progress import slow_operation
 
@@ -118,7 +117,7 @@ def preview_command(
     row: Annotated[str, typer.Option("--row", help="Show the row of this trace instead of the first ones; a pair's "
                                            "are ID/chosen and ID/rejected.")] = "",
 ) -> None:
-    """Show rows as the model sees them: learned tokens in colour (or between « and »), control tokens visible."""
+    """Show rows as the model sees them: learned tokens between « and », control tokens visible."""
     from workings.config.load import load_recipe
     from workings.data.batches import Batches
     from workings.data.preview import entries_by_row, marked, pieces, summarize, turns_of, unread_columns
@@ -155,16 +154,14 @@ def preview_command(
 
 
 def _row_lines(row: Any, parts: Any, turns: Any) -> list[str]:
-    """A row for the terminal: what is learned of it in colour, or between « and »."""
+    """A row for the terminal."""
     from workings.data.preview import marked
 
     lines = [f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned"]
     # A single question needs no list of turns.
     if len(turns) > 2:
         lines.append("turns: " + ", ".join(f"{turn.role} ({_turn_state(turn)})" for turn in turns))
-    coloured = "".join(painted(piece.text, "good", sys.stdout) if piece.learned else piece.text for piece in parts)
-    # Redirected output has no colours.
-    return [*lines, coloured if coloured != "".join(piece.text for piece in parts) else marked(parts)]
+    return [*lines, marked(parts)]
 
 
 def _turn_state(turn: Any) -> str:

@@ -1,14 +1,12 @@
 """`workings doctor`: what is wrong on this machine, why it matters, and how to fix it."""
 
-import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from workings.cli.options import OverridesArgument, refuse_unread
-from workings.cli.output import Meaning, answer, painted, say
+from workings.cli.output import answer, say
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def doctor_command(
     from workings.runs.doctor import doctor
 
     examination = doctor(load_recipe(recipe, overrides or ()) if recipe else None, out=out)
-    answer(examination.to_json(), coloured(examination.text()), bool(examination.problems))
+    answer(examination.to_json(), examination.text(), bool(examination.problems))
 
 
 def parity_table(parity: "Parity") -> str:
@@ -68,14 +66,6 @@ def parity_table(parity: "Parity") -> str:
         where = f"  {parity.worst_gradient}" if name == "gradient" else ""
         lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
     return "\n".join(lines)
-
-
-def coloured(text: str) -> str:
-    """Format the findings; on a terminal their marks are coloured."""
-    marks: dict[str, Meaning] = {"ok": "good", "note": "warning", "WRONG": "bad"}
-    # Only at the beginning of a line: findings may contain these words.
-    return re.sub(r"^(ok|note|WRONG)(?= )", lambda mark: painted(mark[0], marks[mark[0]], sys.stdout), text,
-                  flags=re.MULTILINE)
 
 
 def _set_up(yes: bool) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -45,15 +45,19 @@ def as_typed(text: str) -> str:
     return re.sub(rf"(?<![\w./-])workings (?=(?:{commands})\b)", f"{name} ", text)
 
 
-Meaning = Literal["good", "bad", "warning"]
-COLOURS: dict[Meaning, int] = {"good": 32, "bad": 31, "warning": 33}
+COLOURS = {31: ("given:", "FAILED", "WRONG"), 33: ("expected:", "not checked", "not reached:", "note"),
+           32: ("try:", "passed", "verified:", "ok")}
+"""Colours of a terminal, and the words at the beginning of a line that have them."""
 
 
-def painted(text: str, meaning: Meaning, stream: TextIO) -> str:
-    """The text, coloured if the stream is a terminal with colours."""
+def painted(text: str, stream: TextIO) -> str:
+    """The text, with colours if the stream is a terminal that has them."""
     # By the convention of no-color.org any non-empty value switches colours off.
-    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    for number, words in COLOURS.items():
+        text = re.sub(rf"^({'|'.join(words)})(?= )", rf"\x1b[{number}m\1\x1b[0m", text, flags=re.MULTILINE)
+    return text
 
 
 def show(text: str) -> None:
@@ -67,12 +71,8 @@ def say(text: str) -> None:
 
 
 def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
-    """Print an error for humans, with coloured labels, and with ``--json`` in ``typed`` also as a line of JSON."""
-    labels: dict[str, Meaning] = {"given:": "bad", "expected:": "warning", "try:": "good"}
-    text = str(error)
-    for label, meaning in labels.items():
-        text = re.sub(rf"^{label}", painted(label, meaning, sys.stderr), text, flags=re.MULTILINE)
-    say(text)
+    """Print an error for humans, and with ``--json`` in ``typed`` also as a line of JSON."""
+    say(painted(str(error), sys.stderr))
     if "--json" in typed:
         parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
                  if isinstance(error, RequestError) else {})
@@ -99,6 +99,6 @@ def answer(values: Mapping[str, Any], text: str, code: int = 0) -> None:
     if AS_JSON.get():
         print_json(values)
     elif text:
-        print(small_p(text, " "), flush=True)
+        print(painted(small_p(text, " "), sys.stdout), flush=True)
     if code:
         raise typer.Exit(int(code))  # a bool too

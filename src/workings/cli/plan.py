@@ -1,12 +1,11 @@
 """`workings plan`: does a recipe fit machines that are not here."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
-from workings.cli.output import Meaning, answer, painted, program
+from workings.cli.output import answer, program
 from workings.errors import RequestError
 from workings.hardware.memory import gib
 from workings.record.number_text import about, duration, table_lines
@@ -58,9 +57,8 @@ def plan_command(
 
 def table(plan: "Plan", recipe: str) -> str:
     """The plan for humans."""
-    verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
-        f"plan       {plan.recipe} on {plan.target}: {verdict}",
+        f"plan       {plan.recipe} on {plan.target}: {plan.verdict.reasons[0]}",
         f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {plan.batch.rows} x {plan.batch.positions} "
         "tokens per update",
         "",
@@ -111,12 +109,4 @@ def comparison(plans: list["Plan"]) -> str:
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
-    heading, *lines = table_lines(rows, rest="<")
-    # Painted after padding, because colour codes have a length.
-    return "\n".join([heading, *(painted(line, _meaning(plan), sys.stdout)
-                                 for line, plan in zip(lines, plans, strict=True))])
-
-
-def _meaning(plan: "Plan") -> Meaning:
-    verdict = plan.verdict
-    return "bad" if not verdict.fits else "warning" if verdict.marginal else "good"
+    return "\n".join(table_lines(rows, rest="<"))

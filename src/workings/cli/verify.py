@@ -1,6 +1,5 @@
 """`workings verify`: can a stranger check this record? Offline, without any ML library."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli.options import refuse_unread
-from workings.cli.output import Meaning, answer, painted, say
+from workings.cli.output import answer, say
 from workings.errors import RecordError, RequestError
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ NOT_PROVED = (
 """Ends the text of `--verbose`."""
 # One width, so that the ids align.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
-MEANINGS: dict[str, Meaning] = {"passed": "good", "failed": "bad", "not_checked": "warning"}
 
 
 def verify_command(
@@ -110,9 +108,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
                  *(f"self-reported: {field.text}" for field in result.unchecked_fields), "", NOT_PROVED, ""]
     lines += [line if unit_path == "." else f"{unit_path}: {line}" for unit_path, facts in result.coverage.items()
               for line in sentences(dict(facts))]
-    meaning: Meaning = "bad" if result.failed else "good" if result.level == result.asked_level else "warning"
-    lines.append(painted(f"{result.outcome}: {result.path}", meaning, sys.stdout)
-                 + f", {result.counts}{'' if verbose else '; -v lists them'}")
+    lines.append(f"{result.outcome}: {result.path}, {result.counts}{'' if verbose else '; -v lists them'}")
     if unchecked := len(result.unchecked_fields):
         lines.append(f"{unchecked} {'field is' if unchecked == 1 else 'fields are'} self-reported; nothing in the "
                      f"record confirms them{'' if verbose else ' (-v lists them)'}")
@@ -150,7 +146,7 @@ def _nothing_here(result: "Verification") -> str:
 
 
 def _line(verdict: str, text: str) -> str:
-    return painted(f"{VERDICT_MARKS[verdict]}  {text}", MEANINGS[verdict], sys.stdout)
+    return f"{VERDICT_MARKS[verdict]}  {text}"
 
 
 def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:

@@ -1,6 +1,5 @@
 """`push`: a run's exported model, its model card and its evidence pack as one commit on the Hugging Face Hub."""
 
-import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 from workings.errors import RequestError, first_line
 from workings.evidence.pack.form import BY_DIGEST
-from workings.evidence.pack.sources import data_files, model_facts
+from workings.evidence.pack.sources import model_facts
 from workings.hints import pip_install
 from workings.inputs.object_store import STORED
 from workings.models.families.standard import GEMMA_TERMS
@@ -37,7 +36,6 @@ _GEMMA_USE = ("The terms of Gemma hold for this model and for everything made of
               "<https://ai.google.dev/gemma/terms>, with the uses that they forbid: "
               "<https://ai.google.dev/gemma/prohibited_use_policy>. The weights were changed by training.")
 _TEXTS = (layout.PREDICTIONS, layout.KEPT, layout.PAIRS, layout.PROMPTS, layout.GIVEN_TRACES, layout.GIVEN_ITEMS)
-_HUB_SOURCE = re.compile(r"([\w.-]+/[\w.-]+)@\S+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,12 +263,6 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
     # A folder or a file of this machine is no name on the Hub.
     if not (_is_scratch(run) or is_local(revision) or revision == STORED):
         metadata["base_model"] = run.manifest.model_id
-    # Data sets of the Hub that rows name as their source, as an import from there writes it.
-    rows = [json.loads(row) for path in data_files(run) if path.suffix == ".jsonl"
-            for row in path.read_bytes().splitlines()]
-    sources = {_HUB_SOURCE.fullmatch(str(row.get("source", ""))) for row in rows if isinstance(row, dict)}
-    if datasets := sorted({match[1] for match in sources if match}):
-        metadata["datasets"] = datasets
     evaluations = {unit.name: {"summary": unit.summary, "config": read_json(unit.path / layout.EVALUATION_CONFIG)}
                    for unit in run.evaluations()}
     text = model_card(RECORD, run.manifest, root, evaluations, metadata)
