@@ -76,7 +76,7 @@ def test_every_number_has_a_figure_or_a_reason(tmp_path: Path) -> None:
     run = rewarded_run(tmp_path / "run")
     line = json.loads((run / "train/metrics.jsonl").read_text().splitlines()[0])
     found = numbers(line | {"held_out_score": 0.5, "held_out_items": 8, "hidden_form": 1})
-    drawn = {each.key for panel in PANELS for each in panel.lines_of(found)}
+    drawn = {key for panel in PANELS for key in panel.lines_of(found)}
     assert set(found) - drawn == {"completions", "mismatch_ratio", "held_out_items"}
     assert {"reward_answer", "reward_length", "hidden_form"} == drawn - KNOWN_METRICS
     assert found["updating_seconds"] == pytest.approx(line["seconds"] - line["drawing_seconds"])

@@ -14,7 +14,7 @@ from workings.evaluation.statistics import Interval
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports.charts import Curve, IntervalRows, Mark, draw_interval_chart, draw_line_chart, marker, smoothed
 from workings.reports.gather import RunView
-from workings.reports.reinforcement import PANELS, Panel, numbers
+from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
 
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
@@ -258,13 +258,13 @@ def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[floa
     lines: list[Curve] = []
     alone = len(points_of_runs) == 1
     for view, rows in points_of_runs:
-        keys = panel.lines_of(key for _, values in rows for key in values)
-        for number, line in enumerate(keys if alone else keys[:1]):
-            points = [(step, values[line.key]) for step, values in rows if line.key in values]
+        named = panel.lines_of({key for _, values in rows for key in values})
+        for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
+            points = [(step, values[key]) for step, values in rows if key in values]
             # A single part with weight 1 equals the reward.
-            same = line not in panel.lines and lines and points == lines[0].points
-            if points and not same and not (line.rare and not any(value for _, value in points)):
-                lines.append(Curve(name=line.name if alone else view.name, points=points,
+            same = key not in panel.lines and lines and points == lines[0].points
+            if not same and not (key in RARE and not any(value for _, value in points)):
+                lines.append(Curve(name=name if alone else view.name, points=points,
                                    color=number % _COLORS if alone else view.color))
     return lines
 

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,30 +115,25 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
 
 def train_again(run: Path) -> str:
     """The command that trains a run again from the current folder: recipe, overrides, files."""
-    request = _request(run)
-    overrides = [str(override) for override in request.get("overrides", [])]
-    recipe, is_shipped = recipe_of(run), str(request.get("origin", "")).startswith(SHIPPED)
+    request, recipe = _request(run), recipe_of(run)
+    is_shipped = str(request.get("origin", "")).startswith(SHIPPED)
     files = moved_files(request.get("files", {}), lambda name: os.path.normpath(run / name))
-    overrides = with_files(overrides, files, recipe_stays=not is_shipped and recipe != str(run / RECIPE))
+    overrides = with_files([str(override) for override in request.get("overrides", [])], files,
+                           recipe_stays=not is_shipped and recipe != str(run / RECIPE))
     return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides,
                        *smoke_words(RunRecord.open(run).manifest)])
 
 
 def recipe_of(run: Path) -> str:
-    """The recipe of a run as a word of `workings train`: a shipped one by its name, else its file."""
+    """The recipe of a run as a word of `workings train`: a shipped one by its name, else its file.
+
+    The file at its original place, below the current folder or next to the runs; else the run's copy.
+    """
     request = _request(run)
-    origin = str(request.get("origin", ""))
-    return origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else _recipe_file(run, request)
-
-
-def _request(run: Path) -> dict[str, Any]:
-    """Recipe and overrides as they were typed; empty where they are not recorded."""
-    return dict(read_json(run / OVERRIDES)) if (run / OVERRIDES).is_file() else {}
-
-
-def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
-    """The recipe of a run at its original place, below the current folder or next to the runs; else the run's copy."""
-    base, name = overrides.get("base"), Path(str(overrides.get("origin", ""))).name
+    base, origin = request.get("base"), str(request.get("origin", ""))
+    if origin.startswith(SHIPPED):
+        return origin.removeprefix(SHIPPED)
+    name = Path(origin).name
     # The layout that quickstart and packs make: runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):
@@ -147,6 +141,11 @@ def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
         stood = Path(os.path.normpath(run / base / name))
         near += [] if ".." in stood.parts else [stood]
     return str(next((path for path in near if path.is_file()), run / RECIPE))
+
+
+def _request(run: Path) -> dict[str, Any]:
+    """Recipe and overrides as they were typed; empty where they are not recorded."""
+    return dict(read_json(run / OVERRIDES)) if (run / OVERRIDES).is_file() else {}
 
 
 def _answer(sample: dict[str, Any]) -> dict[str, Any]:

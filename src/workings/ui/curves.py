@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from workings.errors import RecordError
 from workings.record.layout import EVENTS, METRICS
 from workings.reports.charts import Values, kept_places, moving_mean
-from workings.reports.reinforcement import PANELS, PREFIXES, numbers
+from workings.reports.reinforcement import PANELS, PREFIXES, RARE, numbers
 from workings.ui.site import Site
 
 XAxis = Literal["step", "tokens", "seconds"]
@@ -145,14 +145,14 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
     """The curves of `Columns.rewarded`, without points yet; grouped by figure."""
     lines = []
     for panel in PANELS:
-        for line in panel.lines_of(columns):
-            values = columns[line.key]
+        first = columns.get(next(iter(panel.lines)), NO_VALUES)
+        for key, name in panel.lines_of(columns).items():
+            values = columns[key]
             # A single part with weight 1 equals the reward.
-            same = line not in panel.lines and np.array_equal(values, columns.get(panel.lines[0].key, NO_VALUES), True)
-            if not same and not (line.rare and not np.nan_to_num(values).any()):
-                lines.append((values, Series(key=line.key, title=line.name, unit=panel.unit, x=[], y=[],
-                                             figure=panel.key, figure_title=panel.title, note=panel.sentence,
-                                             log=panel.log)))
+            same = key not in panel.lines and np.array_equal(values, first, True)
+            if not same and not (key in RARE and not np.nan_to_num(values).any()):
+                lines.append((values, Series(key=key, title=name, unit=panel.unit, x=[], y=[], figure=panel.key,
+                                             figure_title=panel.title, note=panel.sentence, log=panel.log)))
     return lines
 
 
