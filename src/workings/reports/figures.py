@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from workings.evaluation.comparison.compare import TABLE_HEADS, Comparison
 from workings.evaluation.comparison.paired import points
@@ -176,44 +176,35 @@ def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve], caption: 
     values = [value for curve in series for _, value in curve.points]
     # A logarithm needs values above zero, and a loss may reach zero.
     log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
-    return line_figure(title, series, drawn, log=log, digits=".4f", heights=(340, 280), caption=caption,
+    return line_figure(title, series, drawn, log=log, caption=caption,
                        y_label="nats per token (log scale)" if log else "nats per token")
 
 
 def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve], *, y_label: str, log: bool, caption: str,
-                heading: str = "", digits: str = ".4g", heights: tuple[int, int] = (300, 260)) -> Drawn:
+                heading: str = "") -> Drawn:
     """Curves over steps with a key, a text alternative, and their values as a table.
 
-    Args:
-        title: of the figure and its table.
-        series: non-empty curves for the key, the text and the table.
-        drawn: the curves to draw.
-        y_label: name of the vertical axis.
-        log: whether the vertical axis is logarithmic.
-        caption: below the figure.
-        heading: above it; by default the title.
-        digits: format of the table's values.
-        heights: of the wide and of the narrow drawing.
+    ``series`` are the non-empty curves for these, ``drawn`` the curves that are drawn.
     """
     label = f"{title}. " + "; ".join(f"{curve.name}: " + ", ".join(
         f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
     # Names at the ends of curves need a margin; a narrow figure has only the key.
     bare = [replace(curve, label="") for curve in drawn]
-    return Drawn(wide=draw_line_chart(drawn, WIDE, heights[0], label, y_label, log),
-                 narrow=draw_line_chart(bare, NARROW, heights[1], label, y_label, log),
+    return Drawn(wide=draw_line_chart(drawn, WIDE, 320, label, y_label, log),
+                 narrow=draw_line_chart(bare, NARROW, 270, label, y_label, log),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
                       for curve in series],
-                 table=steps_table(title, series, digits), heading=heading or title, caption=caption)
+                 table=steps_table(title, series), heading=heading or title, caption=caption)
 
 
-def steps_table(title: str, series: Sequence[Curve], digits: str) -> Table:
+def steps_table(title: str, series: Sequence[Curve]) -> Table:
     """Values at about a dozen steps, the first and the last among them; a column for each curve."""
     steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     # Always include the last step, which the stride may skip.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(curve.points) for curve in series]
-    rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
+    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)]
             for step in shown]
     return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
 
@@ -284,7 +275,7 @@ def marked(completion: str) -> Markup:
     """A completion as HTML, its first wrong equation underlined and with the right value next to it."""
     place = wrong_place(completion)
     if place is None:
-        return Markup("{}").format(completion)
+        return escape(completion)
     # The hidden words are for screen readers.
     return Markup('{}<span class="wrong-step">{}</span><span class="right-value"><span class="hidden"> (this equation '
                   'is wrong; correct: </span>{}<span class="hidden">) </span></span>{}').format(
@@ -294,8 +285,7 @@ def marked(completion: str) -> Markup:
 def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
     """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
 
-    Args:
-        named: name, colour and counts of each run, the one before training first.
+    ``named`` are name, colour and counts of each run, the one before training first.
     """
     # In a fixed order, so that two figures can be compared.
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
