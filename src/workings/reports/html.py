@@ -19,7 +19,7 @@ from workings.record import atomic
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.run_table import behaviour_rows, run_rows
+from workings.reports.run_table import ROOT, behaviour_rows, run_rows
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
@@ -77,7 +77,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         pass_rates=figures.pass_table(compared), losses=[*figures.reward_figures(views), *figures.loss_figures(views)],
         breaks=breaks, breaks_caption=figures.CAPTION, samples=samples,
         names=[comparison.name_a, comparison.name_b] if comparison else [],
-        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
+        run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
         notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
