@@ -85,8 +85,8 @@ def list_command(
 def _cells(row: "RunRow") -> list[str]:
     """Cells of one run."""
     steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
-    accuracy = f"{percent(row.accuracy.mean)} of {row.accuracy.n}" if row.accuracy else ""
-    kept = f"{row.samples.kept} of {row.samples.samples} kept" if row.samples else ""
+    accuracy = f"{percent(row.accuracy['mean'])} of {row.accuracy['n']}" if row.accuracy else ""
+    kept = f"{row.samples['kept']} of {row.samples['samples']} kept" if row.samples else ""
     loss = f"{row.loss:.4f}" if row.loss is not None else ""
     return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, accuracy or kept,
             row.problem or row.reason]

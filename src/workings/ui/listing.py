@@ -27,24 +27,6 @@ CURVE_POINTS = 40
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
 
 
-class Accuracy(BaseModel):
-    """Share of correct answers in one evaluation."""
-
-    unit: str = Field(description="Name of the evaluation")
-    mean: float
-    n: int
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one")
-    high: float | None = Field(default=None, description="Upper end of the 95 % interval, where there is one")
-
-
-class SampleCounts(BaseModel):
-    """Numbers of samples of a unit."""
-
-    kept: int
-    samples: int
-    prompts: int
-
-
 class RunRow(BaseModel):
     """One line of the list. What is not known is left out."""
 
@@ -68,12 +50,14 @@ class RunRow(BaseModel):
     curve: list[float] = Field(default=[], description="The loss, or the metric shown instead, evenly over the steps")
     seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
     started_at: str = ""
-    accuracy: Accuracy | None = None
-    samples: SampleCounts | None = None
+    accuracy: dict[str, Any] | None = Field(default=None, description="Name of the evaluation, share of correct "
+                                            "answers, items, and the 95 % interval where there is one")
+    samples: dict[str, int] | None = Field(default=None, description="Of a unit of samples: how many are kept of how "
+                                           "many, of how many prompts")
     verified: Verified | None = None
     earlier_of: str = Field(default="", description="The run that resumed this interrupted one")
     base: str = Field(default="", description="The evaluation of its base model, next to it")
-    base_accuracy: Accuracy | None = None
+    base_accuracy: dict[str, Any] | None = None
     base_of: list[str] = Field(default=[], description="For such an evaluation: the runs with this base model")
     phase: str = Field(default="", description="What its process does now, if the log does not say it")
     begun: bool = Field(default=False, description="Its process runs, and its directory does not exist yet")
@@ -173,7 +157,7 @@ def _evaluation(folder: Folder, path: Path) -> dict[str, Any]:
 def _samples(folder: Folder, path: Path) -> dict[str, Any]:
     counts, config = folder.object(path / layout.SELECTION)["counts"], folder.object(path / layout.EVALUATION_CONFIG)
     model = config["model"]
-    return {"kind": "samples", "samples": {key: counts[key] for key in SampleCounts.model_fields},
+    return {"kind": "samples", "samples": {key: int(counts[key]) for key in ("kept", "samples", "prompts")},
             "model": str(model.get("run") or model.get("id") or ""), "engine": str(config["engine"].get("name", ""))}
 
 
@@ -242,10 +226,10 @@ def _family(model: dict[str, Any]) -> str:
     return str(shape.get("family", "")) if isinstance(shape, dict) else str(shape)
 
 
-def _accuracy(folder: Folder, unit: Path) -> Accuracy:
+def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:
     cell = folder.object(unit / layout.EVALUATION_SUMMARY)["scorecard"]["overall"]
     low, high = recorded_interval(cell)
-    return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]), low=low, high=high)
+    return {"unit": unit.name, "mean": float(cell["mean"]), "n": int(cell["n"]), "low": low, "high": high}
 
 
 def dtypes_text(dtypes: dict[str, Any]) -> str:

@@ -20,15 +20,6 @@ from workings.record.values import now
 from workings.ui.folder import Folder
 
 
-class VerifiedCheck(BaseModel):
-    """One check."""
-
-    id: str
-    level: int
-    verdict: str
-    text: str
-
-
 class Verified(BaseModel):
     """The verdict over a run."""
 
@@ -37,7 +28,7 @@ class Verified(BaseModel):
     failed: int
     not_checked: int
     verified_at: str = Field(description="Time of verification")
-    checks: list[VerifiedCheck] = []
+    checks: list[dict[str, str | int]] = Field(default=[], description="Id, level, verdict and text of each")
     claims: list[str] = []
     together: int = Field(default=1, description="Number of runs and evaluations verified together; the checks are "
                                                  "about all of them")
@@ -74,7 +65,9 @@ class VerificationCache:
         less = before is not None and not answer["failed"] and answer.get("asked_level", before.level) < before.level
         if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_text(path, Verified(**answer, verified_at=now(), together=together).model_dump_json())
+            checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
+            atomic.write_text(path, Verified(**answer | {"checks": checks}, verified_at=now(), together=together
+                                             ).model_dump_json())
 
     def stamps(self, path: Path) -> dict[Path, str]:
         """Runs and evaluations at or below a path, each with the current stamp of its files."""

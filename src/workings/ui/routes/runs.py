@@ -61,7 +61,7 @@ def listed(site: Site, wanted: ListQuery) -> dict[str, Any]:
 
 def _key(row: RunRow, sort: str) -> Any:
     if sort == "accuracy":
-        return row.accuracy.mean if row.accuracy else -1.0
+        return row.accuracy["mean"] if row.accuracy else -1.0
     if sort == "verified":
         # A run that reached no level has -1; an unverified run sorts below it.
         return row.verified.level if row.verified else -2
