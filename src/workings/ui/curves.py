@@ -13,14 +13,13 @@ from pydantic import BaseModel, Field
 from workings.errors import RecordError
 from workings.record.layout import EVENTS, METRICS
 from workings.reports.charts import Values, kept_places, moving_mean
+from workings.reports.figures import SMOOTHING_SHARE
 from workings.reports.reinforcement import PANELS, PREFIXES, RARE, numbers
 from workings.ui.site import Site
 
 XAxis = Literal["step", "tokens", "seconds"]
 MAX_POINTS = 1200
 """Points a curve is thinned to."""
-SMOOTHING_SHARE = 50
-"""Default width of smoothing: centered means over this part (1/50) of the run's steps."""
 
 
 class Series(BaseModel):
@@ -74,11 +73,10 @@ NO_VALUES: Values = np.empty(0)
 
 @dataclass(frozen=True)
 class Columns:
-    """A run's metrics as arrays of one length, one per axis and kind."""
+    """A run's metrics as arrays of one length: those of every run, and of one that learns from more than traces."""
 
     parts: dict[str, Values]
     rewarded: dict[str, Values]
-    """More columns of a run that learns from rewards, a teacher or pairs; else empty."""
 
     @classmethod
     def of(cls, lines: Sequence[Line]) -> "Columns":
@@ -101,8 +99,8 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
            after: float | None = None, mean: int = 0) -> list[Series]:
     """The curves between two places of the axis (both included); by default all.
 
-    ``mean`` is the number of steps in smoothed curves: 0 for `SMOOTHING_SHARE` of the run, 1 for none. With ``after``,
-    only points after that place, without a mean, to append to a drawn curve.
+    ``mean`` is the number of steps in smoothed curves: 0 for 1/`SMOOTHING_SHARE` of the run, 1 for none. With
+    ``after``, only points after that place, without a mean, to append to a drawn curve.
     """
     at = columns.parts[x]
     # Of the whole run, so that zooming does not change the curve.
@@ -111,19 +109,18 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
     for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
         if bound is not None:
             inside &= keep(at, bound)
-    lines = []
+    drawn = _rewarded(columns.rewarded)
     for key, title, unit, _ in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
-        # Another key: token losses and objective values must not share a figure.
         if key == "loss" and columns.rewarded:
+            if "preference_loss" in columns.rewarded:  # has its own figure
+                continue
+            # Another key: token losses and objective values must not share a figure.
             instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
             series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
                             note=OBJECTIVE.format(instead=instead))
-        # The margin of pairs has its own figure.
-        if not (key == "loss" and "preference_loss" in columns.rewarded):
-            lines.append(_series(columns.parts[key], at, inside, span, series))
-    first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
-    return [series for series in (*first, *lines) if series.x]
+        drawn.append((columns.parts[key], series))
+    return [found for values, series in drawn if (found := _series(values, at, inside, span, series)).x]
 
 
 def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:

@@ -64,12 +64,9 @@ class RunRow(BaseModel):
 
 
 def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
-    """Rows of all runs; an unreadable run becomes a row that says so.
+    """Rows of all runs, with kept verdicts and what running processes do, both by name of the run.
 
-    Args:
-        folder: where they are.
-        verified: kept verdicts by name.
-        phases: what running processes do, by name of the run, including runs without a directory.
+    An unreadable run becomes a row that says so; a run without a directory yet has one too.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     # An existing directory takes precedence over the process's note.
@@ -186,10 +183,12 @@ def _sealed(folder: Folder, path: Path) -> dict[str, Any]:
 def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
     config = folder.object(path / layout.CONFIG)
     lines, model = folder.metrics(path), config["model"]
+    shape = model.get("shape", "")
     # A killed run has no time left.
     now = pace(lines, int(config["training"]["steps"])) if folder.state(path) == "running" else None
     return _of_recipe(folder, path) | _progress(lines) | {
-        "model": str(model.get("id", f"scratch:{_family(model)}")), "device": str(config["device"]),
+        "model": str(model.get("id", f"scratch:{shape.get('family', '') if isinstance(shape, dict) else shape}")),
+        "device": str(config["device"]),
         "dtypes": dtypes_text(config["precision"]) if "precision" in config else "",
         "seconds_left": now.seconds_left if now else None}
 
@@ -219,11 +218,6 @@ def _curve(lines: list[dict[str, Any]]) -> list[float]:
         return values
     # The first and the last one are kept.
     return [values[round(at * (len(values) - 1) / (CURVE_POINTS - 1))] for at in range(CURVE_POINTS)]
-
-
-def _family(model: dict[str, Any]) -> str:
-    shape = model.get("shape", "")
-    return str(shape.get("family", "")) if isinstance(shape, dict) else str(shape)
 
 
 def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:

@@ -47,27 +47,21 @@ class OpenedRun:
     trained: bool
     """Whether it is a run, running or not, and not a separate unit."""
     sealed: bool
-    """Whether the run is finished and readable."""
+    """Whether it is finished and readable."""
 
     @classmethod
     def open(cls, site: Site, name: str) -> "OpenedRun":
         """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
         path = site.folder.path(name)
-        # The row is cached by file times; the detail is read again for each page.
-        row, detail = site.row(path), read_detail(site.folder, path)
-        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
-                   trained=row.kind == "run",
+        row = site.row(path)
+        return cls(name=name, path=path, row=row, detail=read_detail(site.folder, path), trained=row.kind == "run",
+                   evaluated=bool(units_of(path)),
                    sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
-
-    @property
-    def can_be_evaluated(self) -> bool:
-        """Whether `workings eval` can ask its last checkpoint."""
-        return self.sealed and self.trained
 
     @property
     def has_weights(self) -> bool:
         """Whether its last checkpoint is here: a pack may hold only the tensors' digests."""
-        return self.can_be_evaluated and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
+        return self.sealed and self.trained and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
 
 
 class PageQuery(ItemsQuery, RolloutsQuery):
@@ -81,7 +75,6 @@ class Tab:
     """A tab of a run's page."""
 
     title: str
-    """Name of the tab in the navigation."""
     group: Literal["Run", "Training", "Answers", "Record"]
     """Heading in the navigation above this tab and its neighbors."""
     shown: Callable[[OpenedRun], bool] = lambda run: run.trained
@@ -125,7 +118,7 @@ def rollouts(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
 
 def scorecard(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """Figure, rows and card of an evaluation, and whether the run can be evaluated."""
-    about: dict[str, Any] = {"evaluated": run.evaluated, "can_evaluate": run.can_be_evaluated}
+    about: dict[str, Any] = {"evaluated": run.evaluated, "can_evaluate": run.sealed and run.trained}
     if not run.evaluated:
         return about
     view = view_run(run.path, 0)
@@ -139,14 +132,15 @@ def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> d
 
 def items(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """A page of items with its filters; unreadable items become a sentence."""
-    shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"}) | {"answers": None, "problem": "",
-                                                                                 "selection": {}}
+    shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"})
+    shown |= {"answers": None, "problem": "", "selection": {}}
     try:
         if run.row.kind == "samples":
             shown["selection"] = site.folder.object(run.path / SELECTION)
-        return shown | {"answers": run_items(site, run.name, query)}
+        shown["answers"] = run_items(site, run.name, query)
     except RecordError as error:
-        return shown | {"problem": str(error)}
+        shown["problem"] = str(error)
+    return shown
 
 
 def run_checks(site: Site, name: str) -> dict[str, Any]:
@@ -171,7 +165,7 @@ TABS = {
     "device": Tab(title="Device", group="Training",
                   values=lambda site, run, query: {"bar": memory_bar(run.detail["memory"])}),
     "scorecard": Tab(title="Scorecard", group="Answers", values=scorecard,
-                     shown=lambda run: run.row.kind != "samples" and (run.evaluated or run.can_be_evaluated)),
+                     shown=lambda run: run.row.kind != "samples" and (run.evaluated or (run.sealed and run.trained))),
     "items": Tab(title="Items", group="Answers", values=items, answer=run_items,
                  shown=lambda run: run.evaluated),
     "ask": Tab(title="Ask", group="Answers", shown=lambda run: run.has_weights, answer=questions,
