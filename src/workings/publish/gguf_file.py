@@ -40,14 +40,6 @@ class _Tensor:
     read: Callable[[], np.ndarray]
     """Gives its values in float32."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in the file."""
-        from gguf import GGML_QUANT_SIZES
-
-        numbers, size = GGML_QUANT_SIZES[self.kind]
-        return prod(self.shape) // numbers * size
-
 
 def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTemplate, stop: StopTokens,
                name: str) -> None:
@@ -86,7 +78,9 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     write_tokenizer(writer, template.tokenizer, shape.vocab_size)
     _add_special_tokens(writer, template, stop)
     for tensor in tensors:
-        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), tensor.size, tensor.kind)
+        numbers, size = gguf.GGML_QUANT_SIZES[tensor.kind]
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), prod(tensor.shape) // numbers * size,
+                               tensor.kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()

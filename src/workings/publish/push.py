@@ -63,7 +63,7 @@ class Push:
     licence: str
     """By its name on the Hub; empty for a model from random weights without ``--license``."""
     root: str
-    """Root digest of the evidence pack."""
+    """Of the evidence pack."""
     texts: tuple[tuple[str, int], ...]
     """Files of the evidence pack that hold questions, answers or completions, with their bytes."""
 
@@ -88,7 +88,17 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
     """
     _check_name(request.repo)
     is_export = (path / ORIGIN_FILE).is_file()
-    run = _run_of_export(path, request.run) if is_export else _run(path, request.run)
+    if not is_export and request.run is not None:
+        raise RequestError(f"--run {request.run} needs an exported folder, and {path} is not one", "the run that a "
+                           "folder was exported from", "leave --run out")
+    if not is_export and not (path / layout.SEAL).is_file():
+        raise RequestError(f"{path} is neither a sealed run nor an exported folder", "a run that has ended, or what "
+                           "`workings export` wrote", "workings runs lists runs; workings train RECIPE --out RUN "
+                           "--resume ends one")
+    run = _run_of_export(path, request.run) if is_export else RunRecord.open(path)
+    if run.status != "complete":
+        raise RequestError(f"{run.path} is {run.status}: {run.manifest.status_reason}", "a complete run",
+                           "workings train RECIPE --out RUN --resume")
     # Before a model is written: gigabytes for a model that may not be passed on.
     licence = licence_of(run, request)
     model = path if is_export else export_run(path, folder / "model").directory
@@ -158,25 +168,6 @@ def _check_name(repo: str) -> None:
                            "organization", "workings push RUN OWNER/NAME")
 
 
-def _run(path: Path, named: Path | None) -> RunRecord:
-    """A sealed run that is complete. Raises `RequestError` for anything else."""
-    if named is not None:
-        raise RequestError(f"--run {named} needs an exported folder, and {path} is not one", "the run that a folder "
-                           "was exported from", "leave --run out")
-    if not (path / layout.SEAL).is_file():
-        raise RequestError(f"{path} is neither a sealed run nor an exported folder", "a run that has ended, or what "
-                           "`workings export` wrote", "workings runs lists runs; workings train RECIPE --out RUN "
-                           "--resume ends one")
-    return _complete(RunRecord.open(path))
-
-
-def _complete(run: RunRecord) -> RunRecord:
-    if run.status != "complete":
-        raise RequestError(f"{run.path} is {run.status}: {run.manifest.status_reason}", "a complete run",
-                           "workings train RECIPE --out RUN --resume")
-    return run
-
-
 def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     """The run that an exported folder was made from; every file has to be as it was exported."""
     origin = read_object(folder / ORIGIN_FILE)
@@ -194,7 +185,7 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     if not (path / layout.SEAL).is_file():
         raise RequestError(f"the run that {folder} was made from is not at {path}", "the sealed run, from which card "
                            "and evidence are made", "--run RUN")
-    run = _complete(RunRecord.open(path))
+    run = RunRecord.open(path)
     if run.root != root:
         raise RequestError(f"{path} is not the run that {folder} was made from", f"the run of root {root}", "--run RUN")
     return run
