@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def ask_command(
     run: RunArgument,
     question: Annotated[str, typer.Argument(help="The question in plain text.")],
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest answer, in tokens.")] = 256,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")] = 256,
     base: Annotated[bool, typer.Option("--base", help="Ask the untrained model as well, afterwards.")] = False,
     temperature: Annotated[float, typer.Option(
-        "--temperature", min=0, help="0: the most likely token each time. Above 0: sampled.")] = 0.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of a sampled answer.")] = 0,
+        min=0, help="0: the most likely token each time. Above 0: sampled.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of a sampled answer.")] = 0,
     history: Annotated[str, typer.Option(
-        "--history", metavar="JSON", help="Earlier turns: a JSON list of objects with `role` and `content`, or a file "
+        metavar="JSON", help="Earlier turns: a JSON list of objects with `role` and `content`, or a file "
         "with one.")] = "",
     pieces: Annotated[bool, typer.Option(
         "--pieces", help="With --json: first print each piece of text as a line while the model writes it.")] = False,

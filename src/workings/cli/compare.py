@@ -25,23 +25,20 @@ def compare_command(
     b: Annotated[Path | None, typer.Argument(
         metavar="B", help="A run directory or an evaluation on the same items; none with --gate or --save.")] = None,
     more: Annotated[list[Path] | None, typer.Argument(metavar="[MORE]...", help="Further runs: makes a table.")] = None,
-    with_a: Annotated[list[Path] | None, typer.Option("--with-a", help="Another seed of A's recipe.")] = None,
-    with_b: Annotated[list[Path] | None, typer.Option("--with-b", help="Another seed of B's recipe.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write the comparison as one self-contained HTML "
+    with_a: Annotated[list[Path] | None, typer.Option(help="Another seed of A's recipe.")] = None,
+    with_b: Annotated[list[Path] | None, typer.Option(help="Another seed of B's recipe.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the comparison as one self-contained HTML "
                                               "page.")] = None,
     equivalent_within: Annotated[float | None, typer.Option(
-        "--equivalent-within", metavar="POINTS", help="Also test whether the two differ by less than this many "
-        "percentage points.")] = None,
+        metavar="POINTS", help="Also test whether the two differ by less than this many percentage points.")] = None,
     gate: Annotated[Path | None, typer.Option(
-        "--gate", metavar="BASELINE", help="In place of B: a baseline that --save made, e.g. baselines/main. Fail "
+        metavar="BASELINE", help="In place of B: a baseline that --save made, e.g. baselines/main. Fail "
         "(exit code 1) if A is worse.")] = None,
-    max_drop: Annotated[float, typer.Option(
-        "--max-drop", help="With --gate: largest allowed loss, e.g. 0.02: two points.")] = 0.0,
+    max_drop: Annotated[float, typer.Option(help="With --gate: largest allowed loss, e.g. 0.02: two points.")] = 0.0,
     inconclusive: Annotated[Literal["pass", "fail", "3"], typer.Option(
-        "--inconclusive", help="With --gate: exit code of an inconclusive result: pass, fail or 3.")] = "3",
+        help="With --gate: exit code of an inconclusive result: pass, fail or 3.")] = "3",
     save: Annotated[Path | None, typer.Option(
-        "--save", metavar="BASELINE", help="Save A's results as a baseline, small files to commit: baselines/main.",
-    )] = None,
+        metavar="BASELINE", help="Save A's results as a baseline, small files to commit: baselines/main.")] = None,
 ) -> None:
     """Is B better than A, or is that noise? Or, with --gate: is A worse than a saved baseline?
 

@@ -21,12 +21,10 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 
 def check_command(
     file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
-    against: Annotated[str, typer.Option("--against", help="Items that must not be trained on (or `eval`).")] = "",
-    recipe: Annotated[str, typer.Option("--recipe", help="Also check the rows that this recipe makes of the "
-                                        "data.")] = "",
+    against: Annotated[str, typer.Option(help="Items that must not be trained on (or `eval`).")] = "",
+    recipe: Annotated[str, typer.Option(help="Also check the rows that this recipe makes of the data.")] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
-    findings: Annotated[Path | None, typer.Option("--findings", help="Write every finding to this file, a line "
-                                                  "each.")] = None,
+    findings: Annotated[Path | None, typer.Option(help="Write every finding to this file, a line each.")] = None,
 ) -> None:
     """Look for duplicates, conflicts, wrong arithmetic, pairs without a preference, and leaks.
 
@@ -113,8 +111,8 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
 def preview_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
-    n: Annotated[int, typer.Option("--n", min=0, help="Rows to show.")] = 3,
-    row: Annotated[str, typer.Option("--row", help="Show the row of this trace instead of the first ones; a pair's "
+    n: Annotated[int, typer.Option(min=0, help="Rows to show.")] = 3,
+    row: Annotated[str, typer.Option(help="Show the row of this trace instead of the first ones; a pair's "
                                            "are ID/chosen and ID/rejected.")] = "",
 ) -> None:
     """Show rows as the model sees them: learned tokens between « and », control tokens visible."""
@@ -183,21 +181,20 @@ def _tokenizer_and_template(loaded: Any, entries: Any) -> Any:
 def import_command(
     file: Annotated[str, typer.Argument(
         help="A file (JSON lines, JSON array, CSV, parquet), or OWNER/NAME on the Hub.")],
-    out: Annotated[Path | None, typer.Option("--out", help="File to write (JSON lines).",
+    out: Annotated[Path | None, typer.Option(help="File to write (JSON lines).",
                                              show_default="NAME.traces.jsonl, .pairs.jsonl, .verdicts.jsonl")] = None,
     format_name: Annotated[str, typer.Option("--format", help="Format of a record; `workings data list` names all.",
                                              show_default="what the first record looks like")] = "",
     key_map: Annotated[list[str] | None, typer.Option("--map", metavar="KEY=KEY,...", help="What the file calls the "
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
-    ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column to ignore although "
+    ignore: Annotated[list[str] | None, typer.Option(metavar="KEY", help="A column to ignore although "
                       "its name suggests that the answer needs it. May be given several times.")] = None,
-    columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Column names of a CSV file "
-                                         "without a header.")] = "",
-    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Import only the first records; nothing after them "
+    columns: Annotated[str, typer.Option(metavar="NAME,...", help="Column names of a CSV file without a header.")] = "",
+    rows: Annotated[int | None, typer.Option(min=1, help="Import only the first records; nothing after them "
                                       "is read.", show_default="all")] = None,
-    hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Number of questions to split off as evaluation "
+    hold_out: Annotated[int, typer.Option(min=0, help="Number of questions to split off as evaluation "
                         "items, next to the traces; similar questions are left out of the traces.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions --hold-out takes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides which questions --hold-out takes.")] = 0,
     on_error: Annotated[Literal["fail", "skip"], typer.Option(
         help="fail: stop at the first bad record; skip: set it aside.")] = "fail",
     completions: Annotated[Literal["split", "keep"], typer.Option(
@@ -258,11 +255,10 @@ def import_command(
 def make_command(
     kind: Annotated[str, typer.Argument(help="addition, unit_conversion, a task of the library reasoning-gym, or a "
                                         "shipped name; see `workings data list`.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory, or a .jsonl file for the traces.")],
-    n: Annotated[int, typer.Option("--n", min=0, help="Training traces.")] = 500,
-    items: Annotated[int, typer.Option("--items", min=0, help="Number of held-out items, all of them other "
-                                       "problems.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Equal seeds give equal data.")] = 0,
+    out: Annotated[Path, typer.Option(help="Directory, or a .jsonl file for the traces.")],
+    n: Annotated[int, typer.Option(min=0, help="Training traces.")] = 500,
+    items: Annotated[int, typer.Option(min=0, help="Number of held-out items, all of them other problems.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal data.")] = 0,
     force: ForceFlag = False,
 ) -> None:
     """Generate problems with answers that are correct by construction, and disjoint evaluation items."""

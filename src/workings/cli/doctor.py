@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 def doctor_command(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
     overrides: OverridesArgument = None,
-    out: Annotated[Path, typer.Option(
-        "--out", help="Directory for runs: check the space on its disk.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Directory for runs: check the space on its disk.")] = Path("runs"),
     setup: Annotated[Literal["cuda"] | None, typer.Option(
-        "--setup", help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
+        help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
         "--engines", help="Compare the engines on the recipe instead: same weights, same batches, float32.")] = False,
-    steps: Annotated[int, typer.Option("--steps", min=6, help="With --engines: training steps to compare.")] = 20,
+    steps: Annotated[int, typer.Option(min=6, help="With --engines: training steps to compare.")] = 20,
     whole: Annotated[bool, typer.Option(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
     yes: Annotated[bool, typer.Option(

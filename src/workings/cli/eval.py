@@ -20,22 +20,19 @@ if TYPE_CHECKING:
 def eval_command(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
-        "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
+        help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
-        "--predictions", help="Existing completions to score: JSON lines with id and completion.")] = None,
+        help="Existing completions to score: JSON lines with id and completion.")] = None,
     task: Annotated[str | None, typer.Option(
-        "--task", help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
+        help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
         "(inspect:FILE.py@NAME, inspect:inspect_evals/NAME), in place of items.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of items of the task, from its "
-                                              "beginning.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of items of the task, from its beginning.")] = None,
     few_shot: Annotated[int | None, typer.Option(
-        "--few-shot", min=0, help="Worked examples before each question; by default as the task says.")] = None,
-    harness_filter: Annotated[str, typer.Option(
-        "--harness-filter", help="The filter of a task to score; by default its first.")] = "",
-    harness_metric: Annotated[str, typer.Option(
-        "--harness-metric", help="The metric of a task to use as the score.")] = "",
+        min=0, help="Worked examples before each question; by default as the task says.")] = None,
+    harness_filter: Annotated[str, typer.Option(help="The filter of a task to score; by default its first.")] = "",
+    harness_metric: Annotated[str, typer.Option(help="The metric of a task to use as the score.")] = "",
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Directory to make for the sealed evaluation.",
+        help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
     device: options.DeviceOption = None,
     template: options.TemplateOption = None,
@@ -45,19 +42,17 @@ def eval_command(
     revision: options.RevisionOption = None,
     max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Prompts per batch; by default as in the run's recipe.")] = None,
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
-    samples: Annotated[int, typer.Option("--samples", help="Completions per item (needs a temperature).")] = 1,
-    aggregate: Annotated[str, typer.Option("--aggregate", help="How to combine samples: mean, majority, pass or "
-                                           "pass@K.")] = "mean",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+        help="Prompts per batch; by default as in the run's recipe.")] = None,
+    temperature: Annotated[float, typer.Option(help="0: greedy; above: sampled.")] = 0.0,
+    samples: Annotated[int, typer.Option(help="Completions per item (needs a temperature).")] = 1,
+    aggregate: Annotated[str, typer.Option(help="How to combine samples: mean, majority, pass or pass@K.")] = "mean",
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     scorer: Annotated[str | None, typer.Option(
-        "--scorer", help="answer, exact, math (formulas, by math-verify), judge:JUDGE.json (see judge check) "
+        help="answer, exact, math (formulas, by math-verify), judge:JUDGE.json (see judge check) "
         "or FILE.py:FUNCTION; by default that of the run's recipe, else answer.")] = None,
-    rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, separated by commas; empty: "
-                                       "all.")] = "",
+    rules: Annotated[str, typer.Option(help="Extraction rules in order, separated by commas; empty: all.")] = "",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Answer form to check: tags, think, channel (asks Gemma 4 to think), hashes, answer_only, "
+        help="Answer form to check: tags, think, channel (asks Gemma 4 to think), hashes, answer_only, "
         "any; by default as trained.")] = None,
 ) -> None:
     """Score a run, other weights, or existing completions on items.

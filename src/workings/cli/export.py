@@ -11,13 +11,13 @@ from workings.cli.output import answer
 
 def export_command(
     run: RunArgument,
-    out: Annotated[Path | None, typer.Option("--out", help="Directory to make for the model.",
+    out: Annotated[Path | None, typer.Option(help="Directory to make for the model.",
                                              show_default="the run's name and the format, here")] = None,
     file_format: Annotated[Literal["safetensors", "gguf"], typer.Option(
         "--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp, Ollama).")] = "safetensors",
     gguf_type: Annotated[Literal["bf16", "q8_0"] | None, typer.Option(
         "--type", help="Number format of a GGUF file: bf16 or q8_0 (half the size). By default bf16.")] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
+    device: Annotated[str, typer.Option(help="auto, cpu, gpu or tpu.")] = "as recorded",
 ) -> None:
     """Write a run's model as a folder that other programs open.
 

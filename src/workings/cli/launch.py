@@ -17,24 +17,23 @@ def launch_command(
     *,
     launcher: Annotated[Literal["slurm", "kubernetes", "skypilot", "kaggle"], typer.Option(
         "--for", help="Launcher to write the files for.")],
-    write: Annotated[Path, typer.Option("--write", metavar="DIR", help="Folder to make for the files.")],
+    write: Annotated[Path, typer.Option(metavar="DIR", help="Folder to make for the files.")],
     on: Annotated[str, typer.Option(
-        "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits. Kaggle: v5e-8 or t4x2; "
+        help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits. Kaggle: v5e-8 or t4x2; "
         "by default as the recipe's device.")] = "",
     home: Annotated[str, typer.Option(
-        "--home", help="Absolute path of that folder on the other machine, visible to all hosts.",
-    )] = "/shared/workings",
-    hosts: Annotated[int, typer.Option("--hosts", min=0, help="Number of hosts; 0: as few as fit.")] = 0,
-    cards: Annotated[int, typer.Option("--cards", min=0, help="Cards per host; 0: as the target has.")] = 0,
-    name: Annotated[str, typer.Option("--name", help="Name of the run and the job; by default the recipe's.")] = "",
-    image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
+        help="Absolute path of that folder on the other machine, visible to all hosts.")] = "/shared/workings",
+    hosts: Annotated[int, typer.Option(min=0, help="Number of hosts; 0: as few as fit.")] = 0,
+    cards: Annotated[int, typer.Option(min=0, help="Cards per host; 0: as the target has.")] = 0,
+    name: Annotated[str, typer.Option(help="Name of the run and the job; by default the recipe's.")] = "",
+    image: Annotated[str, typer.Option(help="Kubernetes: image that workings is installed in.")] = "",
     claim: Annotated[str, typer.Option(
-        "--claim", help="Kubernetes: volume claim that holds --home.", show_default="workings")] = "",
-    storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",
+        help="Kubernetes: volume claim that holds --home.", show_default="workings")] = "",
+    storage: Annotated[str, typer.Option(help="SkyPilot: bucket for the runs.")] = "",
     wheel: Annotated[Path | None, typer.Option(
-        "--wheel", help="SkyPilot, Kaggle: this package's wheel, which the machine installs by its digest; Kaggle's is "
+        help="SkyPilot, Kaggle: this package's wheel, which the machine installs by its digest; Kaggle's is "
         "built from the checkout by default.")] = None,
-    user: Annotated[str, typer.Option("--user", help="Kaggle: your name there.")] = "",
+    user: Annotated[str, typer.Option(help="Kaggle: your name there.")] = "",
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Kaggle: make the notebook run everything with a tiny model on a CPU.")] = False,
 ) -> None:

@@ -149,7 +149,7 @@ def _number(record: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def mcp_command(
-    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Folder in which runs are written and read.")
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Folder in which runs are written and read.")
                       ] = Path("runs"),
 ) -> None:
     """Serve an agent over standard input and output: plan, train with a plan's token, read and verify records."""

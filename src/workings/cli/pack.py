@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(
         metavar="RUN...", help="Sealed runs; evaluations and samples next to them.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Zip to write; it must not exist.",
+    out: Annotated[Path | None, typer.Option(help="Zip to write; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
-        "--weights", help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
-    max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
+        help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
+    max_mib: Annotated[int, typer.Option(min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
 ) -> None:
     """Pack runs for publication: records, report, recipes, licences.

@@ -22,7 +22,7 @@ def plan_command(
     overrides: OverridesArgument = None,
     *,
     on: Annotated[list[str], typer.Option(
-        "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.")],
+        help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.")],
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
     deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",

@@ -17,7 +17,7 @@ def push_command(
     repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub; created if missing.")],
     yes: Annotated[bool, typer.Option("--yes", help="Upload; without it the command only shows what it would "
                                       "upload.")] = False,
-    run: Annotated[Path | None, typer.Option("--run", help="The run that an exported folder was made from.",
+    run: Annotated[Path | None, typer.Option(help="The run that an exported folder was made from.",
                                              show_default="runs/ and the name in the folder")] = None,
     licence: Annotated[str, typer.Option(
         "--license", "--licence", help="The model's licence (apache-2.0, …), if its base names none.")] = "",

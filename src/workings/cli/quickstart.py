@@ -14,10 +14,9 @@ from workings.errors import Interrupted, RequestError
 def quickstart_command(
     overrides: OverridesArgument = None,
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Folder to make, or the folder of an interrupted quickstart to resume; by "
+        help="Folder to make, or the folder of an interrupted quickstart to resume; by "
         "default runs/quickstart, or the next free number.")] = None,
-    seed: Annotated[int, typer.Option(
-        "--seed", min=0, help="Seed of the data, the weights and the order of rows.")] = 17,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the data, the weights and the order of rows.")] = 17,
     tiny: Annotated[bool, typer.Option(
         "--tiny", help="Train a model of 0.2 million parameters to add; about a minute.")] = False,
     rewards: Annotated[bool, typer.Option(

@@ -22,7 +22,7 @@ reward_app = typer.Typer(help="Check rewards and judges before training on them.
 def check_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
-    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of prompts to try.")] = 8,
+    prompts: Annotated[int, typer.Option(min=1, help="Number of prompts to try.")] = 8,
     no_model: Annotated[bool, typer.Option(
         "--no-model", help="Sample nothing: compare with the correct answer alone; needs no engine.")] = False,
 ) -> None:
@@ -41,14 +41,14 @@ def check_command(
 
 @reward_app.command("judge", cls=Verb)
 def judge_command(
-    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
+    url: Annotated[str, typer.Option(help="Endpoint of OpenAI's chat completions API, without "
                                      "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
-    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
-    items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
+    model: Annotated[str, typer.Option(help="The model's name at the endpoint.")],
+    items: Annotated[Path, typer.Option(help="At least 200 JSON lines: prompt, expected_answer, completion, "
                                         "right (true or false).")],
-    out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
+    out: Annotated[Path, typer.Option(help="The judge's file to write, for --scorer judge:FILE.")],
     max_tokens: Annotated[int, typer.Option(
-        "--max-tokens", min=1, help="Longest reply in tokens; more for a model that thinks first.")] = 64,
+        min=1, help="Longest reply in tokens; more for a model that thinks first.")] = 64,
 ) -> None:
     """Check a language model as the judge: agreement with labels, and resistance to persuasion.
 

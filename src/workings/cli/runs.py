@@ -23,9 +23,9 @@ runs_app = typer.Typer(help="List runs; sign one.", rich_markup_mode=None)
 @runs_app.command("sign", cls=Verb)
 def sign_command(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Private key that --new-key made.")] = None,
     new_key: Annotated[Path | None, typer.Option(
-        "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
+        metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
 ) -> None:
     """Sign the root digests of a run and of the units in it; --new-key makes a key.
 

@@ -31,11 +31,11 @@ PromptsOutOption = Annotated[Path | None, typer.Option(
 def sample_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)],
     prompts: Annotated[str, typer.Option(
-        "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
-    samples: Annotated[int, typer.Option("--samples", help="Completions per prompt.")] = 8,
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+        help="Items, or traces for their questions and answers: a file, or a shipped set.")],
+    out: Annotated[Path, typer.Option(help="Directory to make for the sealed samples.")],
+    samples: Annotated[int, typer.Option(help="Completions per prompt.")] = 8,
+    temperature: Annotated[float, typer.Option(help="0: greedy; above: sampled.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
@@ -50,10 +50,10 @@ def sample_command(
     revision: options.RevisionOption = None,
     max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Completions per batch; by default as many as fit the device.")] = None,
-    scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
+        help="Completions per batch; by default as many as fit the device.")] = None,
+    scorer: Annotated[str, typer.Option(help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Answer form of kept samples: tags, think, channel (asks Gemma 4 to think), hashes, "
+        help="Answer form of kept samples: tags, think, channel (asks Gemma 4 to think), hashes, "
         "answer_only; by default as trained.")] = None,
 ) -> None:
     """Sample completions of prompts, score them, and keep some as traces to learn from.
@@ -122,7 +122,7 @@ def _answer(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> N
 
 def select_command(
     samples: Annotated[Path, typer.Argument(help="A sealed directory of samples.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the new selection.")],
+    out: Annotated[Path, typer.Option(help="Directory to make for the new selection.")],
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,

@@ -17,8 +17,7 @@ def train_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.",
-    )] = None,
+        help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.")] = None,
     resume: Annotated[bool, typer.Option(
         "--resume", help="Resume a killed, interrupted or failed run, with its own overrides if none are "
         "given.")] = False,
@@ -28,11 +27,10 @@ def train_command(
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Run all stages with a tiny model of the same architecture.")] = False,
     smoke_steps: Annotated[int | None, typer.Option(
-        "--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
+        min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if the plan says that it does not fit.")] = False,
     track: Annotated[list[str] | None, typer.Option(
-        "--track", help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be "
-                         "repeated.")] = None,
+        help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be repeated.")] = None,
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe

@@ -27,28 +27,23 @@ VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked"
 def verify_command(
     path: Annotated[Path, typer.Argument(help="A run directory, a folder of runs, or a zip of them.")],
     level: Annotated[int | None, typer.Option(
-        "--level", min=0, help="Highest level to check, 2 if not given. Exit 1 if it is given and not reached.",
-    )] = None,
-    require_level: Annotated[int, typer.Option(
-        "--require-level", min=-1, help="Exit 3 if the record reaches a lower level.")] = -1,
-    expect_root: Annotated[str, typer.Option("--expect-root", help="Root digest that you kept elsewhere.")] = "",
+        min=0, help="Highest level to check, 2 if not given. Exit 1 if it is given and not reached.")] = None,
+    require_level: Annotated[int, typer.Option(min=-1, help="Exit 3 if the record reaches a lower level.")] = -1,
+    expect_root: Annotated[str, typer.Option(help="Root digest that you kept elsewhere.")] = "",
     key: Annotated[list[Path] | None, typer.Option(
-        "--key", help="Public key to trust; it (or one of several) must have signed every unit.")] = None,
+        help="Public key to trust; it (or one of several) must have signed every unit.")] = None,
     steps: Annotated[int | None, typer.Option(
-        "--steps", min=1, help="Level 3: steps to recompute, 10 if neither this nor --whole is given.")] = None,
+        min=1, help="Level 3: steps to recompute, 10 if neither this nor --whole is given.")] = None,
     whole: Annotated[bool, typer.Option(
         "--whole", help="Level 3: recompute every step and every answer of the run.")] = False,
     seed: Annotated[int | None, typer.Option(
-        "--seed", min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.",
-    )] = None,
-    data: Annotated[Path | None, typer.Option(
-        "--data", help="File of the traces, if it is not at the recipe's path.")] = None,
+        min=0, help="Level 3: selects the steps and answers; by default a random one, which is printed.")] = None,
+    data: Annotated[Path | None, typer.Option(help="File of the traces, if it is not at the recipe's path.")] = None,
     weights: Annotated[Path | None, typer.Option(
-        "--weights", help="Directory of the base weights, if it is not at the recipe's path.")] = None,
+        help="Directory of the base weights, if it is not at the recipe's path.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
     render: Annotated[str, typer.Option(
-        "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
-        "gives it.")] = "",
+        metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record gives it.")] = "",
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
 
