@@ -1,11 +1,12 @@
 """Curves over steps, and means with intervals, as SVG: drawn on the server, styled by classes, without scripts."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 
@@ -89,25 +90,38 @@ def draw_line_chart(curves: Sequence[Curve], width: int, height: int, label: str
     x = Scale(min(xs), max(xs), _LEFT, right)
     # SVG counts downwards, so the range is turned over.
     y = Scale(*_domain(ys, log), height - _BOTTOM, _TOP, log)
-    parts = [*_grid(x, y, right, height, y_label), *(_curve(curve, x, y) for curve in curves), *_labels(curves, x, y)]
-    return svg(width, height, label, Markup("").join(parts))
+    return svg(width, height, label, [*_grid(x, y, right, height, y_label), *(_curve(curve, x, y) for curve in curves),
+                                      *_labels(curves, x, y)])
 
 
-def svg(width: int, height: int, label: str, content: Markup) -> Markup:
-    """An SVG element with its text alternative."""
-    return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label=label, content=content)
+def svg(width: int, height: int, label: str, parts: Iterable[Markup], kind: str = "chart", **more: str) -> Markup:
+    """A figure with its text alternative."""
+    return element("svg", parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=label, class_=kind, **more)
+
+
+def element(name: str, content: str | Iterable[Markup] = "", **attributes: object) -> Markup:
+    """An element of SVG; everything that is no markup is escaped."""
+    # A class is no keyword of Python, and neither is a name with a dash.
+    words = [Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
+    inner = escape(content) if isinstance(content, str) else Markup("").join(content)
+    start = Markup("<{}{}").format(name, Markup("").join(words))
+    return Markup("{}>{}</{}>").format(start, inner, name) if inner else start + Markup("/>")
 
 
 def marker(color: int, x: float, y: float, size: float) -> Markup:
     """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
     if color == 0:
-        return Markup('<circle cx="{x}" cy="{y}" r="{r}"/>').format(x=x, y=y, r=size)
+        return element("circle", cx=x, cy=y, r=size)
     # Sizes differ a little so that all forms look equally large.
     square = ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9))
     corners = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}.get(color, square)
-    points = " ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners)
-    return Markup('<polygon points="{points}"/>').format(points=points)
+    return element("polygon", points=" ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners))
+
+
+def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
+    """An entry of a figure's key: a curve's symbol (`line`, or `mark` for points) and its name."""
+    return {"text": name, "mark": element("path", class_=f"line c{color}", d="M0 5H28") if kind == "line" else
+            element("g", [marker(color, 14, 5, 4)], class_=f"mark c{color}")}
 
 
 def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
@@ -168,18 +182,16 @@ def _grid(x: Scale, y: Scale, right: float, height: int, y_label: str) -> Iterat
         yield _text("tick", x(tick), bottom + 19, tick_label(tick), "middle")
     yield _line("axis", _LEFT, right, bottom, bottom)
     yield _text("label", (_LEFT + right) / 2, height - 6, "step", "middle")
-    yield Markup('<text class="label" transform="translate(13 {y}) rotate(-90)" text-anchor="middle">{text}</text>'
-                 ).format(y=(_TOP + bottom) / 2, text=y_label)
+    yield element("text", y_label, class_="label", transform=f"translate(13 {(_TOP + bottom) / 2}) rotate(-90)",
+                  text_anchor="middle")
 
 
 def _line(kind: str, x1: float, x2: float, y1: float, y2: float) -> Markup:
-    return Markup('<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>').format(
-        kind=kind, x1=x1, x2=x2, y1=y1, y2=y2)
+    return element("line", class_=kind, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
 def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> Markup:
-    return Markup('<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{words}</text>').format(
-        kind=kind, x=x, y=y, anchor=anchor, words=words)
+    return element("text", words, class_=kind, x=x, y=y, text_anchor=anchor)
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
@@ -187,15 +199,12 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
     points = [(x(a), y(b)) for a, b in thinned(curve.points) if b > 0 or not y.log]
     if not points:
         return Markup("")
-    if curve.style == "dots":
-        return Markup('<g class="dots c{c}"><path class="dashed" d="{d}"/>{dots}</g>').format(
-            c=curve.color, d=_path(points), dots=Markup("").join(marker(curve.color, a, b, 3.5) for a, b in points))
-    return Markup('<path class="{style} c{c}" d="{d}"/>').format(style=curve.style, c=curve.color, d=_path(points))
-
-
-def _path(points: Points) -> str:
     # SVG's path: M moves to the first point, L draws a line to each further one.
-    return "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
+    path = "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
+    if curve.style == "dots":
+        return element("g", [element("path", class_="dashed", d=path),
+                             *(marker(curve.color, a, b, 3.5) for a, b in points)], class_=f"dots c{curve.color}")
+    return element("path", class_=f"{curve.style} c{curve.color}", d=path)
 
 
 def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Iterator[Markup]:
@@ -256,7 +265,7 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
                       _text(kind, round(x.end + 12, 1), y + 4, mark.label)]
             top += _MARK + _TEXT * narrow
         top += _GAP
-    return svg(width, height, label, Markup("").join(parts))
+    return svg(width, height, label, parts)
 
 
 def _difference_domain(marks: Sequence[Mark]) -> tuple[float, float]:
@@ -272,7 +281,5 @@ def _mark(mark: Mark, x: Scale, y: float) -> Markup:
     if mark.low is not None and mark.high is not None:
         a, b = x(mark.low), x(mark.high)
         # One path for the three strokes keeps the file small.
-        parts.append(Markup('<path class="whisker" d="M{a} {y}H{b}M{a} {t}V{u}M{b} {t}V{u}"/>').format(
-            a=a, b=b, y=y, t=y - 5, u=y + 5))
-    parts.append(marker(mark.color, x(mark.value), y, 4.5))
-    return Markup('<g class="mark c{c}">{parts}</g>').format(c=mark.color, parts=Markup("").join(parts))
+        parts.append(element("path", class_="whisker", d=f"M{a} {y}H{b}M{a} {y - 5}V{y + 5}M{b} {y - 5}V{y + 5}"))
+    return element("g", [*parts, marker(mark.color, x(mark.value), y, 4.5)], class_=f"mark c{mark.color}")

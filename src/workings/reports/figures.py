@@ -12,7 +12,7 @@ from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstW
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics import Interval
 from workings.record.number_text import p_shown, percent, small_p
-from workings.reports.charts import Curve, IntervalRows, Mark, draw_interval_chart, draw_line_chart, marker, smoothed
+from workings.reports.charts import Curve, IntervalRows, Mark, draw_interval_chart, draw_line_chart, key_entry, smoothed
 from workings.reports.gather import RunView
 from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
 
@@ -207,13 +207,6 @@ def steps_table(title: str, series: Sequence[Curve]) -> Table:
     rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)]
             for step in shown]
     return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
-
-
-def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
-    """An entry of a figure's key: a curve's symbol (`line`, or `mark` for points) and its name."""
-    mark = (Markup('<path class="line c{c}" d="M0 5H28"/>').format(c=color) if kind == "line" else
-            Markup('<g class="mark c{c}">{shape}</g>').format(c=color, shape=marker(color, 14, 5, 4)))
-    return {"mark": mark, "text": name}
 
 
 def flips_table(comparison: Comparison | None) -> Table | None:

@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from workings.hardware.memory import byte_text
-from workings.reports.charts import svg
+from workings.reports.charts import element, svg
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
@@ -56,22 +56,17 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
         # Sizes are in units of the view box; a browser scales everything, text included, to the page.
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
         total = sum(size for _, size in parts)
-        rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
-            x=LEFT, y=y - 5, text=f"{name}: {byte_text(total)}"))
+        rows.append(element("text", f"{name}: {byte_text(total)}", class_="row", x=LEFT, y=y - 5))
         for part, size in parts:
-            # `Markup.format` escapes its arguments, so that names of a foreign plan stay text.
-            rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
-                               "{text}</title></rect>").format(n=part_number(part), x=x, y=y, w=size * scale,
-                                                               h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
+            rows.append(element("rect", [element("title", f"{part}: {byte_text(size)}")],
+                                class_=f"part p{part_number(part)}", x=f"{x:.1f}", y=y, width=f"{size * scale:.1f}",
+                                height=HEIGHT - 8))
             x += size * scale
         descriptions.append(f"{name} {byte_text(total)}")
     height = len(bars) * (HEIGHT + 24) + 18
     at = width - LEFT if far else LEFT + limit * scale
     if not far:
-        rows.append(Markup('<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{y}"/>').format(
-            x=at, y=height - 16))
+        rows.append(element("line", class_="limit", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=14, y2=height - 16))
     said_of_limit = f"limit {byte_text(limit)}" + (f", {limit // longest_bar} times as much" if far else "")
-    rows.append(Markup('<text class="tick" x="{x:.1f}" y="{t}" text-anchor="end">{text}</text>').format(
-        x=at, t=height - 3, text=said_of_limit))
-    label = f"Memory a device: {'; '.join(descriptions)}; limit {byte_text(limit)}"
-    return svg(width, height, label, Markup("").join(rows))
+    rows.append(element("text", said_of_limit, class_="tick", x=f"{at:.1f}", y=height - 3, text_anchor="end"))
+    return svg(width, height, f"Memory a device: {'; '.join(descriptions)}; limit {byte_text(limit)}", rows)
