@@ -75,12 +75,9 @@ def typed(**options: Any) -> dict[str, Any]:
 
 
 def refuse_unread(situation: str, expected: str, *names: str) -> None:
-    """Raise `RequestError` for options that were typed and have no effect in a situation.
+    """Raise `RequestError` for options (parameters' ``names``) that were typed and have no effect in a situation.
 
-    Args:
-        situation: the rest of the command, such as ``without --hold-out``.
-        expected: when the options have an effect.
-        names: the options' parameters.
+    ``situation`` is the rest of the command, such as ``without --hold-out``; ``expected`` when they have an effect.
     """
     if unread := [f"--{name.replace('_', '-')}" for name in names if name in _TYPED.get()]:
         raise RequestError(f"{' and '.join(unread)} cannot be used {situation}", expected,
@@ -99,16 +96,8 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
     """Settings of the run's own evaluation, so that both stay comparable unless options differ.
 
-    Plain weights have no recipe and need options that say how to open them; a run takes none of these.
-
-    Args:
-        model: a sealed run, or plain weights.
-        opening: the typed options for opening plain weights.
-        example: what to type where a template is missing.
-        decoding: keys of `evaluation` to use.
-
-    Raises:
-        RequestError: weights without a template, or a run with one.
+    Plain weights have no recipe and need ``opening``, the options that say how to open them; a run takes none of these.
+    Raises `RequestError` otherwise, with an ``example`` of what to type.
     """
     from workings.record.reader import RunRecord
 

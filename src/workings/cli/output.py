@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
@@ -79,10 +79,11 @@ def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
         print_json({"error": {"message": str(error), "exit_code": error.exit_code, **parts}})
 
 
-def say_sizes(files: Iterable[tuple[str, int]]) -> None:
-    """Print the bytes and the name of each file to standard error."""
-    for name, size in files:
+def say_sizes(files: Mapping[str, int], more: str = "") -> None:
+    """Print the bytes and the name of each file to standard error, and their sum."""
+    for name, size in files.items():
         say(f"  {size:>14,}  {name}")
+    say(f"  {sum(files.values()):>14,}  bytes in {len(files)} files{more}")
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -47,6 +47,7 @@ def pack_command(
 def _show(planned: "Packed") -> None:
     """Shows what is about to be published."""
     say(f"this will be published in {planned.out}:")
-    say_sizes(planned.entries)
-    say_sizes((f"{name} (by digest, not in the zip)", size) for name, size in planned.by_digest)
-    say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files")
+    say_sizes(dict(planned.entries))
+    if planned.by_digest:
+        say("and this by digest, not in the zip:")
+        say_sizes(dict(planned.by_digest))

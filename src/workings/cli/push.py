@@ -44,13 +44,13 @@ def push_command(
 
 def _show(push: "Push") -> None:
     """Shows what is about to be uploaded."""
-    sizes = push.sizes
     say(f"for {push.request.repo}{' (private)' if push.request.private else ''}, replacing files of the same names:")
-    say_sizes(sizes.items())
-    say(f"  {sum(sizes.values()):>14,}  bytes in {len(sizes)} files; licence: {push.licence or 'not named'}")
-    say("texts in record.zip, readable by anyone who sees the repository:" if push.texts else
-        "record.zip holds no question, answer or completion; training data appear as digests only")
-    say_sizes(push.texts)
+    say_sizes(push.sizes, f"; licence: {push.licence or 'not named'}")
+    if push.texts:
+        say("texts in record.zip, readable by anyone who sees the repository:")
+        say_sizes(dict(push.texts))
+    else:
+        say("record.zip holds no question, answer or completion; training data appear as digests only")
     say("README.md, the model card:")
     # Not `say`, which would rewrite commands for this machine.
     typer.echo(push.card, err=True)

@@ -142,15 +142,15 @@ def interval_of(cell: Mapping[str, Any]) -> Interval | str:
 def loss_figures(views: Sequence[RunView]) -> list[Drawn]:
     """Training and evaluation loss of the runs that have them."""
     figures = []
-    trained = [Curve(name=view.name, points=view.train_loss, color=view.color, label=short(view.name))
-               for view in views if len(view.train_loss) > 1 and not view.uses_rewards]
+    trained = [Curve(name=view.name, points=points, color=view.color, label=short(view.name))
+               for view in views if len(points := view.curve("loss")) > 1 and not view.uses_rewards]
     if trained:
         # One span, so that all curves have the same smoothing.
         span = max(1, max(len(curve.points) for curve in trained) // SMOOTHING_SHARE)
         figures.append(_loss("Training loss", trained, smoothed_curves(trained, span),
                              f"{_LOSS}, before each update." + (SMOOTHED if span > 1 else "")))
-    held_out = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots",
-                      label=short(view.name)) for view in views if view.evaluation_loss]
+    held_out = [Curve(name=view.name, points=points, color=view.color, style="dots", label=short(view.name))
+                for view in views if (points := view.curve("evaluation_loss"))]
     if held_out:
         figures.append(_loss(
             "Evaluation loss", held_out, held_out, ("The same" if trained else _LOSS) + " on held-out traces. Losses "

@@ -27,13 +27,15 @@ class RunView:
     color: int
     manifest: RunManifest | None
     root: str
-    train_loss: list[tuple[float, float]] = field(default_factory=list)
-    evaluation_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation: EvaluationRecord | None = None
     memory: MemoryUse | None = None
     """Planned and measured memory; None if it was not recorded."""
     lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """Lines of its log."""
+
+    def curve(self, key: str) -> list[tuple[float, float]]:
+        """(Step, value) of a metric; a value that is not finite has no number in the log and is left out."""
+        return [(line["step"], line[key]) for line in self.lines if isinstance(line.get(key), int | float)]
 
     @property
     def uses_rewards(self) -> bool:
@@ -53,15 +55,9 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
     run = RunRecord.open(path)
-    metrics = run.metrics()
     return RunView(
-        name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
-        lines=metrics,
+        name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root, lines=run.metrics(),
         memory=memory_use(read_json(path / PLAN), read_json(path / MEASURED)) if (path / PLAN).is_file() else None,
-        # A loss that is not finite has no number in the log; the curve skips it.
-        train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
-        evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
-                         if isinstance(line.get("evaluation_loss"), int | float)],
         evaluation=unit or next(map(EvaluationRecord, unit_paths(path)), None))
 
 
