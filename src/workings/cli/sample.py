@@ -67,12 +67,11 @@ def sample_command(
     from workings.samples.selection import PairRule, Selection
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
-    recorded = as_recorded(
-        model, opening, f"workings data sample {quote(model)} --template tokenizer --form tags --prompts FILE "
-        "--out DIR", decoding=("max_new_tokens",))
+    example = f"workings data sample {quote(model)} --template tokenizer --form tags --prompts FILE --out DIR"
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, seed=seed, scorer=scorer,
-        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
+        **as_recorded(model, opening, example, decoding=("max_new_tokens",))
+        | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
     request = SampleRequest(
         settings=settings, pairs=PairRule.from_options(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most))

@@ -10,7 +10,7 @@ import typer
 from workings.cli.options import OverridesArgument, RecipeArgument
 from workings.cli.output import answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted, RequestError
-from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
+from workings.record.layout import SEAL, partial_path
 
 
 def train_command(
@@ -77,13 +77,12 @@ def cut_short_message(run_path: Path, what: str) -> str:
 
     if partial_path(run_path).is_dir():
         return f"stopped by {what}: the last checkpoint is kept; to resume: {_again(run_path)}"
-    if (run_path / SEAL).is_file():
-        if RunRecord.open(run_path).status != "complete":
-            return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {_again(run_path)}"
-        left = "the untrained model" if (run_path / RECIPE_EVALUATION).is_dir() else "its evaluation"
-        return (f"stopped by {what} after training, which is complete and sealed in {run_path}; "
-                f"to finish {left}: {_again(run_path)}")
-    return f"stopped by {what}: nothing was started; run the same command to start again"
+    if not (run_path / SEAL).is_file():
+        return f"stopped by {what}: nothing was started; run the same command to start again"
+    if RunRecord.open(run_path).status != "complete":
+        return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {_again(run_path)}"
+    return (f"stopped by {what} after training, which is complete and sealed in {run_path}; to finish the evaluations: "
+            f"{_again(run_path)}")
 
 
 def _again(run_path: Path) -> str:
