@@ -72,11 +72,7 @@ def units_of(run: Path) -> dict[str, Path]:
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:
-    """The requested evaluation: by name, else the one called `items`, else the first.
-
-    Raises:
-        RequestError: the run has no evaluation, or none of that name.
-    """
+    """The requested evaluation: by name, else the one called `items`, else the first; or raises `RequestError`."""
     units = units_of(run)
     if not units or (name and name not in units):
         raise RequestError(f"there is no evaluation {name or 'of this run'}",
@@ -113,8 +109,7 @@ def _answer(line: dict[str, Any]) -> Answer:
 def search(folder: Folder, run: Path, query: ItemsQuery) -> dict[str, Any]:
     """A page of the items that pass all filters; the text is searched in all texts of an item and its answer.
 
-    Raises:
-        RequestError: no such evaluation, no such kind of step, or a page that does not exist.
+    Raises `RequestError` if there is no such evaluation, kind of step, or page.
     """
     name, path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
@@ -140,9 +135,6 @@ def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], boo
     """Filter for answers by their first wrong equation (one of `STEP_FILTERS`; empty: any).
 
     The first call parses all equations of an evaluation; they are cached until its file changes.
-
-    Raises:
-        RequestError: no such kind.
     """
     if not step:
         return lambda row: True

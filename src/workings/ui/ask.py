@@ -55,9 +55,7 @@ def conversation(site: Site, job: str) -> list[dict[str, str]]:
 def read_question(job: Job, lines: Iterable[bytes]) -> dict[str, Any]:
     """A question from its command, with the answers so far; ``problem`` says why one is missing.
 
-    Args:
-        job: the command.
-        lines: all of its output, because thousands of pieces may follow an answer.
+    ``lines`` are all of its output, because thousands of pieces may follow an answer.
     """
     words = job.arguments
     given = dict(pairwise(words))  # options of `start`, each with a value after it

@@ -10,7 +10,7 @@ from workings.reports.charts import element, svg
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
-"""A limit above this multiple of the longest bar is not drawn, because the bars would be too short."""
+"""A farther limit is not drawn, because the bars would be too short."""
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
@@ -40,8 +40,8 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: i
     Once for wide and once for narrow screens; the style shows one of them. Sizes in bytes. ``longest`` is the common
     scale of several figures.
     """
-    return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
-        wide=_stacked_bars(bars, limit, longest, WIDTH), narrow=_stacked_bars(bars, limit, longest, NARROW))
+    return Markup("").join(element("div", [_stacked_bars(bars, limit, longest, width)], class_=name)
+                           for name, width in (("wide", WIDTH), ("narrow", NARROW)))
 
 
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,

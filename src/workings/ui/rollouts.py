@@ -77,9 +77,7 @@ def _first_update(folder: Folder, run: Path, step: int) -> int:
 def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> dict[str, Any]:
     """Groups of a rollout whose id, question or expected answer contains the text.
 
-    Raises:
-        RecordError: the rollout is missing or damaged.
-        RequestError: a page that does not exist.
+    Raises `RecordError` if the rollout is missing or damaged, `RequestError` if there is no such page.
     """
     rollout, divergences = _read(folder, run, step)
     # `casefold`, so that a search finds `STRASSE` for `straße`.
