@@ -80,16 +80,6 @@ def test_an_option_that_decides_nothing_is_refused(words: str, said: str, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
 
 
-def test_labels_of_an_import_are_in_every_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.jsonl").write_text(json.dumps(CHAT) + "\n")
-    words = "--section a --category b --difficulty c --source d --licence e"
-    done = CliRunner().invoke(app, ["data", "import", "rows.jsonl", "--out", "x.jsonl", *words.split()])
-    assert done.exit_code == 0, done.output
-    assert json.loads(Path("x.jsonl").read_text()).items() >= {
-        "section": "a", "category": "b", "difficulty": "c", "source": "d", "licence": "e"}.items()
-
-
 @pytest.mark.slow
 def test_a_smoke_run_has_the_steps_that_were_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
