@@ -4,7 +4,6 @@ import contextlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,30 +14,6 @@ from workings.reports.trackers import RunListeners, Tracker
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
 FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
-
-
-class Library:
-    """Takes what it is told."""
-
-    def __init__(self) -> None:
-        self.logged: list[tuple[dict[str, float], int]] = []
-        self.ended = ""
-
-    def log(self, metrics: Any, step: int) -> None:
-        self.logged.append((dict(metrics), step))
-
-    def end(self, status: str) -> None:
-        self.ended = status
-
-
-def test_lines_are_told_in_order_and_a_cut_pipe_is_no_end() -> None:
-    lines = [json.dumps({"step": step, "metrics": {"train/loss": 1 / step}}) for step in (1, 2)]
-    library = Library()
-    child.follow(library, iter([*lines, json.dumps({"end": "complete"})]))
-    assert (library.logged, library.ended) == ([({"train/loss": 1.0}, 1), ({"train/loss": 0.5}, 2)], "complete")
-    library = Library()
-    child.follow(library, iter(lines))
-    assert library.ended == "killed"
 
 
 GOOD = """
