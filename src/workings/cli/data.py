@@ -98,10 +98,10 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
     if recipe:
         loaded = load_recipe(recipe)
         # Made once: training a tokenizer on the file takes seconds.
-        made = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
+        tokenizer, template = _tokenizer_and_template(loaded, [entry for _, entry in read.entries])
 
         def of_rows(entries: Any) -> Any:
-            return (pair_problems if pairs else row_problems)(entries, *made, loaded.recipe.data)
+            return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
 
         problems = of_rows
     return read, (check_pairs(read, questions, name=path.name, row_problems=problems) if pairs else

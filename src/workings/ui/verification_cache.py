@@ -66,7 +66,7 @@ class VerificationCache:
         if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
-            atomic.write_text(path, Verified(**answer | {"checks": checks}, verified_at=now(), together=together
+            atomic.write_text(path, Verified(**{**answer, "checks": checks}, verified_at=now(), together=together
                                              ).model_dump_json())
 
     def stamps(self, path: Path) -> dict[Path, str]:

@@ -107,7 +107,7 @@ def router(site: Site) -> APIRouter:
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
                   job: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
         jobs = [site.jobs.get(name) for name in job or []]
-        return site.html("plan.html.jinja", page="plan", recipe=recipe, first=FIRST_RECIPE,
+        return site.html("plan.html.jinja", 200, page="plan", recipe=recipe, first=FIRST_RECIPE,
                          chosen=target or [], overrides=overrides,
                          jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=KEYS_OF_THE_FORM,
                          waiting=any(each.state == "running" for each in jobs), **recipe_choices(site.folder),
