@@ -63,7 +63,7 @@ def train_command(
         return
     training = result.training
     # A smoke run tests the stages: its tiny random model need not learn.
-    failed = training.status == "failed" or (not training.process and training.learned_nothing and small is None)
+    failed = training.status == "failed" or (not training.process and small is None and training.learned_nothing != "")
     code = Interrupted.exit_code if training.status == "interrupted" else int(failed)
     # Process 0 reports the result; the exit code is the same in all processes.
     if training.process:
