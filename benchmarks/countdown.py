@@ -102,7 +102,7 @@ def make_data(given: argparse.Namespace) -> None:
 
 def make_pairs(predictions: Path, pairs: Path) -> None:
     """Pairs of the first correct and the first wrong sample of each problem that has both."""
-    # Not by `workings sample --pairs`: the solved examples have none of the forms whose samples it keeps.
+    # Not by `workings data sample --pairs`: the solved examples have none of the forms whose samples it keeps.
     found: dict[str, dict[bool, dict[str, Any]]] = {}
     for row in map(json.loads, predictions.read_text().splitlines()):
         if row["finish_reason"] == "stop" and row["completion"].strip():
@@ -149,7 +149,7 @@ def main() -> int:
     if not sft.exists():
         call("export", given.out / "sft", "--out", sft)
     if not samples.exists():
-        call("sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples,
+        call("data", "sample", given.out / "sft", "--prompts", given.out / "prompts.jsonl", "--out", samples,
              "--max-new-tokens", NEW_TOKENS, "--scorer", f"{given.out / REWARD.name}:score")
     make_pairs(samples / "predictions.jsonl", given.out / "pairs.jsonl")
     found["ipo"] = train(given, "ipo", sft, *NOT_PACKED, *IPO)

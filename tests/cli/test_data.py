@@ -40,13 +40,9 @@ def test_import_counts_and_rejects(gsm: Path, tmp_path: Path) -> None:
     assert Path(values["rejects"]).is_file()
     [trace] = read_traces(tmp_path / "t.jsonl")
     assert (trace.source, trace.licence, trace.section) == ("gsm.jsonl", "MIT", "core")
-
-
-def test_import_of_nothing_usable_says_no(tmp_path: Path) -> None:
-    (tmp_path / "bad.jsonl").write_text("{}\n")
-    code, values, _ = run("import", "--format", "gsm8k", tmp_path / "bad.jsonl", "--out", tmp_path / "t.jsonl",
-                          "--on-error", "skip")
-    assert (code, values["written"], values["rejected"]) == (1, 0, 1)
+    gsm.write_text("{}\n")
+    code, values, _ = run("import", "--format", "gsm8k", gsm, "--out", tmp_path / "no.jsonl", "--on-error", "skip")
+    assert (code, values["written"], values["rejected"]) == (1, 0, 1), "nothing usable is no empty data set"
 
 
 @pytest.mark.parametrize(("words", "reason"), [
@@ -79,14 +75,8 @@ def test_make_writes_traces_items_and_a_manifest(tmp_path: Path) -> None:
         run("make", "unit_conversion", "--out", tmp_path / "d")
     _, again, _ = run(*words, "--force")
     assert again == values
-
-
-def test_make_into_a_file_puts_items_and_manifest_beside(tmp_path: Path) -> None:
     run("make", "addition", "--n", 20, "--items", 6, "--out", tmp_path / "a.jsonl")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.items.jsonl", "a.jsonl", "a.manifest.json"]
-    manifest = json.loads((tmp_path / "a.manifest.json").read_text())
-    assert manifest["files"]["a.jsonl"]["records"] == 20
-    assert manifest["split"] == {"prompts_in_both": 0}
+    assert {path.name for path in tmp_path.iterdir()} == {"d", "a.items.jsonl", "a.jsonl", "a.manifest.json"}
 
 
 @pytest.mark.slow
@@ -175,12 +165,3 @@ def test_preview_shows_rows_and_numbers() -> None:
     assert shown["text"] in plain
     assert "padding: " in plain
     assert f"every row begins with the same {values['shared_prefix']} tokens" in plain
-
-
-def test_preview_colors_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    colored = text("preview", "quickstart", "--n", 1)
-    assert "\x1b[32m<reasoning>\x1b[0m" in colored
-    assert "\x1b[32mWhat" not in colored

@@ -1,4 +1,4 @@
-"""`eval`, `compare`, `baseline` and `gate` as commands: one JSON object on the last line, and the exit codes."""
+"""`eval` and `compare` as commands: one JSON object on the last line, and the exit codes."""
 
 import json
 import signal
@@ -44,19 +44,18 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     assert workings("compare", a, a, check=False).returncode == 3
     assert workings("compare", a, b).stdout.startswith("b is better than a: ")
 
-    folder = tmp_path / "baselines"
-    assert answer(workings("gate", a, "--save", "main", "--dir", folder, "--json"))["items"] == 60
-    gate = ("gate", b, "--baseline", "main", "--dir", folder, "--json")
-    assert answer(workings(*gate, "--max-drop", "0.02"))["verdict"] == "pass"
-    workings("gate", b, "--save", "best", "--dir", folder)
-    failed = workings("gate", a, "--baseline", "best", "--dir", folder, "--json", check=False)
+    main, best = tmp_path / "baselines" / "main", tmp_path / "baselines" / "best"
+    assert answer(workings("compare", a, "--save", main, "--json"))["items"] == 60
+    assert answer(workings("compare", b, "--gate", main, "--max-drop", "0.02", "--json"))["verdict"] == "pass"
+    workings("compare", b, "--save", best)
+    failed = workings("compare", a, "--gate", best, "--json", check=False)
     assert (failed.returncode, answer(failed)["verdict"]) == (1, "fail")
-    never = workings("gate", a, "--baseline", "best", "--dir", folder, "--max-drop", "2", check=False)
-    assert (never.returncode, "try:      --max-drop 0.02" in never.stderr) == (2, True)
-    unsure = ("gate", b, "--baseline", "best", "--dir", folder)
-    assert workings(*unsure, check=False).returncode == 3
-    assert workings(*unsure, "--inconclusive", "pass").returncode == 0
-    assert workings(*unsure, "--inconclusive", "fail", check=False).returncode == 1
+    for words, code in ((("--inconclusive", "3"), 3), (("--inconclusive", "pass"), 0), (("--inconclusive", "fail"), 1)):
+        assert workings("compare", b, "--gate", best, *words, check=False).returncode == code
+    for words, said in ((("--max-drop", "2"), "try:      --max-drop 0.02"), ((b,), "--gate cannot be combined"),
+                        (("--html", "page.html"), "--html cannot be used with --gate")):
+        refused = workings("compare", a, *words, "--gate", best, check=False)
+        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
 
 
 def test_seeds_and_tables(tmp_path: Path, workings: Workings) -> None:
@@ -99,7 +98,7 @@ def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> Non
             (("eval", a, "--predictions", a, "--items", a, "--out", tmp_path / "x"), "MODEL and --predictions"),
             (("eval", "--predictions", a, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
             (("compare", a, tmp_path / "nothing"), "nothing"),
-            (("gate", a, "--baseline", "none", "--dir", tmp_path), "none")):
+            (("compare", a, "--gate", tmp_path / "none"), "none")):
         done = workings(*arguments, check=False)
         assert done.returncode == 2, done.stderr
         assert text in done.stderr

@@ -50,7 +50,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_lines(folder / "wrong.jsonl", [{"id": item["id"], "completion": "It is 1."} for item in items])
     write_lines(folder / "fewer.jsonl", items[:3])
     for run, name, place in (("a", "a", "baselines"), ("b", "b", "baselines"), ("b", "a", "others")):
-        call(folder, f"gate {folder}/runs/{run} --save {name} --dir {folder}/{place}")
+        call(folder, f"compare {folder}/runs/{run} --save {folder}/{place}/{name}")
     samples_unit(folder / "samples")
     recipe = rewarded.write(folder).read_text()
     (folder / "short.yaml").write_text(recipe.replace("max_length: 64, buckets: [64]", "max_length: 24, buckets: [24]"))

@@ -65,7 +65,7 @@ CHAT = {"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", 
     ("data import rows.jsonl --out x.jsonl --split test", "--split cannot be used without --revision"),
     ("data import rows.jsonl --out x.jsonl --seed 3", "--seed cannot be used without --hold-out"),
     ("data make dev-reasoning --out x --n 5", "--n cannot be used with dev-reasoning"),
-    ("gate run --save main --max-drop 0.1", "--max-drop cannot be used with --save"),
+    ("compare run --save main --max-drop 0.1", "--max-drop cannot be used with --save"),
     ("eval --predictions p.jsonl --items i.jsonl --out x --temperature 0.5 --seed 3",
      "--temperature and --seed cannot be used without a model"),
     ("eval run --items i.jsonl --harness-filter strict", "--harness-filter cannot be used without --task"),
@@ -78,16 +78,6 @@ def test_an_option_that_decides_nothing_is_refused(words: str, said: str, tmp_pa
     assert isinstance(done.exception, RequestError)
     assert said in str(done.exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.jsonl"]
-
-
-def test_labels_of_an_import_are_in_every_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.jsonl").write_text(json.dumps(CHAT) + "\n")
-    words = "--section a --category b --difficulty c --source d --licence e"
-    done = CliRunner().invoke(app, ["data", "import", "rows.jsonl", "--out", "x.jsonl", *words.split()])
-    assert done.exit_code == 0, done.output
-    assert json.loads(Path("x.jsonl").read_text()).items() >= {
-        "section": "a", "category": "b", "difficulty": "c", "source": "d", "licence": "e"}.items()
 
 
 @pytest.mark.slow

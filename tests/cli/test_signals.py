@@ -67,7 +67,7 @@ def test_a_place_that_cannot_be_used_is_named(raised: str, said_first: str, code
     assert said_first in said.partition("\n")[0]
 
 
-IMPORTING = """
+WHILE_IMPORTED = """
 import signal, sys
 class Stopping:
     def find_spec(self, name, *rest):
@@ -76,44 +76,39 @@ class Stopping:
             signal.raise_signal(signal.SIGTERM)
 sys.modules.pop("workings.cli.main", None)
 sys.meta_path.insert(0, Stopping())
+from workings.__main__ import run
+run()
 """
-READING_THE_WORDS = """
+WHILE_WORDS_ARE_READ = """
 import signal, typer.core
 from workings.cli import main
 typer.core.TyperGroup.make_context = lambda *given, **named: signal.raise_signal(signal.SIGTERM)
+from workings.__main__ import run
+run()
 """
-
-
-@pytest.mark.parametrize("moment", [IMPORTING, READING_THE_WORDS])
-def test_a_verb_that_has_not_begun_says_so(moment: str, start_forked, tmp_path: Path) -> None:
-    child = start_forked("-c", f"{moment}\nfrom workings.__main__ import run\nrun()", cwd=tmp_path)
-    assert stopped(child) == (
-        "stopped by SIGTERM: nothing half-written remains; run the same command to start again\n")
-
-
-def test_an_interruption_that_python_drops_comes_again(start_forked, tmp_path: Path) -> None:
-    """A signal is handled between any two instructions, also in a finalizer, whose exceptions Python only prints."""
-    in_a_finalizer = WAITING.replace(STARTED, """    import signal
+# Python only prints exceptions of a finalizer; a signal is handled between any two instructions.
+IN_A_FINALIZER = WAITING.replace(STARTED, """    import signal
     class Dying:
         def __del__(self):
             signal.raise_signal(signal.SIGTERM)
     Dying()
 """)
-    said = stopped(start_forked("-c", in_a_finalizer, cwd=tmp_path))
-    assert said.startswith("stopped by SIGTERM: nothing half-written remains")
-
-
-def test_two_signals_at_once_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
-    """Python prints a traceback where the first one's handler ignores the second, which has come already."""
-    at_once = WAITING.replace(STARTED, """    import os, signal
+# Python prints a traceback where the first one's handler ignores the second, which has come already.
+TWO_AT_ONCE = WAITING.replace(STARTED, """    import os, signal
     both = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, both)
     for number in both:
         os.kill(os.getpid(), number)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 """)
-    said = stopped(start_forked("-c", at_once, cwd=tmp_path))
-    assert said == "stopped by Ctrl-C: nothing half-written remains; run the same command to start again\n"
+
+
+@pytest.mark.parametrize(("code", "name"), [(WHILE_IMPORTED, "SIGTERM"), (WHILE_WORDS_ARE_READ, "SIGTERM"),
+                                            (IN_A_FINALIZER, "SIGTERM"), (TWO_AT_ONCE, "Ctrl-C")])
+def test_a_signal_at_a_bad_moment_ends_in_one_sentence(code: str, name: str, start_forked, tmp_path: Path) -> None:
+    said = stopped(start_forked("-c", code, cwd=tmp_path))
+    assert said.startswith(f"stopped by {name}: nothing half-written remains; run the same command to start again\n")
+    assert said.count("stopped by") == 1
 
 
 def test_many_signals_end_in_one_sentence(start_forked, tmp_path: Path) -> None:
@@ -216,28 +211,20 @@ def test_a_signal_is_answered_while_the_engine_computes(child_environment) -> No
         child.communicate()
 
 
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGQUIT", "SIGUSR1"])
-def test_a_run_takes_further_signals_as_a_request_to_stop(name: str) -> None:
-    number = getattr(signal, name)
-    before = signal.signal(number, signal.SIG_DFL)  # a suite that `nohup` or `&` started ignores some of them
+@pytest.mark.parametrize(("number", "handler"), [
+    (signal.SIGHUP, signal.SIG_DFL), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGUSR1, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_IGN)])
+def test_a_run_takes_further_signals_as_a_request_to_stop_unless_nohup_hides_them(
+        number: signal.Signals, handler: signal.Handlers) -> None:
+    before = signal.signal(number, handler)  # a suite that `nohup` or `&` started ignores some of them
     try:
         with StopRequest() as stop:
             signal.raise_signal(number)
-            assert stop.requested
-            assert signal.getsignal(number) is signal.SIG_DFL  # the second one is not caught any more
-        assert signal.getsignal(number) is signal.SIG_DFL
+            assert stop.requested is (handler is signal.SIG_DFL)
+            assert signal.getsignal(number) is handler  # a second one is not caught any more
+        assert signal.getsignal(number) is handler
     finally:
         signal.signal(number, before)
-
-
-def test_a_hang_up_that_nohup_hides_stays_unheard() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopRequest() as stop:
-            signal.raise_signal(signal.SIGHUP)
-            assert not stop.requested
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_verb_started_by_nohup_in_the_background_is_stopped_by_sigterm(child_environment, tmp_path: Path) -> None:

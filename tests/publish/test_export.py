@@ -1,4 +1,4 @@
-"""`workings export`: what transformers opens is what the run answers with. And `workings eval` with several samples."""
+"""`workings export`: what transformers opens is what the run answers with."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,8 @@ from tests import kept_folders
 from tests.runs.killed import write_recipe
 from workings.errors import RequestError
 from workings.publish.export import export_run
-from workings.runs.evaluate import Question, ask, evaluate_run
+from workings.runs.evaluate import Question, ask
 from workings.runs.train import train
-from workings.scoring.items import read_items
 
 transformers = pytest.importorskip("transformers")
 QUESTION = "What is 34+58?"
@@ -52,26 +51,3 @@ def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tm
 
     with pytest.raises(RequestError, match="already exists"):
         export_run(run, out)
-
-
-def test_an_evaluation_with_several_samples_ends_in_pass_at_k(run: Path, tmp_path: Path, workings) -> None:
-    items = tmp_path / "items.jsonl"
-    items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
-                             + "\n" for i in range(4)))
-    asked = ["--items", items, "--temperature", "1.0", "--samples", "3", "--max-new-tokens", "8", "--json"]
-    said = json.loads(workings("eval", run, *asked, "--aggregate", "pass@2", "--out", tmp_path / "a").stdout)
-    assert said["items"] == len(read_items(items)) == 4
-    first = predictions(tmp_path / "a")
-    assert len(first) == 12
-    assert {line["finish_reason"] for line in first} <= {"stop", "length"}
-    assert len({line["completion"] for line in first}) > 8
-    from workings.evaluation.settings import EvaluationSettings
-
-    settings = EvaluationSettings(temperature=1.0, samples=3, max_new_tokens=8, batch_size=3, aggregate="majority")
-    evaluate_run(run, items, tmp_path / "b", settings=settings)
-    again = predictions(tmp_path / "b")
-    assert [line["completion"] for line in again] == [line["completion"] for line in first]
-
-
-def predictions(evaluation: Path) -> list[dict]:
-    return [json.loads(line) for line in (evaluation / "predictions.jsonl").read_text().splitlines()]

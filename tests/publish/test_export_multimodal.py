@@ -1,6 +1,8 @@
 """A multimodal Gemma 4: its text part is trained, the rest is left aside, said, and put back on export."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +62,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(f"published {name}\n")
     (folder / "generation_config.json").write_text('{"suppress_tokens": [7], "temperature": 1.0}\n')
     return folder
+
+
+@contextmanager
+def moved(folder: Path) -> Iterator[None]:
+    """A folder that is not where the recipe had it."""
+    away = folder.rename(folder.with_name("moved"))
+    try:
+        yield
+    finally:
+        away.rename(folder)
 
 
 @pytest.fixture(scope="module")
@@ -130,20 +142,11 @@ def test_files_of_another_tokenizer_are_left_and_a_missing_folder_is_said(whole:
     assert carried.files == ("LICENSE", "USE_POLICY.md")
     assert carried.left == dict.fromkeys(("tokenizer.model", "added_tokens.json"), OTHER_TOKENIZER)
     assert sorted(path.name for path in out.iterdir()) == ["LICENSE", "USE_POLICY.md"]
-    away = whole.with_name("moved")
-    whole.rename(away)
-    try:
+    with moved(whole):
         assert "are not in" in carry_over(opened, out).absent
-    finally:
-        away.rename(whole)
 
 
 def test_an_export_without_the_weights_it_began_with_is_refused(whole: Path, run: Path, tmp_path: Path) -> None:
-    away = whole.with_name("moved")
-    whole.rename(away)
-    try:
-        with pytest.raises(RequestError, match="are not in"):
-            export_run(run, tmp_path / "out")
-    finally:
-        away.rename(whole)
+    with moved(whole), pytest.raises(RequestError, match="are not in"):
+        export_run(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,16 +1,18 @@
 """`workings export --format gguf`: llama.cpp writes what the run's engine writes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests import kept_folders
+from tests.engines.tiny import tiny_shape
 from tests.publish.llama_cpp import NEW_TOKENS, PROMPTS, compared, llama_cpp
 from tests.runs.killed import write_recipe
 from tests.runs.runs_helpers import refused
 from workings.errors import RequestError
-from workings.models.gguf.forms import FORMS
+from workings.models.gguf.forms import FORMS, form_of
 from workings.models.registry import find_family
 from workings.runs.evaluate import Question, ask
 from workings.runs.train import train
@@ -66,27 +68,19 @@ def test_without_out_the_folder_has_the_name_of_run_and_format(run: Path, tmp_pa
     assert (tmp_path / "run-gguf" / "Modelfile").is_file()
 
 
-@pytest.mark.parametrize(("words", "error"), [
-    (("--type", "q8_0"), "--type q8_0 does not apply to --format safetensors"),
-    (("--format", "gguf", "--type", "q4_k_m"), "'--type': 'q4_k_m'"),
-    (("--format", "onnx"), "'--format': 'onnx'"),
+@pytest.mark.parametrize(("out", "words", "error"), [
+    ("out", ("--type", "q8_0"), "--type q8_0 does not apply to --format safetensors"),
+    ("out", ("--format", "gguf", "--type", "q4_k_m"), "'--type': 'q4_k_m'"),
+    ("out", ("--format", "onnx"), "'--format': 'onnx'"),
+    ("model.gguf", ("--format", "gguf"), "names a file"), ("here", ("--format", "gguf"), "already exists"),
 ])
-def test_words_that_do_not_fit_are_refused(words: tuple[str, ...], error: str, run: Path, tmp_path: Path) -> None:
-    assert error in refused("export", run, "--out", tmp_path / "out", *words)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_name_of_a_file_and_a_folder_that_exists_are_refused(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    for name, error in (("model.gguf", "names a file"), ("out", "already exists")):
-        assert error in refused("export", run, "--out", tmp_path / name, "--format", "gguf")
+def test_words_that_do_not_fit_are_refused(out: str, words: tuple[str, ...], error: str, run: Path,
+                                           tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    assert error in refused("export", run, "--out", tmp_path / out, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
 
 
 def test_a_family_without_a_form_is_refused() -> None:
-    from dataclasses import replace
-
-    from tests.engines.tiny import tiny_shape
-    from workings.models.gguf.forms import form_of
-
     with pytest.raises(RequestError, match="mamba"):
         form_of(replace(tiny_shape(), family="mamba"))

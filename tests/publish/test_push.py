@@ -176,6 +176,8 @@ def test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download(
 def test_a_folder_that_is_not_as_it_was_exported_is_refused(run: Path, tmp_path: Path, change: Any,
                                                             sentence: str) -> None:
     model = export_run(run, tmp_path / "model").directory
+    with pytest.raises(RequestError, match=r"the run that .* was made from is not at runs/tiny"):
+        prepare(model, PushRequest(repo=REPO), tmp_path)
     change(model)
     with pytest.raises(RequestError, match=sentence):
         prepare(model, PushRequest(repo=REPO, run=run), tmp_path)
@@ -186,6 +188,7 @@ def test_what_cannot_be_pushed_is_said_with_exit_code_2(run: Path, push: Any, tm
     cases = [((run, "tiny", "--yes"), TOKEN, "tiny is no name of a repository"),
              ((run, "a/b--c"), TOKEN, "Cannot have -- or .."),
              ((tmp_path / "empty", REPO), TOKEN, "is neither a sealed run nor an exported folder"),
+             ((synthetic.sealed_run(tmp_path / "cut", "interrupted", 4), REPO), TOKEN, "cut is interrupted: "),
              ((run, REPO, "--run", run), TOKEN, "needs an exported folder"),
              ((run, REPO, "--yes"), "", "no token of the Hugging Face Hub"),
              ((run, REPO, "--yes"), "hf_other", f"the Hub refuses {REPO}: ")]
@@ -196,12 +199,6 @@ def test_what_cannot_be_pushed_is_said_with_exit_code_2(run: Path, push: Any, tm
         assert server.files == {}
     done = push(run, REPO, "--yes", check=False)
     assert (done.returncode, f"the upload to {REPO} failed" in done.stderr) == (2, True), done.stderr
-
-
-def test_the_run_of_an_exported_folder_is_asked_for(run: Path, tmp_path: Path) -> None:
-    model = export_run(run, tmp_path / "model").directory
-    with pytest.raises(RequestError, match=r"the run that .* was made from is not at runs/tiny"):
-        prepare(model, PushRequest(repo=REPO), tmp_path)
 
 
 @pytest.mark.parametrize(("facts", "request_", "licence", "refused"), [
@@ -240,12 +237,6 @@ def test_a_run_that_began_with_gemma_is_under_its_terms_whatever_a_card_says(tun
     with pytest.raises(RequestError, match="names several licences: gemma, mit"):
         prepare(tuned, PushRequest(repo=REPO), tmp_path)
     card.unlink()
-
-
-def test_a_run_that_did_not_end_is_refused(tmp_path: Path) -> None:
-    run = synthetic.sealed_run(tmp_path / "cut", "interrupted", 4)
-    with pytest.raises(RequestError, match="cut is interrupted: "):
-        prepare(run, PushRequest(repo=REPO), tmp_path)
 
 
 def test_gemmas_terms_go_with_the_model(tuned: Path, tmp_path: Path) -> None:

@@ -2,11 +2,8 @@
 
 import contextlib
 import json
-import sqlite3
-from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,30 +16,6 @@ LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"
 FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
 
 
-class Library:
-    """Takes what it is told."""
-
-    def __init__(self) -> None:
-        self.logged: list[tuple[dict[str, float], int]] = []
-        self.ended = ""
-
-    def log(self, metrics: Any, step: int) -> None:
-        self.logged.append((dict(metrics), step))
-
-    def end(self, status: str) -> None:
-        self.ended = status
-
-
-def test_lines_are_told_in_order_and_a_cut_pipe_is_no_end() -> None:
-    lines = [json.dumps({"step": step, "metrics": {"train/loss": 1 / step}}) for step in (1, 2)]
-    library = Library()
-    child.follow(library, iter([*lines, json.dumps({"end": "complete"})]))
-    assert (library.logged, library.ended) == ([({"train/loss": 1.0}, 1), ({"train/loss": 0.5}, 2)], "complete")
-    library = Library()
-    child.follow(library, iter(lines))
-    assert library.ended == "killed"
-
-
 GOOD = """
 import json
 told = []
@@ -53,16 +26,18 @@ def finish(**words): open(__file__ + ".json", "w").write(json.dumps([*told, word
 
 
 @pytest.mark.children
-def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("status", "code"), [("complete", 0), ("failed", 1), ("interrupted", 130)])
+def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str,
+                                                   code: int) -> None:
     (tmp_path / "wandb.py").write_text(GOOD)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said: list[str] = []
     tracker = Tracker("wandb", FIRST, said.append)
     tracker.step({**LINE, "step": 1})
-    tracker.close("complete")
+    tracker.close(status)
     assert said == []
     first, (metrics, step), end = json.loads((tmp_path / "wandb.py.json").read_bytes())
-    assert end == {"exit_code": 0}
+    assert end == {"exit_code": code}, "a failed run is not shown as finished"
     assert first == {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
     assert (metrics["train/loss"], step, "train/memory_bytes" in metrics) == (1.5, 1, False)
 
@@ -85,23 +60,6 @@ def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
     assert words in said[0]
     if "hang" in words or "within" in words:
         assert "lines were dropped" in said[0]
-
-
-@pytest.mark.children
-def test_trackio_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_spec("trackio") is None:  # not imported here: it takes seconds
-        pytest.skip("trackio is not installed")
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
-    said: list[str] = []
-    tracker = Tracker("trackio", FIRST, said.append)
-    for step in (1, 2):
-        tracker.step({**LINE, "step": step})
-    tracker.close("complete")
-    assert said == []
-    with closing(sqlite3.connect(tmp_path / "workings.db")) as found:
-        rows = found.execute("select run_name, step, metrics from metrics order by step").fetchall()
-    assert [(name, step, json.loads(metrics)["train/loss"]) for name, step, metrics in rows] == [
-        ("tiny", 1, 1.5), ("tiny", 2, 1.5)]
 
 
 @pytest.mark.children
@@ -147,18 +105,8 @@ def test_what_cannot_be_told_is_refused_before_a_run(track: str, words: str) -> 
 def test_a_tracker_is_told_each_kind_of_end_once(monkeypatch: pytest.MonkeyPatch, error: BaseException | None,
                                                  status: str) -> None:
     ends: list[str] = []
-
-    class Told:
-        def __init__(self, *unused: object) -> None:
-            pass
-
-        def step(self, line: object) -> None:
-            pass
-
-        def close(self, status: str) -> None:
-            ends.append(status)
-
-    monkeypatch.setattr(trackers, "Tracker", Told)
+    told = SimpleNamespace(step=lambda line: None, close=ends.append)
+    monkeypatch.setattr(trackers, "Tracker", lambda *given: told)
     run = RunListeners(["tensorboard"])
     run.about(Path("runs/tiny"), {})
     with contextlib.suppress(KeyboardInterrupt, ValueError), run:

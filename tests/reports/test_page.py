@@ -85,14 +85,11 @@ def test_text_of_a_run_is_never_markup(tmp_path: Path) -> None:
     assert attack in page.text  # as it was written: neither markup nor a template
 
 
-def test_one_run_without_a_comparison(tmp_path: Path) -> None:
+def test_without_numbers_to_compare_none_are_claimed(tmp_path: Path) -> None:
     run = two_runs(tmp_path)[0]
     page = Page(write_report(tmp_path / "page.html", [run]).read_text(encoding="utf-8"))
     assert "50.0" in page.text
     assert "better" not in page.text.split("Accuracies carry")[0]
-
-
-def test_runs_that_are_not_comparable_say_why(tmp_path: Path) -> None:
     units = [score(tmp_path, name, items(size), [True] * size) for name, size in (("a", 10), ("b", 12))]
     page = Page(write_report(tmp_path / "page.html", units, compare(*units)).read_text(encoding="utf-8"))
     assert "a and b are not comparable: items differ" in page.text

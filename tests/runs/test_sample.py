@@ -1,4 +1,4 @@
-"""`workings sample` with a run and with plain weights, on both engines; killed while it draws, it ends the same."""
+"""`workings data sample` with a run and with weights, on both engines; killed while it draws, it ends the same."""
 
 import json
 import signal
@@ -60,13 +60,13 @@ def answer(done: "CompletedProcess[str]") -> dict[str, Any]:
 
 
 def weights(made: Path, engine: str, out: Path) -> list[str | Path]:
-    return ["sample", made / "model", "--template", "gemma", "--form", "tags", "--engine", engine, "--prompts",
+    return ["data", "sample", made / "model", "--template", "gemma", "--form", "tags", "--engine", engine, "--prompts",
             made / "traces.jsonl", "--out", out, *WORDS]
 
 
 def test_a_run_draws_and_learns_from_what_was_right(made: Path, tmp_path: Path, workings: Workings) -> None:
-    done = workings("sample", made / "run", "--prompts", made / "traces.jsonl", "--out", made / "drawn", "--pairs",
-                    "right-wrong", "--prompts-out", tmp_path / "sometimes.jsonl", *WORDS)
+    done = workings("data", "sample", made / "run", "--prompts", made / "traces.jsonl", "--out", made / "drawn",
+                    "--pairs", "right-wrong", "--prompts-out", tmp_path / "sometimes.jsonl", *WORDS)
     said = answer(done)
     assert (said["prompts"], said["samples"], said["root"]) == (COUNT, 4 * COUNT, root_digest(made / "drawn"))
     assert said["never"] + said["sometimes"] + said["always"] == COUNT
@@ -122,7 +122,7 @@ def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, work
 
 
 def test_what_was_asked_for_wrongly_is_named(made: Path, tmp_path: Path) -> None:
-    asked = ["sample", made / "run", "--prompts", made / "traces.jsonl", "--out", tmp_path / "x"]
+    asked = ["data", "sample", made / "run", "--prompts", made / "traces.jsonl", "--out", tmp_path / "x"]
     for more, text in ((("--keep", "good"), "keep: good is unknown"),
                        (("--pairs", "all"), "pairs is unknown"),
                        (("--temperature", "0"), "greedy samples are all the same"),

@@ -96,7 +96,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_drawn(tmp_path: Path)
         draw(tmp_path / "out", session=session, form="any")
     assert session.engine.calls == []
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(RequestError, match="workings sample --out"):
+    with pytest.raises(RequestError, match="workings data sample --out"):
         SampleUnit.open(tmp_path)
 
 
@@ -132,7 +132,7 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
     unit = draw(tmp_path / "unit").path
     with pytest.raises(RequestError, match="already exists"):
         reselect(unit, unit, Selection())
-    with pytest.raises(RequestError, match="workings sample --out"):
+    with pytest.raises(RequestError, match="workings data sample --out"):
         reselect(tmp_path, tmp_path / "out", Selection())
     (unit / "eval_summary.json").write_text("{}")
     with pytest.raises(RecordError, match="not the file that was sealed"):

@@ -1,17 +1,13 @@
 """Questions to a run from its page: put by `workings ask`, answers next to each other, kept as items."""
 
-import asyncio
 import json
-import os
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from tests.ui.making import client, two_runs
-from workings.record.phase import process_start
 from workings.ui import jobs
-from workings.ui.routes.start import piece_events
 from workings.ui.site import Site
 
 WRONG = {"completion": "<reasoning>\n1+1=2\n8+9+1=17\n</reasoning>\n<answer>17</answer>", "finish_reason": "stop",
@@ -55,46 +51,22 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert page.get("/api/ask/runs/plain").json()["questions"] == []
 
 
-def test_pieces_are_sent_as_they_are_written_and_after_a_lost_connection_from_there_on(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
-    site = Site.over(tmp_path)
-    folder = site.jobs.place / "1"
+def test_pieces_are_sent_as_events_and_after_a_lost_connection_from_there_on(page: TestClient,
+                                                                              tmp_path: Path) -> None:
+    folder = Site.over(tmp_path).jobs.place / "1"
     folder.mkdir(parents=True)
-    (folder / "job.json").write_text("{}")
-    (folder / "pid.json").write_text(json.dumps({"pid": os.getpid(), "started": process_start(os.getpid())}))
     written = [json.dumps({"model": "trained", "piece": piece}) + "\n" for piece in ("47", "\u2028+\n")]
-
-    async def watched() -> list[str]:
-        events = piece_events(site, "1", 0)
-        output = folder / "stdout.txt"
-        output.write_text("a library's words\n" + written[0] + written[1][:9])  # in the middle of a line
-        found = [await anext(events)]
-        output.write_text("a library's words\n" + "".join(written))
-        found.append(await anext(events))
-        (folder / "exit.json").write_text('{"code": 0}')
-        return [*found, *[event async for event in events]]
-
-    first, second, end = asyncio.run(watched())
-    assert first == f"id: {18 + len(written[0])}\ndata: {written[0]}\n"
-    assert json.loads(second.partition("data: ")[2]) == {"model": "trained", "piece": "\u2028+\n"}
-    assert second.count("\n") == 3
-    assert "event: end" in end
-
-    async def again() -> list[str]:
-        return [event async for event in piece_events(site, "1", 18 + len(written[0]))]
-
-    assert asyncio.run(again()) == [second, end]
-    site.stopping.set()
-    assert asyncio.run(again()) == [], "a page that stops sends nothing more"
-
-
-def test_answers_of_a_command_are_a_stream_of_events(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PROGRAM", ["true"])
-    job = page.post("/api/ask/runs/steps", data={"question": "1+1?"}).json()["id"]
-    answer = page.get(f"/api/jobs/{job}/pieces")
+    (folder / "job.json").write_text("{}")
+    (folder / "exit.json").write_text('{"code": 0}')
+    (folder / "stdout.txt").write_text("a library's words\n" + "".join(written) + written[0][:9])  # still being written
+    answer = page.get("/api/jobs/1/pieces")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    assert "event: end" in answer.text
+    first, second, end, rest = answer.text.split("\n\n")
+    assert first + "\n" == f"id: {18 + len(written[0])}\ndata: {written[0]}"
+    assert json.loads(second.partition("data: ")[2]) == {"model": "trained", "piece": "\u2028+\n"}
+    assert (second.count("\n"), "event: end" in end, rest) == (1, True, "")
+    again = page.get("/api/jobs/1/pieces", headers={"last-event-id": str(18 + len(written[0]))})
+    assert again.text == f"{second}\n\n{end}\n\n"
     assert page.get("/api/jobs/none/pieces").status_code == 404
 
 

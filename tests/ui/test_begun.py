@@ -13,32 +13,23 @@ from workings.record.phase import Phase, phases, read_phases
 from workings.record.progress import slow_operation
 
 
-def test_a_run_is_listed_under_its_address_before_it_has_a_folder(tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_says_what_its_process_does_outside_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "folder"
     two_runs(folder)
+    run = synthetic.sealed_run(folder / "tiny")
     page = client(folder, monkeypatch)
     assert page.get("/run/runs/new").status_code == 404
     with phases(folder / "runs" / "new", "smoke-tiny", 60), slow_operation("planning: does it fit"):
-        row = page.get("/api/runs").json()["rows"][0]  # first of all
+        row = page.get("/api/runs").json()["rows"][0]  # first of all, under the address that it will have
         assert (row["name"], row["state"], row["phase"]) == ("runs/new", "running", "planning: does it fit")
         assert (row["planned_steps"], row["begun"]) == (60, True)
-        shown = page.get("/run/runs/new")
-        assert (shown.status_code, "planning: does it fit" in shown.text) == (200, True)
         assert page.get("/api/live/runs/new").json()["phase"] == "planning: does it fit"
         assert page.get("/api/begun").json() == ["runs/new"]
-        assert "planning: does it fit" in page.get("/").text
+        assert all("planning: does it fit" in page.get(address).text for address in ("/", "/run/runs/new"))
     assert page.get("/run/runs/new").status_code == 404
     assert page.get("/api/begun").json() == []
     with phases(folder / "runs" / "new", "epochs", 0):
         assert "steps unknown until the rows are counted" in page.get("/run/runs/new").text
-        assert "0 steps" not in page.get("/run/runs/new").text
-
-
-def test_phases_after_the_last_step_and_none_within_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "folder"
-    run = synthetic.sealed_run(folder / "tiny")
-    page = client(folder, monkeypatch)
     with phases(run, "tiny", 6):
         with slow_operation("taking the first step"):
             assert page.get("/api/live/tiny").json()["phase"] == "taking the first step"

@@ -13,7 +13,6 @@ from tests.ui.making import client
 from workings.cli.main import app
 from workings.data.traces import write_traces
 from workings.ui.routes import data
-from workings.ui.site import Site
 
 
 @pytest.mark.parametrize(("learn", "share", "said"), [
@@ -37,24 +36,3 @@ def test_every_turn_with_what_is_learned_of_it(
     assert f"Assistant turns learned {share}" in page
     assert f"of 24; data.learn: {learn}" in page
     assert said in page
-
-
-def test_the_preview_is_asked_again_when_a_file_of_the_recipe_changes(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[list[str]] = []
-
-    def ask(words: list[str], cwd: Path) -> Any:
-        asked.append(words)
-        return {}
-
-    monkeypatch.setattr(data, "ask", ask)
-    site, traces, items = Site.over(tmp_path), tmp_path / "traces.jsonl", tmp_path / "items.jsonl"
-    traces.write_text("{}")
-    items.write_text("{}")
-    # A shipped recipe's files are seen from the folder, where the verb is asked.
-    overrides = ["data.traces=traces.jsonl", "evaluation.items=items.jsonl"]
-    for changed, times in ((None, 1), (None, 1), (traces, 2), (items, 3)):
-        if changed is not None:
-            changed.write_text("{} ")
-        data.looked_at(site, "smoke-tiny", "", check=False, overrides=overrides)
-        assert len(asked) == times

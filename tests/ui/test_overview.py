@@ -23,21 +23,6 @@ def test_a_run_opens_on_its_numbers_and_its_wrong_answers(page: TestClient) -> N
     assert items[5]["id"] not in shown.text, "five answers"
 
 
-def test_one_line_per_item_opens_by_a_click(page: TestClient) -> None:
-    assert "<details open>" in page.get("/run/runs/plain?tab=items").text
-    compact = page.get("/run/runs/plain?tab=items&compact=true").text
-    assert "<details open>" not in compact
-    assert "<details>" in compact
-
-
-def test_the_list_draws_a_small_curve_of_each_run(page: TestClient, tmp_path: Path) -> None:
-    rows = {row["name"]: row for row in page.get("/api/runs").json()["rows"]}
-    lines = (tmp_path / "runs/plain/train/metrics.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["loss"] for line in lines]
-    assert rows["runs/plain"]["curve"] == losses
-    assert f'aria-label="from {losses[0]:.4g} to {losses[-1]:.4g}"' in page.get("/").text
-
-
 def test_an_unfinished_run_offers_its_own_resume(page: TestClient, tmp_path: Path,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     seal = tmp_path / "runs/plain/SEAL.json"

@@ -1,13 +1,11 @@
 """Pages and their JSON twins over runs: complete, linked, and never markup from a run."""
 
-import inspect
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from tests.evaluation.making import items, records, score, write_lines
@@ -20,11 +18,7 @@ from workings.record.layout import METRICS, PREDICTIONS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
 from workings.samples.selection import Selection
-from workings.ui import folder as folder_module
-from workings.ui.folder import Folder
-from workings.ui.listing import run_rows
 from workings.ui.number_format import facts
-from workings.ui.routes import compare, data, plan, runs, start
 from workings.ui.site import Site
 from workings.ui.tabs import TABS, OpenedRun
 
@@ -43,22 +37,6 @@ def test_the_list_says_what_the_records_say(page: TestClient, tmp_path: Path) ->
     text = Page(page.get("/").text).text
     assert "50.0 %" in text
     assert "2 of 2 runs" in text
-
-
-def test_a_second_look_reads_no_log_of_a_sealed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list is asked for every few seconds, and a folder may have hundreds of runs with long logs."""
-    two_runs(tmp_path)
-    folder = Folder(tmp_path)
-    first = run_rows(folder, {}, {})
-    opened: list[str] = []
-    real = folder_module.open_plain
-    monkeypatch.setattr(folder_module, "open_plain", lambda path, *most: opened.append(path.name) or real(path, *most))
-    assert run_rows(folder, {}, {}) == first
-    assert METRICS.rpartition("/")[2] not in opened
-    grown = folder.root / "runs" / "plain" / METRICS
-    grown.write_text(grown.read_text() + grown.read_text().splitlines()[-1] + "\n")
-    tokens = {row.name: row.tokens for row in run_rows(folder, {}, {})}
-    assert tokens["runs/plain"] > {row.name: row.tokens for row in first}["runs/plain"]
 
 
 def test_search_filter_and_order_are_in_the_address(page: TestClient) -> None:
@@ -90,15 +68,16 @@ def test_commands_on_the_page_can_be_typed_where_it_was_started(
         assert f"workings {words}" in Page(page.get(address).text).text
 
 
-def test_every_tab_of_a_run_nests_and_has_its_words(page: TestClient) -> None:
-    for tab, words in (("overview", "Wrong ones first"), ("curves", "Drag across a curve"),
-                       ("device", "What fills the device"), ("scorecard", "95 % interval"), ("items", "60 of 60"),
-                       ("recipe", "Recipe as written"), ("checks", "Not verified yet"), ("log", "Output")):
-        shown = Page(page.get(f"/run/runs/steps?tab={tab}").text)
-        assert words in shown.text, tab
-        assert shown.named("h1")
-        ids = [a["id"] for _, a in shown.tags if "id" in a]
-        assert len(ids) == len(set(ids)), tab
+@pytest.mark.parametrize(("tab", "words"), [
+    ("overview", "Wrong ones first"), ("curves", "Drag across a curve"), ("device", "What fills the device"),
+    ("scorecard", "95 % interval"), ("items", "60 of 60"), ("recipe", "Recipe as written"),
+    ("checks", "Not verified yet"), ("log", "Output")])
+def test_every_tab_of_a_run_nests_and_has_its_words(page: TestClient, tab: str, words: str) -> None:
+    shown = Page(page.get(f"/run/runs/steps?tab={tab}").text)
+    assert words in shown.text
+    assert shown.named("h1")
+    ids = [a["id"] for _, a in shown.tags if "id" in a]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(("name", "shown"), [
@@ -149,20 +128,20 @@ def test_items_are_filtered_by_their_first_wrong_step(page: TestClient, tmp_path
             {"id": item.id, "completion": wrong.format(number, item.expected_answer) if number < 5
              else f"#### {item.expected_answer}"} for number, item in enumerate(asked)])
         evaluate_predictions(file, asked, tmp_path / "alone" / name)
-    found = {step: page.get("/api/items/alone/plain", params={"wrong_step": step}).json()["found"]
-             for step in ("", "a wrong equation", "wrong from line 2 on", "wrong from line 1 on",
-                          "right, no wrong equation")}
-    assert list(found.values()) == [12, 5, 5, 0, 7]
-    assert page.get("/api/items/alone/steps", params={"wrong_step": "right, a wrong equation"}).json()["found"] == 5
+    # Either side of a pair counts: A is wrong from its second step on, B right in spite of its first.
+    both = "run=alone/plain&run=alone/steps"
+    for address, step, found in (
+            ("items/alone/plain?", "", 12), ("items/alone/plain?", "a wrong equation", 5),
+            ("items/alone/plain?", "wrong from line 2 on", 5), ("items/alone/plain?", "wrong from line 1 on", 0),
+            ("items/alone/plain?", "right, no wrong equation", 7), ("items/alone/steps?", "right, a wrong equation", 5),
+            (f"pairs?{both}", "wrong from line 2 on", 5), (f"pairs?{both}", "right, a wrong equation", 5),
+            (f"pairs?{both}", "wrong from line 1 on", 0)):
+        assert page.get(f"/api/{address}&wrong_step={step}").json()["found"] == found, (address, step)
     refused = page.get("/api/items/alone/plain?wrong_step=third").json()
     assert refused["expected"].startswith("one of a wrong equation, ")
     shown = page.get("/run/alone/plain", params={"tab": "items", "wrong_step": "wrong from line 2 on"}).text
     assert "<option selected>wrong from line 2 on</option>" in shown
     assert "5 of 12" in shown
-    # Either side of a pair counts: A is wrong from its second step on, B right in spite of its first.
-    both = "run=alone/plain&run=alone/steps"
-    for step, count in (("wrong from line 2 on", 5), ("right, a wrong equation", 5), ("wrong from line 1 on", 0)):
-        assert page.get(f"/api/pairs?{both}&show=newly_right&wrong_step={step}").json()["found"] == count
     assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from line 1 on").text
 
 
@@ -213,45 +192,34 @@ def test_curves_keep_ends_and_spikes(page: TestClient, tmp_path: Path) -> None:
 
 def test_a_run_that_is_being_written_is_live(page: TestClient, tmp_path: Path) -> None:
     live = unsealed(tmp_path / "runs/steps", tmp_path / "runs/live.partial")
+    shutil.copytree(tmp_path / "runs/steps", tmp_path / "runs/live.interrupted-1")
     row = page.get("/api/run/runs/live.partial").json()["row"]
     assert row["state"] == "stopped"
+    last, before = json.loads((live / METRICS).read_text().splitlines()[-1]), row["steps"]
     lock = DirectoryLock(live)
     try:
-        row = page.get("/api/run/runs/live.partial").json()["row"]
-        before = row["steps"]
-        metrics = live / "train" / "metrics.jsonl"
-        last = json.loads(metrics.read_text().splitlines()[-1])
-        with metrics.open("a") as file:
+        with (live / METRICS).open("a") as file:
             file.write(json.dumps(last | {"step": before + 1, "loss": 0.125}) + "\n" + '{"step": ')  # and a torn line
-        row = page.get("/api/run/runs/live.partial").json()["row"]
+        row, again = (page.get(f"/api/run/runs/{name}").json()["row"] for name in ("live.partial", "live"))
         asked_again = page.get("/api/live/runs/live.partial").json()
-        news = page.get(f"/api/curves/runs/live.partial?after={before}").json()
-        assert page.get(f"/api/curves/runs/live.partial?after={before + 1}").json()["series"] == []
-    finally:
-        lock.release()
-    assert asked_again == row
-    assert {series["key"]: (series["x"], series["y"], series["smoothed"]) for series in news["series"]}["loss"] == (
-        [before + 1], [0.125], []), "what is drawn already is not sent again"
-    assert (row["state"], row["steps"], row["loss"]) == ("running", before + 1, 0.125)
-
-
-def test_a_running_run_stands_first_under_the_name_that_it_will_have(page: TestClient, tmp_path: Path) -> None:
-    live = unsealed(tmp_path / "runs/steps", tmp_path / "runs/live.partial")
-    shutil.copytree(tmp_path / "runs/steps", tmp_path / "runs/live.interrupted-1")
-    lock = DirectoryLock(live)
-    try:
+        news, nothing = (page.get(f"/api/curves/runs/live.partial?after={step}").json()["series"]
+                         for step in (before, before + 1))
         rows = page.get("/api/runs").json()["rows"]
         shown = Page(page.get("/").text).text
-        names = [page.get(f"/api/run/runs/{name}").json()["row"]["name"] for name in ("live", "live.partial")]
     finally:
         lock.release()
+    assert asked_again == again == row
+    assert (row["name"], row["state"], row["steps"], row["loss"]) == ("runs/live", "running", before + 1, 0.125)
+    assert {series["key"]: (series["x"], series["y"], series["smoothed"]) for series in news}["loss"] == (
+        [before + 1], [0.125], []), "what is drawn already is not sent again"
+    assert nothing == []
+    # It stands first, under the name that it will have, and its earlier attempt is hidden.
     assert (rows[0]["name"], rows[0]["state"]) == ("runs/live", "running")
     assert rows[0]["started_at"] == json.loads((live / "train/events.jsonl").read_text().splitlines()[0])["time"]
     assert {row["name"]: row["earlier_of"] for row in rows}["runs/live.interrupted-1"] == "runs/live"
     assert "live.interrupted-1" not in shown
     assert "including 1 earlier attempt of resumed runs: show it" in shown
     assert "live.interrupted-1" in Page(page.get("/?earlier=true").text).text
-    assert names == ["runs/live", "runs/live"]
     shutil.copy(tmp_path / "runs/steps/run_manifest.json", live)
     live.rename(live.with_name("live"))  # as sealing does: the address of yesterday is good
     assert page.get("/run/runs/live.partial").status_code == 200
@@ -271,15 +239,6 @@ def test_a_page_is_read_again_when_its_run_is_sealed_meanwhile(page: TestClient,
 
     monkeypatch.setattr(OpenedRun, "open", open_and_seal)
     assert page.get("/run/runs/steps?tab=overview").status_code == 200
-
-
-def test_every_route_runs_in_a_thread_of_its_own(tmp_path: Path) -> None:
-    """So that one that takes long (a plan, a folder on a slow disk) holds up no other."""
-    site = Site.over(tmp_path)
-    parts = (compare, data, plan, runs, start)
-    routes = [route for part in parts for route in part.router(site).routes if isinstance(route, APIRoute)]
-    assert len(routes) > 20
-    assert not [route.path for route in routes if inspect.iscoroutinefunction(route.endpoint)]
 
 
 def test_a_comparison_is_made_again_when_a_file_changes(page: TestClient, tmp_path: Path) -> None:
@@ -356,12 +315,10 @@ def test_exports_are_one_file_without_script(page: TestClient) -> None:
 
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
-    for path in ("/api/runs", "/api/run/{name}", "/api/curves/{name}", "/api/rollouts/{name}", "/api/items/{name}",
-                 "/api/checks/{name}",
-                 "/api/compare", "/api/pairs", "/api/data", "/api/targets", "/api/jobs", "/api/jobs/{identity}",
-                 "/api/quickstart", "/api/train", "/api/eval", "/api/verify", "/api/replay", "/api/plan"):
-        assert path in described
-        assert all(operation.get("description") for operation in described[path].values()), path
+    for path in ("runs", "run/{name}", "curves/{name}", "rollouts/{name}", "items/{name}", "checks/{name}", "compare",
+                 "pairs", "data", "targets", "jobs", "jobs/{identity}", "quickstart", "train", "eval", "verify",
+                 "replay", "plan"):
+        assert all(operation.get("description") for operation in described[f"/api/{path}"].values()), path
 
 
 def test_an_address_without_a_needed_value_says_what_is_needed(page: TestClient) -> None:

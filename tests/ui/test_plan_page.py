@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.ui.making import client
-from workings.ui.memory_bars import part_number, stacked_bars
+from workings.ui.memory_bars import stacked_bars
 from workings.ui.routes import plan
 
 
@@ -23,13 +23,6 @@ def test_what_fits_is_a_table_whose_cells_lead_to_their_plans(tmp_path: Path, mo
     shown = page.get("/fits?method=QLoRA&length=512").text
     assert shown.count("<td>") == sum(map(len, found["models"].values())) + 1
     assert page.get("/fits?method=magic").status_code == 422
-
-
-def test_a_part_has_one_colour_everywhere() -> None:
-    few = stacked_bars([("a", [("activations", 3), ("parameters", 1)])], 10)
-    more = stacked_bars([("b", [("parameters", 1), ("moments", 2), ("activations", 3)])], 10)
-    assert all(f'class="part p{part_number("activations")}"' in figure for figure in (few, more))
-    assert len({part_number(name) for name in ("parameters", "moments", "gradients", "activations")}) == 4
 
 
 def test_bars_have_one_scale_and_a_far_limit_does_not_hide_them() -> None:

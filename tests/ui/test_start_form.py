@@ -7,19 +7,19 @@ from starlette.testclient import TestClient
 
 from workings.config.load import load_recipe
 from workings.runs.plan import estimate_memory
-from workings.ui.number_format import coded, ending, small_p
+from workings.ui.number_format import coded, small_p
 from workings.ui.routes import plan
 from workings.ui.routes.start import recipe_fields
 
 
 def test_fields_are_the_recipe_with_its_help_and_choices() -> None:
-    fields = {field.key: field for section in recipe_fields("smoke-tiny").values() for field in section}
-    assert (fields["training.steps"].value, fields["training.steps"].number) == ("2", True)
-    assert fields["training.steps"].help
-    assert {"fp32", "bf16"} <= set(fields["precision.compute"].choices)
-    assert fields["precision.compute"].value == load_recipe("smoke-tiny").resolved()["precision"]["compute"]
+    fields = {field["key"]: field for section in recipe_fields("smoke-tiny").values() for field in section}
+    assert (fields["training.steps"]["value"], fields["training.steps"]["number"]) == ("2", True)
+    assert fields["training.steps"]["help"]
+    assert {"fp32", "bf16"} <= set(fields["precision.compute"]["choices"])
+    assert fields["precision.compute"]["value"] == load_recipe("smoke-tiny").resolved()["precision"]["compute"]
     # Each of these, written as an override, is the recipe again.
-    words = [f"{key}={fields[key].value}" for key in (
+    words = [f"{key}={fields[key]['value']}" for key in (
         "seed", "training.learning_rate", "optimizer.epsilon", "memory.remat", "memory.cpu_optimizations", "mesh.tp")]
     assert load_recipe("smoke-tiny", words).resolved() == load_recipe("smoke-tiny").resolved()
 
@@ -78,7 +78,5 @@ def test_what_the_formula_says_stands_beside_the_form(page: TestClient, monkeypa
 
 def test_help_is_text_with_its_code_marked() -> None:
     assert coded("`steps` <b> or `epochs`") == "<code>steps</code> &lt;b&gt; or <code>epochs</code>"
-    assert [ending(reason) for reason in ("stop", "length", "")] == [
-        "stop token", "cut off at the length limit", ""]
     assert small_p("(+79.8, p = 2.6e-110): p < 1e-300; p = 0.031") == (
         "(+79.8, p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001): p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}0.001; p = 0.031")

@@ -65,12 +65,6 @@ def test_what_the_command_line_verified_is_known_to_the_page(tmp_path: Path, mon
     assert failed is not None
     assert (failed.level, failed.together) == (-1, 1)
     assert store.stamps(tmp_path / "runs.zip") == {}
-    monkeypatch.setattr("workings.ui.verification_cache.MAX_FILES", 1)
-    assert store.stamp(a) == "", "a folder of endless files has no verdict kept"
-    monkeypatch.undo()
-    monkeypatch.setattr("workings.ui.verification_cache.MAX_KEPT", 2)
-    store.keep_same(store.stamps(tmp_path / "runs"), ANSWER)
-    assert len(list(store.place.iterdir())) == 2
 
 
 def test_a_digest_of_something_else_changes_no_verdict_on_the_page(

@@ -1,88 +1,100 @@
-"""`workings compare`: is B better than A, or is that noise?"""
+"""`workings compare`: is B better than A, or is that noise? And is A worse than a saved baseline?"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.options import refuse_unread
+from workings.cli.output import answer, say
 from workings.errors import RequestError
+from workings.record.number_text import percent
 
 if TYPE_CHECKING:
     from workings.evaluation.first_wrong_step import FirstWrongSteps
 
-# As in every command, 2 means a wrong request and 3 an open result.
-NOT_COMPARABLE, INCONCLUSIVE = 2, 3
+CODES = {"not comparable": 2, "inconclusive": 3}
+"""Exit codes of verdicts: as in every command, 2 means a wrong request and 3 an open result; else 0."""
+OF_A_GATE = ("max_drop", "inconclusive")
 
 
 def compare_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run directory or an evaluation.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A run directory or an evaluation on the same items.")],
+    b: Annotated[Path | None, typer.Argument(
+        metavar="B", help="A run directory or an evaluation on the same items; none with --gate or --save.")] = None,
     more: Annotated[list[Path] | None, typer.Argument(metavar="[MORE]...", help="Further runs: makes a table.")] = None,
-    with_a: Annotated[list[Path] | None, typer.Option("--with-a", help="Another seed of A's recipe.")] = None,
-    with_b: Annotated[list[Path] | None, typer.Option("--with-b", help="Another seed of B's recipe.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write the comparison as one self-contained HTML "
+    with_a: Annotated[list[Path] | None, typer.Option(help="Another seed of A's recipe.")] = None,
+    with_b: Annotated[list[Path] | None, typer.Option(help="Another seed of B's recipe.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write the comparison as one self-contained HTML "
                                               "page.")] = None,
     equivalent_within: Annotated[float | None, typer.Option(
-        "--equivalent-within", metavar="POINTS", help="Also test whether the two differ by less than this many "
-        "percentage points.")] = None,
-    as_json: JsonFlag = False,
+        metavar="POINTS", help="Also test whether the two differ by less than this many percentage points.")] = None,
+    gate: Annotated[Path | None, typer.Option(
+        metavar="BASELINE", help="In place of B: a baseline that --save made, e.g. baselines/main. Fail "
+        "(exit code 1) if A is worse.")] = None,
+    max_drop: Annotated[float, typer.Option(help="With --gate: largest allowed loss, e.g. 0.02: two points.")] = 0.0,
+    inconclusive: Annotated[Literal["pass", "fail", "3"], typer.Option(
+        help="With --gate: exit code of an inconclusive result: pass, fail or 3.")] = "3",
+    save: Annotated[Path | None, typer.Option(
+        metavar="BASELINE", help="Save A's results as a baseline, small files to commit: baselines/main.")] = None,
 ) -> None:
-    """Is B better than A, or is that noise?
+    """Is B better than A, or is that noise? Or, with --gate: is A worse than a saved baseline?
 
     Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict, items that flipped. --with-a
-    and --with-b add seeds to a side; more than two runs make a table.
+    and --with-b add seeds to a side; more than two runs make a table. --gate passes if a drop larger than allowed is
+    ruled out, fails if it is certain: exit codes 0, 1, or 3 if inconclusive.
     """
-    seeds_a, seeds_b = [a, *(with_a or [])], [b, *(with_b or [])]
-    # One more seed on either side asks for the comparison of seeds.
-    several_seeds = len(seeds_a) + len(seeds_b) > 2
-    if more and several_seeds:
-        raise RequestError("--with-a and --with-b compare two runs, not more",
-                           "a table of runs, or several seeds of two")
-    if equivalent_within is not None:
-        if more:
-            raise RequestError("--equivalent-within compares two runs, not a table of them",
-                               "two evaluations, or several seeds of two", "further runs as --with-a and --with-b")
-        if not 0 < equivalent_within < 100:
-            raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
-                               "percentage points above 0 and below 100", "--equivalent-within 2")
-    margin = None if equivalent_within is None else equivalent_within / 100
+    if gate is not None or save is not None:
+        option = "--save" if gate is None else "--gate"
+        if b is not None or (gate is not None and save is not None):
+            raise RequestError(f"{option} cannot be combined with {'--save' if b is None else b}",
+                               f"one run with {option}", f"workings compare {quote(str(a))} {option} {gate or save}")
+        refuse_unread(f"with {option}", "these with two runs or more", "with_a", "with_b", "html", "equivalent_within")
+        if save is not None:
+            refuse_unread("with --save", "these with --gate", *OF_A_GATE)
+            _save(a, save)
+        elif gate is not None:
+            _gate(a, gate, max_drop, {"pass": 0, "fail": 1, "3": 3}[inconclusive])
+        return
+    refuse_unread("without --gate", "these with --gate", *OF_A_GATE)
+    if b is None:
+        raise RequestError("B is missing", "a run directory or an evaluation on the same items",
+                           f"workings compare {quote(str(a))} runs/B, or --gate BASELINE")
     if more:
-        _table([a, b, *more], html, as_json)
-    elif several_seeds:
-        if html is not None:
-            raise RequestError("--html has no page about several seeds of a side", "--html with two to four runs",
-                               "leave out --html, or --with-a and --with-b")
+        refuse_unread("with more than two runs", "these with two", "with_a", "with_b", "equivalent_within")
+        _table([a, b, *more], html)
+        return
+    if equivalent_within is not None and not 0 < equivalent_within < 100:
+        raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
+                           "percentage points above 0 and below 100", "--equivalent-within 2")
+    margin = None if equivalent_within is None else equivalent_within / 100
+    # One more seed on either side asks for the comparison of seeds.
+    if with_a or with_b:
+        refuse_unread("with several seeds of a side", "--html with two to four runs", "html")
         from workings.evaluation.comparison.several_runs import compare_seeds
 
-        result = compare_seeds(seeds_a, seeds_b, equivalent_within=margin)
-        answer(result.values, as_json=as_json,
-               text="\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]))
-        _exit(result.verdict)
+        result = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])], equivalent_within=margin)
+        answer(result.values, "\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]),
+               CODES.get(result.verdict, 0))
     else:
-        _pair(a, b, margin, html, as_json)
+        _pair(a, b, margin, html)
 
 
-def _pair(a: Path, b: Path, margin: float | None, html: Path | None, as_json: bool) -> None:
+def _pair(a: Path, b: Path, margin: float | None, html: Path | None) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
     from workings.evaluation.first_wrong_step import count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 
     comparison = compare(a, b, equivalent_within=margin)
-    if html is not None:
-        from workings.reports.html import write_report
-
-        # Write the page first: if that fails, no result has been printed.
-        write_report(html, [a, b], comparison)
-        say(f"page: {html}")
+    _write_page(html, [a, b], comparison)
     # First wrong equations of both; none if they are not comparable.
     breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
               for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
     values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}
                                      if breaks else {})
-    answer(values, as_json=as_json, text="\n".join([comparison_text(comparison), *_breaks_text(breaks)]))
-    _exit(comparison.verdict)
+    answer(values, "\n".join([comparison_text(comparison), *_breaks_text(breaks)]), CODES.get(comparison.verdict, 0))
 
 
 def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
@@ -96,23 +108,41 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
             *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
 
 
-def _table(runs: Sequence[Path], html: Path | None, as_json: bool) -> None:
+def _table(runs: Sequence[Path], html: Path | None) -> None:
     from workings.evaluation.comparison.several_runs import rank
 
     ranking = rank(runs)
+    _write_page(html, runs)
+    # A table has no single difference; the exit code says whether there is a best run.
+    answer(ranking.to_json(), ranking.text(), 0 if ranking.best else CODES["inconclusive"])
+
+
+def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None) -> None:
+    """Write the page, if it was asked for: before a result is printed, because it may fail."""
     if html is not None:
         from workings.reports.html import write_report
 
-        write_report(html, runs)
+        write_report(html, runs, comparison)
         say(f"page: {html}")
-    answer(ranking.to_json(), as_json=as_json, text=ranking.text())
-    # A table has no single difference; the exit code says whether there is a best run.
-    _exit("better" if ranking.best else "inconclusive")
 
 
-def _exit(verdict: str) -> None:
-    """The exit code: evaluations that are not comparable are a wrong request; an open result is not a yes."""
-    if verdict == "not comparable":
-        raise typer.Exit(NOT_COMPARABLE)
-    if verdict == "inconclusive":
-        raise typer.Exit(INCONCLUSIVE)
+def _gate(run: Path, baseline: Path, max_drop: float, code_of_inconclusive: int) -> None:
+    from workings.evaluation.comparison.gate import EXIT_CODES, gate
+
+    passed = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
+    answer(passed.values, passed.sentence, (EXIT_CODES | {"inconclusive": code_of_inconclusive})[passed.verdict])
+
+
+def _save(run: Path, baseline: Path) -> None:
+    """Save a run's results as the baseline of its items."""
+    from workings.evaluation.comparison.gate import set_baseline
+    from workings.evaluation.unit import find_unit
+
+    # A baseline holds one evaluation: a run with several is refused.
+    record = find_unit(run)
+    path = set_baseline(baseline.parent, baseline.name, record)
+    accuracy = record.summary["scorecard"]["overall"]["mean"]
+    values = {"baseline": baseline.name, "file": str(path), "items": record.config["items"]["count"],
+              "accuracy": accuracy}
+    answer(values | ({"warning": record.warning} if record.warning else {}),
+           f"{baseline.name}: {record.name}, accuracy {percent(accuracy)}, saved in {path}\n{record.warning}".rstrip())

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from workings.cli import options
-from workings.cli.options import as_recorded, misplaced, refuse_unread, typed, weights_request
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.options import as_recorded, refuse_unread, typed, weights_request
+from workings.cli.output import answer, say
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError
 from workings.record.layout import MANIFEST, partial_unit_path
@@ -21,22 +21,19 @@ if TYPE_CHECKING:
 def eval_command(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)] = None,
     items: Annotated[Path | None, typer.Option(
-        "--items", help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
+        help="Items: JSON lines with id, prompt, expected_answer; or traces, or a shipped set.")] = None,
     predictions: Annotated[Path | None, typer.Option(
-        "--predictions", help="Existing completions to score: JSON lines with id and completion.")] = None,
+        help="Existing completions to score: JSON lines with id and completion.")] = None,
     task: Annotated[str | None, typer.Option(
-        "--task", help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
+        help="A task of lm-evaluation-harness (its name, or FILE.yaml), or of inspect_ai "
         "(inspect:FILE.py@NAME, inspect:inspect_evals/NAME), in place of items.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of items of the task, from its "
-                                              "beginning.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of items of the task, from its beginning.")] = None,
     few_shot: Annotated[int | None, typer.Option(
-        "--few-shot", min=0, help="Worked examples before each question; by default as the task says.")] = None,
-    harness_filter: Annotated[str, typer.Option(
-        "--harness-filter", help="The filter of a task to score; by default its first.")] = "",
-    harness_metric: Annotated[str, typer.Option(
-        "--harness-metric", help="The metric of a task to use as the score.")] = "",
+        min=0, help="Worked examples before each question; by default as the task says.")] = None,
+    harness_filter: Annotated[str, typer.Option(help="The filter of a task to score; by default its first.")] = "",
+    harness_metric: Annotated[str, typer.Option(help="The metric of a task to use as the score.")] = "",
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Directory to make for the sealed evaluation.",
+        help="Directory to make for the sealed evaluation.",
         show_default="of a run, eval/NAME in it, by the name of the items")] = None,
     device: options.DeviceOption = None,
     template: options.TemplateOption = None,
@@ -46,21 +43,18 @@ def eval_command(
     revision: options.RevisionOption = None,
     max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Prompts per batch; by default as in the run's recipe.")] = None,
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 0.0,
-    samples: Annotated[int, typer.Option("--samples", help="Completions per item (needs a temperature).")] = 1,
-    aggregate: Annotated[str, typer.Option("--aggregate", help="How to combine samples: mean, majority, pass or "
-                                           "pass@K.")] = "mean",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+        help="Prompts per batch; by default as in the run's recipe.")] = None,
+    temperature: Annotated[float, typer.Option(help="0: greedy; above: sampled.")] = 0.0,
+    samples: Annotated[int, typer.Option(help="Completions per item (needs a temperature).")] = 1,
+    aggregate: Annotated[str, typer.Option(help="How to combine samples: mean, majority, pass or pass@K.")] = "mean",
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     scorer: Annotated[str | None, typer.Option(
-        "--scorer", help="answer, exact, math (formulas, by math-verify), judge:JUDGE.json (see judge check) "
+        help="answer, exact, math (formulas, by math-verify), judge:JUDGE.json (see judge check) "
         "or FILE.py:FUNCTION; by default that of the run's recipe, else answer.")] = None,
-    rules: Annotated[str, typer.Option("--rules", help="Extraction rules in order, separated by commas; empty: "
-                                       "all.")] = "",
+    rules: Annotated[str, typer.Option(help="Extraction rules in order, separated by commas; empty: all.")] = "",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Answer form to check: tags, think, channel (asks Gemma 4 to think), hashes, answer_only, "
+        help="Answer form to check: tags, think, channel (asks Gemma 4 to think), hashes, answer_only, "
         "any; by default as trained.")] = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Score a run, other weights, or existing completions on items.
 
@@ -75,22 +69,10 @@ def eval_command(
     from workings.runs.open_model import ALONE, AS_RECORDED, follow_run, processes_of
 
     _check_source(model, predictions, items, task)
-    if task is None:
-        refuse_unread("without --task", "these with a task", limit=limit is not None, few_shot=few_shot is not None,
-                      harness_filter=bool(harness_filter), harness_metric=bool(harness_metric))
-    else:
-        refuse_unread("with --task, which brings its own scoring", "these with --items, or --predictions",
-                      scorer=scorer is not None, rules=bool(rules), form=form is not None)
-        refuse_unread("with --task, which says how it is answered", "these with --items", temperature=bool(temperature),
-                      samples=samples != 1, aggregate=aggregate != "mean", seed=bool(seed))
-    if model is None:
-        refuse_unread("without a model", "these with MODEL, which answers", device=device is not None,
-                      temperature=bool(temperature), seed=bool(seed), batch_size=batch_size is not None,
-                      max_new_tokens=max_new_tokens is not None)
-    # Options for plain weights only; an error with a run.
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
-    if model is None and opening:
-        raise misplaced(opening, "without a model")
+    if model is None:
+        refuse_unread("without a model", "these with MODEL, which answers", "device", "temperature", "seed",
+                      "batch_size", "max_new_tokens", *opening)
     # Open it before naming the directory: it refuses what cannot be opened.
     recorded = {} if model is None else as_recorded(
         model, opening, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
@@ -103,15 +85,13 @@ def eval_command(
     asked = None if task is None else TaskRequest(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
-    where = device or AS_RECORDED
-    if model is None or opening:
-        if several := launched():
-            raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
-                               "a sealed run, whose model several processes can hold together",
-                               "the same without the launcher")
-        group = ALONE
-    else:
+    where, group = device or AS_RECORDED, ALONE
+    if model is not None and not opening:
         group = processes_of(Path(model), where)
+    elif several := launched():
+        raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
+                           "a sealed run, whose model several processes can hold together",
+                           "the same without the launcher")
     # Filled by a callback, because the evaluation's result has no warnings.
     leaks: list[str] = []
 
@@ -136,14 +116,13 @@ def eval_command(
                              evaluate_task(model, asked, out, **opened))
     # Scored answers are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
-        if task is not None:
-            raise Interrupted("stopped; nothing was kept, because a task is scored at its end") from None
-        partial = partial_unit_path(out)
-        raise Interrupted(f"stopped; what was scored is kept in {partial}; to resume, run the same command") from None
-    _answer(scorecard, out, leaks, as_json=as_json)
+        raise Interrupted("stopped; nothing was kept, because a task is scored at its end" if task is not None else
+                          f"stopped; what was scored is kept in {partial_unit_path(out)}; to resume, run the same "
+                          "command") from None
+    _answer(scorecard, out, leaks)
 
 
-def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: bool) -> None:
+def _answer(scorecard: "Scorecard", out: Path, leaks: list[str]) -> None:
     """Print the scorecard of the evaluation in ``out``, and its warnings."""
     from workings.evaluation.scorecard import scorecard_text
     from workings.evaluation.unit import EvaluationRecord
@@ -157,9 +136,9 @@ def _answer(scorecard: "Scorecard", out: Path, leaks: list[str], *, as_json: boo
     warning = "; ".join(filter(None, (*leaks, record.warning)))
     names = record.summary.get("names") if record.config["scorer"]["name"] == "answer" else None
     note = f"\n{names['items']:,} of {overall['n']:,} items {names['why']}" if names else ""
-    facts = asdict(record.answer_counts) | ({"names": names} if names else {})
-    answer(values | facts | ({"warning": warning} if warning else {}), as_json=as_json,
-           text=scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
+    values |= asdict(record.answer_counts) | ({"names": names} if names else {})
+    answer(values | ({"warning": warning} if warning else {}),
+           scorecard_text(scorecard, out, record.answer_counts.text(), warning, judge_text(record.config)) + note)
 
 
 def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Path:
@@ -174,14 +153,21 @@ def _unit_in_run(model: str | None, items: Path | None, task: str | None) -> Pat
 
 
 def _check_source(model: str | None, predictions: Path | None, items: Path | None, task: str | None) -> None:
-    """Require exactly one thing to score, and items unless a task has them."""
+    """Require exactly one thing to score, items unless a task has them, and only options that go with them."""
     sources = [name for name, value in (("MODEL", model), ("--predictions", predictions)) if value is not None]
     example = f"workings eval {quote(model or 'RUN')} --items ITEMS.jsonl --out DIR"
     if len(sources) != 1:
         raise RequestError("MODEL and --predictions cannot be combined" if sources else "there is nothing to score",
                            "one of the two", example)
-    if task is not None and (model is None or items is not None):
+    if task is None:
+        if items is None:
+            raise RequestError("--items is missing", "the items to score", example)
+        refuse_unread("without --task", "these with a task", "limit", "few_shot", "harness_filter", "harness_metric")
+        return
+    if model is None or items is not None:
         raise RequestError("--task and --items cannot be combined" if model else "--task needs a model",
                            "a model and a task, which brings its items", "workings eval RUN --task TASK")
-    if task is None and items is None:
-        raise RequestError("--items is missing", "the items to score", example)
+    refuse_unread("with --task, which brings its own scoring", "these with --items, or --predictions", "scorer",
+                  "rules", "form")
+    refuse_unread("with --task, which says how it is answered", "these with --items", "temperature", "samples",
+                  "aggregate", "seed")

@@ -6,19 +6,18 @@ from typing import Annotated, Literal
 import typer
 
 from workings.cli.options import RunArgument
-from workings.cli.output import JsonFlag, answer
+from workings.cli.output import answer
 
 
 def export_command(
     run: RunArgument,
-    out: Annotated[Path | None, typer.Option("--out", help="Directory to make for the model.",
+    out: Annotated[Path | None, typer.Option(help="Directory to make for the model.",
                                              show_default="the run's name and the format, here")] = None,
     file_format: Annotated[Literal["safetensors", "gguf"], typer.Option(
         "--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp, Ollama).")] = "safetensors",
     gguf_type: Annotated[Literal["bf16", "q8_0"] | None, typer.Option(
         "--type", help="Number format of a GGUF file: bf16 or q8_0 (half the size). By default bf16.")] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, gpu or tpu.")] = "as recorded",
-    as_json: JsonFlag = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, gpu or tpu.")] = "as recorded",
 ) -> None:
     """Write a run's model as a folder that other programs open.
 
@@ -46,17 +45,15 @@ def export_command(
                               group=group)
     carried = exported.carried
     # Files next to the base weights are copied, or listed with the reason.
-    if isinstance(carried, Carried):
-        taken = "".join([f"{', '.join(carried.files) or 'nothing'} of {carried.source}",
-                         *(f"\nleft there: {name}, because {why}" for name, why in carried.left.items())])
-    else:
-        taken = f"nothing: {carried.absent}"
+    copied = (["copied files: nothing: " + carried.absent] if not isinstance(carried, Carried) else
+              [f"copied files: {', '.join(carried.files) or 'nothing'} of {carried.source}",
+               *(f"left there: {name}, because {why}" for name, why in carried.left.items())])
     if file_format == GGUF:
         name = out.name.lower()
         to_open = [f"llama.cpp:  llama-cli -m {typed_path(out / GGUF_FILE)} --jinja",
                    f"Ollama:     ollama create {name} -f {typed_path(out / 'Modelfile')} && ollama run {name}"]
     else:
         to_open = [f'to open: AutoModelForCausalLM.from_pretrained("{out}")']
-    answer(exported.to_json(), as_json=as_json, text="\n".join([
+    answer(exported.to_json(), "\n".join([
         f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}",
-        f"copied files: {taken}", *(f"note: {note}" for note in exported.notes), *to_open]))
+        *copied, *(f"note: {note}" for note in exported.notes), *to_open]))

@@ -6,29 +6,23 @@ from typing import Annotated
 import typer
 
 from workings.cli.options import OverridesArgument
-from workings.cli.output import JsonFlag, answer, program, say
+from workings.cli.output import answer, program, say
 from workings.errors import Interrupted
 
 
 def improve_command(
-    recipe: Annotated[str, typer.Argument(
-        help="A recipe that learns from traces and has held-out items.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe that learns from traces and has held-out items.")],
     overrides: OverridesArgument = None,
-    # `...` is Typer's mark of a required option after an argument with a default.
-    out: Annotated[Path, typer.Option(
-        "--out", help="Folder for all runs; an unfinished one is continued.")] = ...,  # type: ignore[assignment]
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for all runs; an unfinished one is continued.")],
     prompts: Annotated[str, typer.Option(
-        "--prompts", help="Questions with known answers: a file of items or traces, or a shipped set.",
-    )] = ...,  # type: ignore[assignment]
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Maximum number of rounds.")] = 3,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Completions per question and round.")] = 4,
-    temperature: Annotated[float, typer.Option(
-        "--temperature", help="Sampling temperature.")] = 1.0,
-    keep: Annotated[str, typer.Option("--keep", help="correct, best or all.")] = "correct",
-    most: Annotated[int, typer.Option(
-        "--most", min=0, help="Most samples kept per question; 0: all.")] = 2,
+        help="Questions with known answers: a file of items or traces, or a shipped set.")],
+    rounds: Annotated[int, typer.Option(min=1, help="Maximum number of rounds.")] = 3,
+    samples: Annotated[int, typer.Option(min=1, help="Completions per question and round.")] = 4,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 1.0,
+    keep: Annotated[str, typer.Option(help="correct, best or all.")] = "correct",
+    most: Annotated[int, typer.Option(min=0, help="Most samples kept per question; 0: all.")] = 2,
     all_rounds: Annotated[bool, typer.Option("--all-rounds", help="Continue after a round that did not help.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """Let a model learn from its own correct answers, in rounds.
 
@@ -46,4 +40,4 @@ def improve_command(
         result = improve(recipe, out, overrides or (), request=request, say=say)
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was finished is kept in {out}; to resume, run the same command") from None
-    answer(result.to_json(), as_json=as_json, text=result.text(program()))
+    answer(result.to_json(), result.text(program()))

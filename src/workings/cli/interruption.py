@@ -1,7 +1,4 @@
-"""Signals that end a verb: it cleans up, says in one sentence that it was stopped, and exits with 130.
-
-This module imports little, because a process may be stopped while it still imports the commands.
-"""
+"""Signals that end a verb: it cleans up, says in one sentence that it was stopped, and exits with 130."""
 
 import signal
 import sys
@@ -15,8 +12,6 @@ from workings.errors import Interrupted
 from workings.training.stopping import SIGNALS, leave_closed_terminal
 
 pthread_kill = getattr(signal, "pthread_kill", None)
-REPEAT_SIGNAL_AFTER_SECONDS = 0.05
-"""Seconds after which an interruption that Python dropped is raised again."""
 
 
 def catch_signals() -> None:
@@ -61,4 +56,4 @@ def _interrupt_again(handled: Sequence[int], ignored: "sys.UnraisableHookArgs") 
     number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGINT
     # Signal the main thread, which may be asleep; Windows has no such signals.
     again = partial(pthread_kill, main_thread().ident, number) if pthread_kill else partial(interrupt_main, number)
-    Timer(REPEAT_SIGNAL_AFTER_SECONDS, again).start()
+    Timer(0.05, again).start()

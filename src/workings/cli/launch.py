@@ -7,39 +7,35 @@ from typing import Annotated, Literal
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
-from workings.cli.output import JsonFlag, answer
+from workings.cli.output import answer
 from workings.errors import RequestError
-
-DEFAULT_HOME = "/shared/workings"
 
 
 def launch_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
+    *,
     launcher: Annotated[Literal["slurm", "kubernetes", "skypilot", "kaggle"], typer.Option(
-        "--for", help="Launcher to write the files for.")] = ...,  # type: ignore[assignment]
-    write: Annotated[Path, typer.Option(
-        "--write", metavar="DIR", help="Folder to make for the files.")] = ...,  # type: ignore[assignment]
+        "--for", help="Launcher to write the files for.")],
+    write: Annotated[Path, typer.Option(metavar="DIR", help="Folder to make for the files.")],
     on: Annotated[str, typer.Option(
-        "--on", help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits. Kaggle: v5e-8 or t4x2; "
+        help="Target, e.g. h100 or v5e-16; v5e: the smallest slice that fits. Kaggle: v5e-8 or t4x2; "
         "by default as the recipe's device.")] = "",
     home: Annotated[str, typer.Option(
-        "--home", help="Absolute path of that folder on the other machine, visible to all hosts.",
-    )] = DEFAULT_HOME,
-    hosts: Annotated[int, typer.Option("--hosts", min=0, help="Number of hosts; 0: as few as fit.")] = 0,
-    cards: Annotated[int, typer.Option("--cards", min=0, help="Cards per host; 0: as the target has.")] = 0,
-    name: Annotated[str, typer.Option("--name", help="Name of the run and the job; by default the recipe's.")] = "",
-    image: Annotated[str, typer.Option("--image", help="Kubernetes: image that workings is installed in.")] = "",
+        help="Absolute path of that folder on the other machine, visible to all hosts.")] = "/shared/workings",
+    hosts: Annotated[int, typer.Option(min=0, help="Number of hosts; 0: as few as fit.")] = 0,
+    cards: Annotated[int, typer.Option(min=0, help="Cards per host; 0: as the target has.")] = 0,
+    name: Annotated[str, typer.Option(help="Name of the run and the job; by default the recipe's.")] = "",
+    image: Annotated[str, typer.Option(help="Kubernetes: image that workings is installed in.")] = "",
     claim: Annotated[str, typer.Option(
-        "--claim", help="Kubernetes: volume claim that holds --home.", show_default="workings")] = "",
-    storage: Annotated[str, typer.Option("--storage", help="SkyPilot: bucket for the runs.")] = "",
+        help="Kubernetes: volume claim that holds --home.", show_default="workings")] = "",
+    storage: Annotated[str, typer.Option(help="SkyPilot: bucket for the runs.")] = "",
     wheel: Annotated[Path | None, typer.Option(
-        "--wheel", help="SkyPilot, Kaggle: this package's wheel, which the machine installs by its digest; Kaggle's is "
+        help="SkyPilot, Kaggle: this package's wheel, which the machine installs by its digest; Kaggle's is "
         "built from the checkout by default.")] = None,
-    user: Annotated[str, typer.Option("--user", help="Kaggle: your name there.")] = "",
+    user: Annotated[str, typer.Option(help="Kaggle: your name there.")] = "",
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Kaggle: make the notebook run everything with a tiny model on a CPU.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """Write job files for Slurm, Kubernetes, SkyPilot or Kaggle; start nothing.
 
@@ -47,11 +43,11 @@ def launch_command(
     there, and resume after a restart. Kaggle gets a notebook and a data set with this package's wheel.
     """
     if launcher == "kaggle":
-        refuse_unread("with --for kaggle", "these with another launcher", home=home != DEFAULT_HOME, hosts=bool(hosts),
-                      cards=bool(cards), name=bool(name), image=bool(image), claim=bool(claim), storage=bool(storage))
-        _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke, as_json=as_json)
+        refuse_unread("with --for kaggle", "these with another launcher", "home", "hosts", "cards", "name", "image",
+                      "claim", "storage")
+        _write_notebook(recipe, overrides or (), write, user=user, on=on, wheel=wheel, smoke=smoke)
         return
-    refuse_unread(f"with --for {launcher}", "these with --for kaggle", user=bool(user), smoke=smoke)
+    refuse_unread(f"with --for {launcher}", "these with --for kaggle", "user", "smoke")
     if not on:
         raise RequestError("--on is missing", "the target, e.g. h100 or v5e-16", "--on h100")
     from workings.config.load import load_recipe
@@ -61,7 +57,7 @@ def launch_command(
         launcher=launcher, target=on, remote_folder=home, hosts=hosts, cards=cards, name=name, image=image,
         volume_claim=claim, storage=storage, wheel=wheel), write)
     job = result.job
-    answer(result.to_json(), as_json=as_json, text="\n".join([
+    answer(result.to_json(), "\n".join([
         f"launch     {job.name}: {job.hosts} x {job.devices} devices of {job.target}, engine {job.engine}",
         f"plan       {job.plan}",
         *(f"files      {sentence}" for sentence in job.file_notes),
@@ -71,11 +67,8 @@ def launch_command(
 
 
 def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: str, on: str, wheel: Path | None,
-                   smoke: bool, as_json: bool) -> None:
-    """Write a notebook, its script twin and its settings, and the data set with this package's wheel.
-
-    The notebook installs the wheel by its digest.
-    """
+                    smoke: bool) -> None:
+    """Write a notebook, its script twin and its settings, and the data set with this package's wheel."""
     if not user:
         raise RequestError("--for kaggle needs --user", "your name on Kaggle", "--user NAME")
     from workings.publish.kaggle import write_kaggle
@@ -89,4 +82,4 @@ def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: s
     if paths.gated:
         steps.append(f"{paths.gated} comes from the Hub: if it is gated, accept its licence there and attach the "
                      "secret HF_TOKEN in the notebook's editor (Add-ons, Secrets)")
-    answer(paths.to_json(), as_json=as_json, text="\n".join(steps))
+    answer(paths.to_json(), "\n".join(steps))

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from workings.cli.interruption import interrupted
+from workings.cli.options import Plain, Verb
 from workings.cli.output import COMMAND_GROUPS, say_failure
 from workings.cli.usage_errors import in_given_expected_try
 from workings.cli.waiting import WaitingLine
@@ -22,31 +23,33 @@ from workings.record.storage import is_of_the_disk, storage_error
 
 TYPED = "workings.typed"
 """Key of the typed words in the context."""
+HELP = "Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."
 
 
 @contextmanager
-def report_interruption() -> Iterator[None]:
-    """Raises an interruption as an error with a message, because Typer would exit silently."""
+def clear_errors(program: Any, typed: tuple[str, ...]) -> Iterator[None]:
+    """Raises usage errors and interruptions as errors with a message: Typer would exit with a bare "Aborted!"."""
     try:
-        yield
+        with in_given_expected_try(program, typed):
+            yield
     except KeyboardInterrupt as stop:
         raise interrupted(stop) from None
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """The commands; a signal that ends one becomes an error with a message instead of Typer's bare "Aborted!"."""
+    """The commands by groups, with clear errors."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the command line; keep all its words for messages."""
         typed = tuple(args)
-        with report_interruption(), in_given_expected_try(self, typed):
+        with clear_errors(self, typed):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta[TYPED] = typed
         return context
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
-        with report_interruption(), in_given_expected_try(self, ctx.meta[TYPED]):
+        with clear_errors(self, ctx.meta[TYPED]):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -64,9 +67,8 @@ class CommandGroup(typer.core.TyperGroup):
 
 
 app = typer.Typer(
-    name="workings", cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None,
-    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
-    help="Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs.")
+    name="workings", cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None, help=HELP,
+    pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 def _version(is_requested: bool) -> None:
@@ -78,13 +80,13 @@ def _version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def root_options(
     context: typer.Context,
     version: Annotated[bool, typer.Option(
         "--version", callback=_version, is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:
-    """Train models that show their workings, and show yours: plan, train, evaluate and prove fine-tuning runs."""
+    """What holds for every command."""
     # All processes of a launcher would write the same folder.
     several = launched()
     if several and context.invoked_subcommand not in ("train", "eval", "export"):
@@ -100,7 +102,7 @@ for _name in chain.from_iterable(COMMAND_GROUPS.values()):
     if hasattr(_module, f"{_name}_app"):
         app.add_typer(getattr(_module, f"{_name}_app"), name=_name)
     else:
-        app.command(_name)(getattr(_module, f"{_name}_command"))
+        app.command(_name, cls=Plain if _name in ("ui", "serve", "mcp") else Verb)(getattr(_module, f"{_name}_command"))
 
 
 def main() -> None:

@@ -19,16 +19,14 @@ from workings.record.digest import json_digest
 from workings.record.layout import EVALUATION_SUMMARY, MANIFEST, METRICS, partial_path
 
 MANIFEST_FIELDS = ("completed_steps", "planned_steps", "parameters", "training_seconds", "supervised_tokens")
-"""Numbers of a manifest that `read_record` returns."""
 TOOLS = ("plan", "train", "read_record", "verify", "list_runs")
 
 
 @dataclass(kw_only=True)
 class AgentTools:
-    """The tools over one folder of runs. Errors are texts: given, expected, try."""
+    """The tools over one folder, in which runs are written and read. Errors are texts: given, expected, try."""
 
     folder: Path
-    """Folder in which runs are written and read."""
     _plans: dict[str, tuple[str, tuple[str, ...], str]] = field(default_factory=dict)
     """Token -> recipe, overrides, digest of the resolved recipe."""
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -37,10 +35,8 @@ class AgentTools:
     def plan(self, recipe: str, overrides: Sequence[str] = (), on: str = "cpu") -> dict[str, Any]:
         """Say whether a run fits and how long it takes; returns the token that `train` needs.
 
-        Args:
-            recipe: name of a shipped recipe, or a file.
-            overrides: `key=value` words.
-            on: the target, e.g. `cpu` for this machine.
+        `recipe` is the name of a shipped recipe, or a file; `overrides` are `key=value` words; `on` is the target, e.g.
+        `cpu` for this machine.
         """
         digest = _digest(recipe, overrides)
         found = command_answer(["plan", recipe, *overrides, "--on", on, "--json"])
@@ -50,12 +46,7 @@ class AgentTools:
                 "next": "train with this token starts exactly this recipe, once"}
 
     def train(self, token: str, name: str) -> dict[str, Any]:
-        """Start a planned run and return at once; `read_record` reports its progress.
-
-        Args:
-            token: from `plan`; valid for one run.
-            name: of the run directory.
-        """
+        """Start a planned run of this name and return at once; a token of `plan` is valid for one run."""
         out = self._path(name)
         if token not in self._plans:
             raise RequestError("train needs the token of a plan", "the token that plan gave, which starts one run",
@@ -69,34 +60,29 @@ class AgentTools:
         del self._plans[token]
         log = self.folder / f"{name}.log"
         with log.open("wb") as said:
-            child = subprocess.Popen([sys.executable, "-m", "workings", "train", recipe, *overrides, "--out", str(out)],
-                                     stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                                     start_new_session=True)
-        self._children[name] = child
+            self._children[name] = child = subprocess.Popen(
+                [sys.executable, "-m", "workings", "train", recipe, *overrides, "--out", str(out)],
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
         return {"run": name, "process": child.pid, "log": log.name, "recipe_digest": digest}
 
     def read_record(self, name: str) -> dict[str, Any]:
-        """State of a run and its numbers, each with its record and field.
-
-        Args:
-            name: of the run directory.
-        """
+        """State of a run and its numbers so far, each with its record and field."""
         from workings.record.reader import RunRecord
         from workings.record.values import leaves
 
         out = self._path(name)
         if not (out / MANIFEST).is_file():
-            if not partial_path(out).is_dir() and name not in self._children:
-                raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
             partial = partial_path(out)
+            if not partial.is_dir() and name not in self._children:
+                raise RequestError(f"name: {name} is no run", "a run directory of this folder", "list_runs")
             return {"run": name, "state": "not sealed", "process": self._process(name), "numbers": [
                 _number(f"{partial.name}/{METRICS}", f"line {line['step']}, {key}", line[key])
                 for line in jsonl.read(partial / METRICS)[0][-1:] for key in ("step", "loss")]}
         run = RunRecord.open(out)
         numbers = [_number(f"{name}/{MANIFEST}", key, getattr(run.manifest, key)) for key in MANIFEST_FIELDS]
         numbers += [_number(f"{name}/{METRICS}", f"line {line['step']}, {key}", line[key])
-                    for line in run.metrics()[-1:]
-                    for key in ("loss", "evaluation_loss", "held_out_score") if key in line]
+                    for line in run.metrics()[-1:] for key in ("loss", "evaluation_loss", "held_out_score")
+                    if key in line]
         numbers += [_number(f"{name}/eval/{unit.name}/{EVALUATION_SUMMARY}", key, value)
                     for unit in run.evaluations() for key, value in leaves(unit.summary)
                     if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -104,11 +90,7 @@ class AgentTools:
                 "process": self._process(name), "numbers": numbers}
 
     def verify(self, name: str) -> dict[str, Any]:
-        """Check a run's record without its weights: what passed, failed and was not checked.
-
-        Args:
-            name: of the run directory.
-        """
+        """Check a run's record without its weights: what passed, failed and was not checked."""
         return command_answer(["verify", str(self._path(name)), "--json"], codes=(0, 1))
 
     def list_runs(self) -> dict[str, Any]:
@@ -151,7 +133,7 @@ def _number(record: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def mcp_command(
-    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Folder in which runs are written and read.")
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Folder in which runs are written and read.")
                       ] = Path("runs"),
 ) -> None:
     """Serve an agent over standard input and output: plan, train with a plan's token, read and verify records."""

@@ -1,11 +1,14 @@
-"""Arguments and options that several commands share, and the request to open a model."""
+"""Commands with `--json`, options that several commands share, and the request to open a model."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
+from workings.cli.output import AS_JSON
 from workings.errors import RequestError
 from workings.record.layout import SEAL
 
@@ -29,11 +32,56 @@ TokenizerOption = Annotated[Path | None, typer.Option(
 RevisionOption = Annotated[str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.")]
 MaxNewTokensOption = Annotated[int | None, typer.Option(
     "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")]
+_TYPED: ContextVar[frozenset[str]] = ContextVar("typed", default=frozenset())
+"""Names of the command's options that were typed, whatever their value."""
+
+
+class Plain(typer.core.TyperCommand):
+    """A command without `--json`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it; remember which options were typed, for `refuse_unread`."""
+        _TYPED.set(frozenset(name for name in ctx.params if ctx.get_parameter_source(name).name == "COMMANDLINE"))
+        return super().invoke(ctx)
+
+
+def _set_json(context: Any, option: Any, value: bool) -> None:
+    AS_JSON.set(value)
+
+
+JsonFlag = Annotated[bool, typer.Option("--json", callback=_set_json, expose_value=False,
+                                        help="Print one JSON object as the last line of standard output.")]
+
+
+@(_with_json := typer.Typer(add_completion=False)).command()
+def _has_json(as_json: JsonFlag = False) -> None:
+    """Makes the option, whose own constructor differs between versions of Typer."""
+
+
+JSON_OPTION: Any = typer.main.get_command(_with_json).params[0]
+
+
+class Verb(Plain):
+    """A command with `--json`, which gives its answer by `workings.cli.output.answer`."""
+
+    def __init__(self, name: str | None, **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self.params.append(JSON_OPTION)
 
 
 def typed(**options: Any) -> dict[str, Any]:
     """Only options that were typed: one left out differs from one set to its default."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse_unread(situation: str, expected: str, *names: str) -> None:
+    """Raise `RequestError` for options (parameters' ``names``) that were typed and have no effect in a situation.
+
+    ``situation`` is the rest of the command, such as ``without --hold-out``; ``expected`` when they have an effect.
+    """
+    if unread := [f"--{name.replace('_', '-')}" for name in names if name in _TYPED.get()]:
+        raise RequestError(f"{' and '.join(unread)} cannot be used {situation}", expected,
+                           f"leave {' and '.join(unread)} out")
 
 
 def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest":
@@ -48,16 +96,8 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
     """Settings of the run's own evaluation, so that both stay comparable unless options differ.
 
-    Plain weights have no recipe and need options that say how to open them; a run takes none of these.
-
-    Args:
-        model: a sealed run, or plain weights.
-        opening: the typed options for opening plain weights.
-        example: what to type where a template is missing.
-        decoding: keys of `evaluation` to use.
-
-    Raises:
-        RequestError: weights without a template, or a run with one.
+    Plain weights have no recipe and need ``opening``, the options that say how to open them; a run takes none of these.
+    Raises `RequestError` otherwise, with an ``example`` of what to type.
     """
     from workings.record.reader import RunRecord
 
@@ -65,34 +105,13 @@ def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
     if not (path / SEAL).is_file():
         if opening:
             return {}
-        # A folder of weights, or a Hub id. `Run.open` reports what any other path lacks.
+        # A folder of weights, or a Hub id. `RunRecord.open` reports what any other path lacks.
         if (path / "config.json").is_file() or not path.exists():
             raise RequestError(f"{model} is not a sealed run, and --template is missing",
                                "a sealed run; or weights, with the chat template that they were trained with", example)
-    elif opening:
-        raise misplaced(opening, "with a sealed run, whose recipe says it")
+    refuse_unread("with a sealed run, whose recipe says it", "these with plain weights only", *opening)
     # From the manifest: the recipe's file may have been edited since.
     recipe = RunRecord.open(path).manifest.config
-    decoding_settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
-    decoding_settings["form"] = recipe.get("data", {}).get("reasoning")
+    settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
     # Keys missing in an older record keep this version's defaults.
-    return {name: value for name, value in decoding_settings.items() if value is not None}
-
-
-def misplaced(opening: Mapping[str, Any], where: str) -> RequestError:
-    """Error about options that are for plain weights only."""
-    return RequestError(f"{' and '.join(f'--{name}' for name in opening)} cannot be used {where}",
-                        "these with plain weights only", "leave them out")
-
-
-def refuse_unread(situation: str, expected: str, **given: bool) -> None:
-    """Raise `RequestError` for an option that has no effect in a situation.
-
-    Args:
-        situation: the rest of the command, such as ``without --hold-out``.
-        expected: when the options have an effect.
-        given: by the options' names, with ``_`` for ``-``, whether they have another value than the default.
-    """
-    if names := [f"--{name.replace('_', '-')}" for name, was_given in given.items() if was_given]:
-        raise RequestError(f"{' and '.join(names)} cannot be used {situation}", expected,
-                           f"leave {' and '.join(names)} out")
+    return typed(**settings, form=recipe.get("data", {}).get("reasoning"))

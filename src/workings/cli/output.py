@@ -5,9 +5,10 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -17,16 +18,14 @@ from workings.record.number_text import small_p
 
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("quickstart", "doctor", "recipes", "data"),
-    "Train": ("plan", "train", "launch", "sample", "improve", "reward", "ask"),
-    "Measure": ("eval", "compare", "gate"),
+    "Train": ("plan", "train", "launch", "improve", "reward", "ask"),
+    "Measure": ("eval", "compare"),
     "Prove": ("verify", "pack", "push"),
     "Show": ("runs", "ui", "serve", "mcp", "export"),
 }
 """Heading -> commands, in the order of use."""
-
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
-"""The `--json` option of every command."""
+AS_JSON: ContextVar[bool] = ContextVar("as_json", default=False)
+"""Whether the command was asked for JSON."""
 
 
 def program() -> str:
@@ -46,15 +45,19 @@ def as_typed(text: str) -> str:
     return re.sub(rf"(?<![\w./-])workings (?=(?:{commands})\b)", f"{name} ", text)
 
 
-Meaning = Literal["good", "bad", "warning"]
-COLOURS: dict[Meaning, int] = {"good": 32, "bad": 31, "warning": 33}
+COLOURS = {31: ("given:", "FAILED", "WRONG"), 33: ("expected:", "not checked", "not reached:", "note"),
+           32: ("try:", "passed", "verified:", "ok")}
+"""Colours of a terminal, and the words at the beginning of a line that have them."""
 
 
-def painted(text: str, meaning: Meaning, stream: TextIO) -> str:
-    """The text, coloured if the stream is a terminal with colours."""
+def painted(text: str, stream: TextIO) -> str:
+    """The text, with colours if the stream is a terminal that has them."""
     # By the convention of no-color.org any non-empty value switches colours off.
-    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else f"\x1b[{COLOURS[meaning]}m{text}\x1b[0m"
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    for number, words in COLOURS.items():
+        text = re.sub(rf"^({'|'.join(words)})(?= )", rf"\x1b[{number}m\1\x1b[0m", text, flags=re.MULTILINE)
+    return text
 
 
 def show(text: str) -> None:
@@ -67,33 +70,36 @@ def say(text: str) -> None:
     print(as_typed(text), file=sys.stderr, flush=True)
 
 
-def say_error(text: str) -> None:
-    """Print an error, with coloured labels on a terminal."""
-    labels: dict[str, Meaning] = {"given:": "bad", "expected:": "warning", "try:": "good"}
-    for label, meaning in labels.items():
-        text = re.sub(rf"^{label}", painted(label, meaning, sys.stderr), text, flags=re.MULTILINE)
-    say(text)
-
-
 def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
     """Print an error for humans, and with ``--json`` in ``typed`` also as a line of JSON."""
-    say_error(str(error))
+    say(painted(str(error), sys.stderr))
     if "--json" in typed:
         parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
                  if isinstance(error, RequestError) else {})
-        answer({"error": {"message": str(error), "exit_code": error.exit_code, **parts}}, as_json=True, text="")
+        print_json({"error": {"message": str(error), "exit_code": error.exit_code, **parts}})
 
 
-def say_sizes(files: Iterable[tuple[str, int]]) -> None:
-    """Print the bytes and the name of each file to standard error."""
-    for name, size in files:
+def say_sizes(files: Mapping[str, int], more: str = "") -> None:
+    """Print the bytes and the name of each file to standard error, and their sum."""
+    for name, size in files.items():
         say(f"  {size:>14,}  {name}")
+    say(f"  {sum(files.values()):>14,}  bytes in {len(files)} files{more}")
 
 
-def answer(values: Mapping[str, Any], *, as_json: bool, text: str) -> None:
-    """The command's answer: a line of JSON for tools, or a text for humans, on standard output."""
-    if as_json:
-        # NaN is not valid JSON. Flushed, because a pipe is read while this command runs.
-        print(json.dumps(values, allow_nan=False, sort_keys=False), flush=True)
+def print_json(values: Mapping[str, Any]) -> None:
+    """Print a line of JSON to standard output."""
+    # NaN is not valid JSON. Flushed, because a pipe is read while this command runs.
+    print(json.dumps(values, allow_nan=False, sort_keys=False), flush=True)
+
+
+def answer(values: Mapping[str, Any], text: str, code: int = 0) -> None:
+    """The command's answer on standard output: a line of JSON for tools, or a text for humans; then its exit code.
+
+    Nothing after a call with a code is run.
+    """
+    if AS_JSON.get():
+        print_json(values)
     elif text:
-        print(small_p(text, " "), flush=True)
+        print(painted(small_p(text, " "), sys.stdout), flush=True)
+    if code:
+        raise typer.Exit(int(code))  # a bool too

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say, say_sizes
+from workings.cli.output import answer, say, say_sizes
 
 if TYPE_CHECKING:
     from workings.publish.pack import Packed
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 def pack_command(
     runs: Annotated[list[Path], typer.Argument(
         metavar="RUN...", help="Sealed runs; evaluations and samples next to them.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Zip to write; it must not exist.",
+    out: Annotated[Path | None, typer.Option(help="Zip to write; it must not exist.",
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
-        "--weights", help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
-    max_mib: Annotated[int, typer.Option("--max-mib", min=0, help="Largest zip in MiB; 0: any.")] = 0,
+        help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
+    max_mib: Annotated[int, typer.Option(min=0, help="Largest zip in MiB; 0: any.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """Pack runs for publication: records, report, recipes, licences.
 
@@ -38,7 +37,7 @@ def pack_command(
                 show=_show, progress=HashProgress(say))
     values = {"out": str(out), "page": str(done.page), "root": done.root,
               "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
-    answer(values, as_json=as_json, text=(
+    answer(values, (
         f"nothing written (--dry-run); root {done.root}" if dry_run else
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
@@ -48,6 +47,7 @@ def pack_command(
 def _show(planned: "Packed") -> None:
     """Shows what is about to be published."""
     say(f"this will be published in {planned.out}:")
-    say_sizes(planned.entries)
-    say_sizes((f"{name} (by digest, not in the zip)", size) for name, size in planned.by_digest)
-    say(f"  {sum(size for _, size in planned.entries):>14,}  bytes in {len(planned.entries)} files")
+    say_sizes(dict(planned.entries))
+    if planned.by_digest:
+        say("and this by digest, not in the zip:")
+        say_sizes(dict(planned.by_digest))

@@ -1,12 +1,11 @@
 """`workings plan`: does a recipe fit machines that are not here."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, Meaning, answer, painted, program
+from workings.cli.options import OverridesArgument, RecipeArgument, refuse_unread
+from workings.cli.output import answer, program
 from workings.errors import RequestError
 from workings.hardware.memory import gib
 from workings.record.number_text import about, duration, table_lines
@@ -21,58 +20,46 @@ MIN_PART_BYTES_SHOWN = 2**20 // 20
 def plan_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
+    *,
     on: Annotated[list[str], typer.Option(
-        # `...` is Typer's mark of a required option after arguments with defaults.
-        "--on", help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.",
-    )] = ...,  # type: ignore[assignment]
+        help="Target, e.g. v5e-8, t4x2, rtx5090, or cpu for this machine; several with commas or repeated.")],
     nearest: Annotated[bool, typer.Option(
         "--nearest/--no-nearest", help="If it does not fit, look for the nearest plan that does.")] = True,
     deadline: Annotated[str, typer.Option(help="Time limit of the run, e.g. 9h or 90m.")] = "",
-    formula: Annotated[bool, typer.Option(
-        "--formula", help="Only estimate by formula, at once.")] = False,
-    as_json: JsonFlag = False,
+    formula: Annotated[bool, typer.Option("--formula", help="Only estimate by formula, at once.")] = False,
 ) -> None:
     """Say whether a recipe's run fits a target, why, and how long it takes."""
     from workings.config.load import load_recipe
     from workings.hardware.catalog import find_target
     from workings.runs.plan import estimate_memory, parse_duration, plan, with_deadline
 
-    # Resolve aliases, so that one machine under two names is planned once.
-    names = [find_target(name).name for words in on for name in words.split(",") if name.strip()]
+    # Resolve aliases, so that one machine under two names is planned once; a dict keeps the order.
+    names = list(dict.fromkeys(find_target(name).name for words in on for name in words.split(",") if name.strip()))
     loaded = load_recipe(recipe, overrides or ())
     # Check options before planning, which may compile for minutes.
     if not names:
         raise RequestError("--on names no target", "a target of the catalog", "--on v5e-8")
-    seconds = parse_duration(deadline) if deadline else 0.0
-    if formula and deadline:
-        raise RequestError("--formula plans no time, so it cannot check --deadline", "one of the two",
-                           "leave --formula out")
     if formula:
-        estimates = [estimate_memory(loaded, name) for name in dict.fromkeys(names)]
-        answer({"estimates": [estimate.to_json() for estimate in estimates]}, as_json=as_json,
-               text="\n".join(estimate.sentence for estimate in estimates))
+        refuse_unread("with --formula, which plans no time", "this without --formula", "deadline")
+        estimates = [estimate_memory(loaded, name) for name in names]
+        answer({"estimates": [estimate.to_json() for estimate in estimates]},
+               "\n".join(estimate.sentence for estimate in estimates))
         return
-    # A dict keeps the order of targets and drops repeated ones.
-    plans = []
-    for name in dict.fromkeys(names):
-        planned = plan(loaded, name, nearest=nearest)
-        plans.append(with_deadline(planned, seconds) if deadline else planned)
+    seconds = parse_duration(deadline) if deadline else 0.0
+    plans = [with_deadline(planned, seconds) if deadline else planned
+             for planned in (plan(loaded, name, nearest=nearest) for name in names)]
+    fits = all(estimate.verdict.fits for estimate in plans)
     if len(plans) == 1:
-        answer(plans[0].to_json(), as_json=as_json, text=table(plans[0], recipe))
+        answer(plans[0].to_json(), table(plans[0], recipe), not fits)
     else:
-        answer({"fits": all(estimate.verdict.fits for estimate in plans), "plans": [plan.to_json() for plan in plans]},
-               as_json=as_json, text=comparison(plans))
-    if not all(estimate.verdict.fits for estimate in plans):
-        raise typer.Exit(1)
+        answer({"fits": fits, "plans": [plan.to_json() for plan in plans]}, comparison(plans), not fits)
 
 
 def table(plan: "Plan", recipe: str) -> str:
     """The plan for humans."""
-    rows, per_row = plan.batch.rows, plan.batch.positions
-    verdict = painted(plan.verdict.reasons[0], _meaning(plan), sys.stdout)
     lines = [
-        f"plan       {plan.recipe} on {plan.target}: {verdict}",
-        f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {rows} x {per_row} "
+        f"plan       {plan.recipe} on {plan.target}: {plan.verdict.reasons[0]}",
+        f"mesh       {plan.mesh.sizes()}; {plan.batch.accumulation} x {plan.batch.rows} x {plan.batch.positions} "
         "tokens per update",
         "",
         *[f"  {part.name:<44}{gib(part.size_bytes):>12}  {part.certainty}" for part in plan.parts
@@ -95,43 +82,31 @@ def time_lines(plan: "Plan") -> list[str]:
     if plan.time is None:
         return []
     time = plan.time
-    drawing = [
-        f"{about(time.rollout_sampling_seconds)} to sample a rollout, {duration(time.rollout_seconds)} of the run for "
-        f"{time.rollouts} rollouts"] if time.rollouts else []
+    lines = []
+    if time.rollouts:
+        lines.append(f"{about(time.rollout_sampling_seconds)} to sample a rollout, {duration(time.rollout_seconds)} of "
+                     f"the run for {time.rollouts} rollouts")
     if time.reference_seconds:
-        drawing.append(f"at most {duration(time.reference_seconds)} for the reference to score all pairs once")
+        lines.append(f"at most {duration(time.reference_seconds)} for the reference to score all pairs once")
     if time.teacher_seconds:
-        drawing.append(f"{duration(time.teacher_seconds)} for the teacher")
-    size = gib(time.checkpoint_bytes)
-    # A single checkpoint has no interval.
-    one = time.checkpoints == 1
+        lines.append(f"{duration(time.teacher_seconds)} for the teacher")
+    size, one = gib(time.checkpoint_bytes), time.checkpoints == 1
     return [
-        *drawing,
-        f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
-        f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation (not counted: "
-        f"{'; '.join(time.not_counted)})",
+        *lines, f"{about(time.step_seconds)} per step, {about(time.seconds)} for {time.steps} steps, "
+        f"{time.checkpoints} checkpoint{'' if one else 's'} and evaluation "
+        f"(not counted: {'; '.join(time.not_counted)})",
         f"one checkpoint, after the last step, of {size}" if one else
         f"checkpoints of {size}, {about(time.checkpoint_every_seconds)} apart; "
-        f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included",
-    ]
+        f"{gib(time.disk_bytes)} of disk for {time.checkpoints_on_disk}, the one being written included"]
 
 
 def comparison(plans: list["Plan"]) -> str:
     """Several targets side by side."""
-    head = ("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")
-    rows = [head]
+    rows = [("target", "fits", "peak", "limit", "decided by", "source", "run", "nearest plan that fits")]
     for plan in plans:
         verdict = plan.verdict
         rows.append((plan.target, "marginal" if verdict.marginal else "yes" if verdict.fits else "no",
                      gib(verdict.peak_bytes), gib(verdict.limit_bytes), plan.program, verdict.source,
                      duration(plan.time.seconds) if plan.time else "-",
                      " ".join(plan.nearest.overrides) if plan.nearest else ""))
-    heading, *lines = table_lines(rows, rest="<")
-    # Painted after padding, because colour codes have a length.
-    return "\n".join([heading, *(painted(line, _meaning(plan), sys.stdout)
-                                 for line, plan in zip(lines, plans, strict=True))])
-
-
-def _meaning(plan: "Plan") -> Meaning:
-    verdict = plan.verdict
-    return "bad" if not verdict.fits else "warning" if verdict.marginal else "good"
+    return "\n".join(table_lines(rows, rest="<"))

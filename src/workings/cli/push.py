@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer, say, say_sizes
+from workings.cli.output import answer, say, say_sizes
 
 if TYPE_CHECKING:
     from workings.publish.push import Push
@@ -17,14 +17,13 @@ def push_command(
     repo: Annotated[str, typer.Argument(help="OWNER/NAME on the Hub; created if missing.")],
     yes: Annotated[bool, typer.Option("--yes", help="Upload; without it the command only shows what it would "
                                       "upload.")] = False,
-    run: Annotated[Path | None, typer.Option("--run", help="The run that an exported folder was made from.",
+    run: Annotated[Path | None, typer.Option(help="The run that an exported folder was made from.",
                                              show_default="runs/ and the name in the folder")] = None,
     licence: Annotated[str, typer.Option(
         "--license", "--licence", help="The model's licence (apache-2.0, …), if its base names none.")] = "",
     accept_terms: Annotated[bool, typer.Option(
         "--accept-terms", help="Accept the base model's terms (such as Gemma's) and pass them on.")] = False,
     private: Annotated[bool, typer.Option("--private", help="Make the repository private.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """Upload a run's model, its card and its evidence to the Hugging Face Hub; a dry run without --yes.
 
@@ -38,20 +37,20 @@ def push_command(
         push = prepare(model, request, Path(folder))
         _show(push)
         address = upload(push) if yes else ""
-    answer({**push.to_json(), "uploaded": yes, "address": address}, as_json=as_json, text=(
+    answer({**push.to_json(), "uploaded": yes, "address": address}, (
         f"{address}\nto check after a download: workings verify record.zip --expect-root {push.root}" if yes else
         f"nothing uploaded; --yes uploads to https://huggingface.co/{repo}"))
 
 
 def _show(push: "Push") -> None:
     """Shows what is about to be uploaded."""
-    sizes = push.sizes
     say(f"for {push.request.repo}{' (private)' if push.request.private else ''}, replacing files of the same names:")
-    say_sizes(sizes.items())
-    say(f"  {sum(sizes.values()):>14,}  bytes in {len(sizes)} files; licence: {push.licence or 'not named'}")
-    say("texts in record.zip, readable by anyone who sees the repository:" if push.texts else
-        "record.zip holds no question, answer or completion; training data appear as digests only")
-    say_sizes(push.texts)
+    say_sizes(push.sizes, f"; licence: {push.licence or 'not named'}")
+    if push.texts:
+        say("texts in record.zip, readable by anyone who sees the repository:")
+        say_sizes(dict(push.texts))
+    else:
+        say("record.zip holds no question, answer or completion; training data appear as digests only")
     say("README.md, the model card:")
     # Not `say`, which would rewrite commands for this machine.
     typer.echo(push.card, err=True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, answer
+from workings.cli.options import OverridesArgument, RecipeArgument, Verb
+from workings.cli.output import answer
 from workings.record.number_text import percent, table_lines
 from workings.record.progress import slow_operation
 
@@ -15,46 +15,16 @@ if TYPE_CHECKING:
     from workings.runs.reward_check import RewardCheck
 
 reward_app = typer.Typer(help="Check rewards and judges before training on them.", no_args_is_help=True,
-                        rich_markup_mode=None)
+                         rich_markup_mode=None)
 
 
-def judge_command(
-    url: Annotated[str, typer.Option("--url", help="Endpoint of OpenAI's chat completions API, without "
-                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
-    model: Annotated[str, typer.Option("--model", help="The model's name at the endpoint.")],
-    items: Annotated[Path, typer.Option("--items", help="At least 200 JSON lines: prompt, expected_answer, completion, "
-                                        "right (true or false).")],
-    out: Annotated[Path, typer.Option("--out", help="The judge's file to write, for --scorer judge:FILE.")],
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Longest reply in tokens; more for a model "
-                                            "that thinks "
-                                            "first.")] = 64,
-    as_json: JsonFlag = False,
-) -> None:
-    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
-
-    Writes the judge's file; exit code 1 if it did not pass.
-    """
-    from workings.runs.judge_check import check_judge, check_text
-
-    judge = check_judge(url, model, items, out, max_tokens=max_tokens)
-    answer(judge.recorded() | {"out": str(out)}, as_json=as_json, text=check_text(judge, out))
-    if not judge.passed:
-        raise typer.Exit(1)
-
-
-@reward_app.callback()
-def reward_group() -> None:
-    """Check rewards and judges before training on them."""
-
-
-@reward_app.command("check")
+@reward_app.command("check", cls=Verb)
 def check_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
-    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of prompts to try.")] = 8,
+    prompts: Annotated[int, typer.Option(min=1, help="Number of prompts to try.")] = 8,
     no_model: Annotated[bool, typer.Option(
         "--no-model", help="Sample nothing: compare with the correct answer alone; needs no engine.")] = False,
-    as_json: JsonFlag = False,
 ) -> None:
     """What do a recipe's rewards pay for?
 
@@ -66,41 +36,49 @@ def check_command(
     # Around everything: each part alone may be too short to be reported.
     with slow_operation("trying the rewards"):
         report = check_rewards(recipe, overrides or (), prompts=prompts, model=not no_model)
-    answer(report.to_json(), as_json=as_json, text=page(report))
-    if report.refusals:
-        raise typer.Exit(1)
+    answer(report.to_json(), page(report), bool(report.refusals))
 
 
-reward_app.command("judge")(judge_command)
+@reward_app.command("judge", cls=Verb)
+def judge_command(
+    url: Annotated[str, typer.Option(help="Endpoint of OpenAI's chat completions API, without "
+                                     "/chat/completions; its key goes in WORKINGS_JUDGE_KEY.")],
+    model: Annotated[str, typer.Option(help="The model's name at the endpoint.")],
+    items: Annotated[Path, typer.Option(help="At least 200 JSON lines: prompt, expected_answer, completion, "
+                                        "right (true or false).")],
+    out: Annotated[Path, typer.Option(help="The judge's file to write, for --scorer judge:FILE.")],
+    max_tokens: Annotated[int, typer.Option(
+        min=1, help="Longest reply in tokens; more for a model that thinks first.")] = 64,
+) -> None:
+    """Check a language model as the judge: agreement with labels, and resistance to persuasion.
+
+    Writes the judge's file; exit code 1 if it did not pass.
+    """
+    from workings.runs.judge_check import check_judge, check_text
+
+    judge = check_judge(url, model, items, out, max_tokens=max_tokens)
+    answer(judge.recorded() | {"out": str(out)}, check_text(judge, out), not judge.passed)
 
 
 def page(check: "RewardCheck") -> str:
     """Format the check: a line for each probe, the model's samples, and the verdict."""
     values = check.to_json()
-    samples = values.get("samples")
+    samples, count = values.get("samples"), values["prompts"]
     # Probes first, then what they are compared with.
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
     rows.append(_row("(the correct answer)", values["right_answer"], ""))
+    beaten = [f"{count} prompts; beats: share of them where the probe earns more than the correct answer"]
     if samples:
         rows.append(_row("(the model's samples)", samples, ""))
-    lines = table_lines(rows)
-    count = values["prompts"]
-    lines.append("")
-    if samples:
-        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
-                     # Equally many for each prompt, so the division is exact.
-                     f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average")
-        lines.append(f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
-                     f"cut off {percent(samples['truncated'], 0)}; "
-                     f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average")
-    else:
-        lines.append(f"{count} prompts; beats: share of them where the probe earns more than the correct answer")
-    lines += [f"warning: {text}" for text in values["warnings"]]
-    lines += [f"refused: {text}" for text in values["refusals"]]
-    if not values["refusals"]:
-        lines.append("no probe earns what it should not")
-    return "\n".join(lines)
+        beaten = [f"{count} prompts; beats: share of them where the probe earns more than the median of the model's "
+                  # Equally many for each prompt, so the division is exact.
+                  f"{samples['count'] // count} samples, which is {samples['median']:.2f} on average",
+                  f"groups without spread {percent(samples['groups_without_spread'], 0)}; "
+                  f"cut off {percent(samples['truncated'], 0)}; "
+                  f"{samples['tokens']:.0f} of {samples['max_new_tokens']} tokens on average"]
+    refused = [f"refused: {text}" for text in values["refusals"]] or ["no probe earns what it should not"]
+    return "\n".join([*table_lines(rows), "", *beaten, *(f"warning: {text}" for text in values["warnings"]), *refused])
 
 
 def _row(name: str, earned: Mapping[str, Any], beats: str) -> list[str]:

@@ -1,14 +1,13 @@
 """`workings runs`: list the runs of a folder, and sign one."""
 
-import shlex
-from math import isfinite
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workings.cli.output import JsonFlag, answer
+from workings.cli.options import JsonFlag, Verb
+from workings.cli.output import answer
 from workings.errors import RecordError, RequestError
 from workings.hints import typed_path
 from workings.record.layout import OVERRIDES, PARTIAL_SUFFIX
@@ -18,59 +17,46 @@ if TYPE_CHECKING:
     from workings.ui.folder import Folder
     from workings.ui.listing import RunRow
 
-runs_app = typer.Typer(help="List runs; sign one.",
-                       rich_markup_mode=None)
-BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 16
-"""Characters of a sparkline."""
+runs_app = typer.Typer(help="List runs; sign one.", rich_markup_mode=None)
 
 
+@runs_app.command("sign", cls=Verb)
 def sign_command(
     run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A sealed run directory.")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="Private key that --new-key made.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Private key that --new-key made.")] = None,
     new_key: Annotated[Path | None, typer.Option(
-        "--new-key", metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
-    as_json: JsonFlag = False,
+        metavar="FILE", help="Make an Ed25519 key pair: FILE is private, publish FILE.pub.")] = None,
 ) -> None:
     """Sign the root digests of a run and of the units in it; --new-key makes a key.
 
     Writes an in-toto statement in a DSSE envelope to the run's folder attest.
     """
+    from workings.evidence.attest import keys
+    from workings.evidence.attest.sign import sign_run
+
     if new_key is not None:
-        _make_key(new_key, run or key, as_json=as_json)
+        if run or key:
+            raise RequestError("--new-key cannot be combined with a run or --key", "--new-key FILE alone",
+                               f"workings runs sign --new-key {quote(str(new_key))}, "
+                               "then workings runs sign RUN --key FILE")
+        keys.require_available()
+        made = keys.new_key(new_key)
+        answer({"key_id": made.key_id, "private": str(made.private), "public": str(made.public)},
+               f"key {made.key_id}\nprivate (keep it): {made.private}\npublic (publish it): {made.public}\n"
+               f"to sign: workings runs sign RUN --key {made.private}")
         return
     if run is None or key is None:
         raise RequestError("RUN is missing" if run is None else "--key is missing",
                            "a sealed run and the private key that signs it",
-                           f"workings runs sign {'runs/NAME' if run is None else shlex.quote(str(run))} "
+                           f"workings runs sign {'runs/NAME' if run is None else quote(str(run))} "
                            f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
-    from workings.evidence.attest.keys import require_available
-    from workings.evidence.attest.sign import sign_run
-
-    require_available()
+    keys.require_available()
     signed = sign_run(run, key)
     values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
               "existed": signed.existed}
-    answer(values, as_json=as_json,
-           text=f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
-                f"{', '.join(signed.subjects)}\n{signed.path}\n"
-                f"to check: workings verify {shlex.quote(str(run))} --key {shlex.quote(f'{key}.pub')}")
-
-
-def _make_key(out: Path, other: object, *, as_json: bool) -> None:
-    """Make a key pair; nothing is signed."""
-    if other:
-        raise RequestError("--new-key cannot be combined with a run or --key", "--new-key FILE alone",
-                           f"workings runs sign --new-key {shlex.quote(str(out))}, "
-                           "then workings runs sign RUN --key FILE")
-    from workings.evidence.attest.keys import new_key, require_available
-
-    require_available()
-    key = new_key(out)
-    answer({"key_id": key.key_id, "private": str(key.private), "public": str(key.public)},
-           as_json=as_json,
-           text=f"key {key.key_id}\nprivate (keep it): {key.private}\npublic (publish it): {key.public}\n"
-                f"to sign: workings runs sign RUN --key {key.private}")
+    answer(values, f"{'was signed before' if signed.existed else 'signed'} by key {signed.key_id}: "
+           f"{', '.join(signed.subjects)}\n{signed.path}\n"
+           f"to check: workings verify {quote(str(run))} --key {quote(f'{key}.pub')}")
 
 
 @runs_app.callback(invoke_without_command=True)
@@ -82,7 +68,6 @@ def list_command(
     """List the runs of a folder: state, loss, accuracy, and how to resume stopped ones."""
     if context.invoked_subcommand is not None:
         return
-    from workings.record.phase import read_phases
     from workings.ui.folder import Folder
     from workings.ui.listing import run_rows
 
@@ -90,40 +75,20 @@ def list_command(
         raise RequestError(f"there is no folder {folder}", "a folder with runs",
                            "--dir FOLDER, or start one: workings train quickstart")
     runs = Folder(folder.resolve())
-    phases = {run.relative_to(runs.root).as_posix(): phase for run, phase in read_phases().items()
-              if run.is_relative_to(runs.root)}
-    rows = run_rows(runs, {}, phases)
-    heading, *table = table_lines([["run", "state", "steps", "loss", "curve", "accuracy", ""], *(
-        _cells(row, sparkline(_losses(runs, row))) for row in rows)], rest="<")
+    rows = run_rows(runs, {}, runs.phases())
+    heading, *table = table_lines([["run", "state", "steps", "loss", "accuracy", ""], *map(_cells, rows)], rest="<")
     lines = [line for row, cells in zip(rows, table, strict=True) for line in (cells, *_resume_lines(row, runs))]
     values = [row.model_dump(exclude_defaults=True) | {"name": row.name} for row in rows]
-    answer({"runs": values}, as_json=as_json,
-           text="\n".join([heading, *lines]) if rows else f"no runs in {folder}")
+    answer({"runs": values}, "\n".join([heading, *lines]) if rows else f"no runs in {folder}")
 
 
-def sparkline(values: list[float]) -> str:
-    """A sparkline of at most `WIDTH` characters; each shows the last value of its part."""
-    if not values:
-        return ""
-    count = min(WIDTH, len(values))
-    thinned = [values[(index + 1) * len(values) // count - 1] for index in range(count)]
-    low, span = min(thinned), max(thinned) - min(thinned)
-    return "".join(BARS[int((value - low) / span * (len(BARS) - 1)) if span else 0] for value in thinned)
-
-
-def _losses(runs: "Folder", row: "RunRow") -> list[float]:
-    if row.kind != "run" or row.begun or row.state == "unreadable":
-        return []
-    return [float(line["loss"]) for line in runs.metrics(runs.path(row.name)) if isfinite(line["loss"])]
-
-
-def _cells(row: "RunRow", curve: str) -> list[str]:
+def _cells(row: "RunRow") -> list[str]:
     """Cells of one run."""
     steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
-    accuracy = f"{percent(row.accuracy.mean)} of {row.accuracy.n}" if row.accuracy else ""
-    kept = f"{row.samples.kept} of {row.samples.samples} kept" if row.samples else ""
+    accuracy = f"{percent(row.accuracy['mean'])} of {row.accuracy['n']}" if row.accuracy else ""
+    kept = f"{row.samples['kept']} of {row.samples['samples']} kept" if row.samples else ""
     loss = f"{row.loss:.4f}" if row.loss is not None else ""
-    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, curve, accuracy or kept,
+    return [row.name.removesuffix(PARTIAL_SUFFIX), row.phase or row.state, steps, loss, accuracy or kept,
             row.problem or row.reason]
 
 
@@ -140,6 +105,3 @@ def _resume_lines(row: "RunRow", runs: "Folder") -> list[str]:
         pass
     out = quote(typed_path(runs.root / row.name.removesuffix(PARTIAL_SUFFIX)))
     return [f"  resume: workings train {recipe} --out {out} --resume"]
-
-
-runs_app.command("sign")(sign_command)

@@ -1,6 +1,5 @@
-"""`workings sample`: sample completions of prompts, and keep those that are worth learning from."""
+"""`workings data sample` and `select`: sample completions of prompts, and keep those that are worth learning from."""
 
-import shlex
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 
 from workings.cli import options
 from workings.cli.options import as_recorded, typed, weights_request
-from workings.cli.output import JsonFlag, answer, say
+from workings.cli.output import answer, say
 from workings.errors import Interrupted, RequestError
 from workings.record.layout import KEPT, PAIRS, partial_unit_path
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 KeepOption = Annotated[str, typer.Option(
     "--keep", help="correct: correct answers; best: the highest score of each prompt, above 0; all.")]
-ValidStepsOption = Annotated[bool, typer.Option(
-    "--valid-steps", help="Leave out samples with a wrong equation.")]
+ValidStepsOption = Annotated[bool, typer.Option("--valid-steps", help="Leave out samples with a wrong equation.")]
 MostOption = Annotated[int, typer.Option("--most", help="Most samples kept per prompt; 0: all.")]
 PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
@@ -33,11 +31,11 @@ PromptsOutOption = Annotated[Path | None, typer.Option(
 def sample_command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=options.MODEL_HELP)],
     prompts: Annotated[str, typer.Option(
-        "--prompts", help="Items, or traces for their questions and answers: a file, or a shipped set.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the sealed samples.")],
-    samples: Annotated[int, typer.Option("--samples", help="Completions per prompt.")] = 8,
-    temperature: Annotated[float, typer.Option("--temperature", help="0: greedy; above: sampled.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sampling.")] = 0,
+        help="Items, or traces for their questions and answers: a file, or a shipped set.")],
+    out: Annotated[Path, typer.Option(help="Directory to make for the sealed samples.")],
+    samples: Annotated[int, typer.Option(help="Completions per prompt.")] = 8,
+    temperature: Annotated[float, typer.Option(help="0: greedy; above: sampled.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
@@ -52,12 +50,11 @@ def sample_command(
     revision: options.RevisionOption = None,
     max_new_tokens: options.MaxNewTokensOption = None,
     batch_size: Annotated[int | None, typer.Option(
-        "--batch-size", help="Completions per batch; by default as many as fit the device.")] = None,
-    scorer: Annotated[str, typer.Option("--scorer", help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
+        help="Completions per batch; by default as many as fit the device.")] = None,
+    scorer: Annotated[str, typer.Option(help="A registered scorer, or FILE.py:FUNCTION.")] = "answer",
     form: Annotated[str | None, typer.Option(
-        "--form", help="Answer form of kept samples: tags, think, channel (asks Gemma 4 to think), hashes, "
+        help="Answer form of kept samples: tags, think, channel (asks Gemma 4 to think), hashes, "
         "answer_only; by default as trained.")] = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Sample completions of prompts, score them, and keep some as traces to learn from.
 
@@ -70,16 +67,15 @@ def sample_command(
     from workings.samples.selection import PairRule, Selection
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
-    recorded = as_recorded(
-        model, opening, f"workings sample {quote(model)} --template tokenizer --form tags --prompts FILE --out DIR",
-        decoding=("max_new_tokens",))
+    example = f"workings data sample {quote(model)} --template tokenizer --form tags --prompts FILE --out DIR"
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, seed=seed, scorer=scorer,
-        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
+        **as_recorded(model, opening, example, decoding=("max_new_tokens",))
+        | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
     request = SampleRequest(
         settings=settings, pairs=PairRule.from_options(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most))
-    refuse_written(prompts_out)
+    _refuse_written(prompts_out)
     # Before opening a model, because a bad line is found at once.
     items = read_prompts(prompts)
     # A given batch size is used as it is; otherwise it is planned.
@@ -91,20 +87,18 @@ def sample_command(
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
-    answer_with(unit, request.pairs is not None, prompts_out, as_json=as_json)
+    _answer(unit, request.pairs is not None, prompts_out)
 
 
-def refuse_written(prompts_out: Path | None) -> None:
+def _refuse_written(prompts_out: Path | None) -> None:
     """Raise `RequestError` if the file exists or its folder does not: before sampling, which may take hours."""
-    if prompts_out is not None and prompts_out.exists():
-        raise RequestError(f"--prompts-out {prompts_out} exists", "a file that does not exist yet",
-                           f"--prompts-out {prompts_out.with_stem(prompts_out.stem + '-2')}")
-    if prompts_out is not None and not prompts_out.absolute().parent.is_dir():
-        raise RequestError(f"--prompts-out {prompts_out}: there is no folder {prompts_out.parent}",
-                           "a file in a folder that exists", f"mkdir -p {prompts_out.parent}")
+    if prompts_out is not None and (prompts_out.exists() or not prompts_out.absolute().parent.is_dir()):
+        raise RequestError(f"--prompts-out {prompts_out} exists" if prompts_out.exists() else
+                           f"--prompts-out {prompts_out}: there is no folder {prompts_out.parent}",
+                           "a file that does not exist yet, in a folder that does", "--prompts-out another name")
 
 
-def answer_with(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None, *, as_json: bool) -> None:
+def _answer(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> None:
     """Write the prompts that were solved sometimes, and print what was kept."""
     if prompts_out is not None:
         from workings.data.row_fields import lines_bytes
@@ -121,20 +115,19 @@ def answer_with(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None, 
     # Exit code 0: sampling succeeded, and an empty selection is its result.
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it answers in another form")
-    answer({"out": str(unit.path), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)}, as_json=as_json,
-           text="\n".join([*lines, f"to verify: workings verify {shlex.quote(str(unit.path))}"]))
+    answer({"out": str(unit.path), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)},
+           "\n".join([*lines, f"to verify: workings verify {quote(str(unit.path))}"]))
 
 
 def select_command(
     samples: Annotated[Path, typer.Argument(help="A sealed directory of samples.")],
-    out: Annotated[Path, typer.Option("--out", help="Directory to make for the new selection.")],
+    out: Annotated[Path, typer.Option(help="Directory to make for the new selection.")],
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = None,
     prompts_out: PromptsOutOption = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Select from existing samples by other rules; nothing is sampled again.
 
@@ -143,8 +136,8 @@ def select_command(
     from workings.samples.draw import reselect
     from workings.samples.selection import PairRule, Selection
 
-    refuse_written(prompts_out)
+    _refuse_written(prompts_out)
     unit = reselect(
         samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most),
         PairRule.from_options(pairs, most_pairs))
-    answer_with(unit, pairs is not None, prompts_out, as_json=as_json)
+    _answer(unit, pairs is not None, prompts_out)

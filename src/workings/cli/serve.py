@@ -19,7 +19,7 @@ TOKEN = "WORKINGS_SERVE_TOKEN"
 
 def serve_command(
     model: Annotated[str, typer.Argument(help=options.MODEL_HELP)],
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8000,
     template: options.TemplateOption = None,
     engine: options.EngineOption = None,
     precision: options.PrecisionOption = None,

@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 
 from workings.cli.options import OverridesArgument, RecipeArgument
-from workings.cli.output import JsonFlag, answer, as_typed, say
+from workings.cli.output import answer, as_typed, say
 from workings.errors import DoesNotFit, Interrupted, RequestError
-from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
+from workings.record.layout import SEAL, partial_path
 
 
 def train_command(
     recipe: RecipeArgument,
     overrides: OverridesArgument = None,
     out: Annotated[Path | None, typer.Option(
-        "--out", help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.",
-    )] = None,
+        help="Run directory to make; by default runs/NAME, NAME as in the recipe, or the next free number.")] = None,
     resume: Annotated[bool, typer.Option(
         "--resume", help="Resume a killed, interrupted or failed run, with its own overrides if none are "
         "given.")] = False,
@@ -28,12 +27,10 @@ def train_command(
     smoke: Annotated[bool, typer.Option(
         "--smoke", help="Run all stages with a tiny model of the same architecture.")] = False,
     smoke_steps: Annotated[int | None, typer.Option(
-        "--smoke-steps", min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
+        min=1, help="Steps of --smoke (implies it); 2 if not given.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if the plan says that it does not fit.")] = False,
     track: Annotated[list[str] | None, typer.Option(
-        "--track", help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be "
-                         "repeated.")] = None,
-    as_json: JsonFlag = False,
+        help="Report each step to a tracker: tensorboard, wandb, trackio or mlflow; can be repeated.")] = None,
 ) -> None:
     """Run a recipe: check, plan, train, evaluate, seal."""
     from workings.config.load import load_recipe
@@ -51,8 +48,7 @@ def train_command(
             raise RequestError("--auto-resume needs --out", "the run to start or to resume", "--out runs/my-run")
         left = what_is_left(out)
         if left == "nothing":
-            answer({"status": "complete", "run": str(out)}, as_json=as_json,
-                   text=f"{out} is complete and evaluated: nothing is left to do")
+            answer({"status": "complete", "run": str(out)}, f"{out} is complete and evaluated: nothing is left to do")
             return
         resume = left == "resume"
     run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
@@ -63,18 +59,16 @@ def train_command(
     # Not a bug: the refusing plan is the answer, with its own exit code.
     except DoesNotFit as refused:
         say(str(refused))
-        answer(refused.answer, as_json=as_json, text="")
-        raise typer.Exit(refused.exit_code) from None
-    # Process 0 reports the result; the exit code is the same in all processes.
-    if not result.training.process:
-        answer(result.to_json(), as_json=as_json, text=as_typed(result.sentence(resume_command=_again(run_path))))
-    # 128 + SIGINT, as a shell reports a command that Ctrl-C ended.
-    if result.training.status == "interrupted":
-        raise typer.Exit(130)
+        answer(refused.answer, "", refused.exit_code)
+        return
+    training = result.training
     # A smoke run tests the stages: its tiny random model need not learn.
-    learned_nothing = not result.training.process and result.training.learned_nothing and small is None
-    if result.training.status == "failed" or learned_nothing:
-        raise typer.Exit(1)
+    failed = training.status == "failed" or (not training.process and small is None and training.learned_nothing != "")
+    code = Interrupted.exit_code if training.status == "interrupted" else int(failed)
+    # Process 0 reports the result; the exit code is the same in all processes.
+    if training.process:
+        raise typer.Exit(code)
+    answer(result.to_json(), as_typed(result.sentence(resume_command=_again(run_path))), code)
 
 
 def cut_short_message(run_path: Path, what: str) -> str:
@@ -83,13 +77,12 @@ def cut_short_message(run_path: Path, what: str) -> str:
 
     if partial_path(run_path).is_dir():
         return f"stopped by {what}: the last checkpoint is kept; to resume: {_again(run_path)}"
-    if (run_path / SEAL).is_file():
-        if RunRecord.open(run_path).status != "complete":
-            return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {_again(run_path)}"
-        left = "the untrained model" if (run_path / RECIPE_EVALUATION).is_dir() else "its evaluation"
-        return (f"stopped by {what} after training, which is complete and sealed in {run_path}; "
-                f"to finish {left}: {_again(run_path)}")
-    return f"stopped by {what}: nothing was started; run the same command to start again"
+    if not (run_path / SEAL).is_file():
+        return f"stopped by {what}: nothing was started; run the same command to start again"
+    if RunRecord.open(run_path).status != "complete":
+        return f"stopped by {what}: what was trained is sealed in {run_path}; to resume: {_again(run_path)}"
+    return (f"stopped by {what} after training, which is complete and sealed in {run_path}; to finish the evaluations: "
+            f"{_again(run_path)}")
 
 
 def _again(run_path: Path) -> str:

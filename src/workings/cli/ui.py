@@ -12,7 +12,7 @@ from workings.hints import pip_install
 
 def ui_command(
     folder: Annotated[Path, typer.Argument(help="The folder of runs.")] = Path(),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8765,
     new_token: Annotated[bool, typer.Option("--new-token", help="Make a new token: links of earlier starts stop "
                                             "working.")] = False,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,

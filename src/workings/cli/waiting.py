@@ -19,7 +19,7 @@ TERMINAL_SECONDS, LOG_SECONDS = 1.0, 15.0
 class _Operation:
     what: str
     began: float = field(default_factory=time.monotonic)
-    done: tuple[int, int, str] | None = None
+    done: tuple[int, int, str] = (0, 0, "")
 
 
 class WaitingLine(ProgressListener):
@@ -81,15 +81,13 @@ class WaitingLine(ProgressListener):
             self._has_thread = False
 
 
-def waiting_text(what: str, seconds: float, done: tuple[int, int, str] | None) -> str:
-    """The current task, its seconds so far, and its progress."""
-    line = f"{what} … {_clock(seconds)}"
-    if done is not None and done[0]:
-        count, total, unit = done
-        left = ceil(seconds / count * (total - count))
-        line += f", {count} of {total}" + (f" {unit}" if unit else "")
-        return line + (f", about {_clock(left)} left" if left else "")
-    return line
+def waiting_text(what: str, seconds: float, done: tuple[int, int, str] = (0, 0, "")) -> str:
+    """The current task, its seconds so far, and its progress: count, total, unit."""
+    line, (count, total, unit) = f"{what} … {_clock(seconds)}", done
+    if not count:
+        return line
+    left = ceil(seconds / count * (total - count))
+    return f"{line}, {count} of {total} {unit}".rstrip() + (f", about {_clock(left)} left" if left else "")
 
 
 def _clock(seconds: float) -> str:

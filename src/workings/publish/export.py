@@ -1,6 +1,5 @@
 """A run's model as a folder that other programs open: in Hugging Face's format, or with a GGUF file."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -35,7 +34,6 @@ SCHEMA = "export/1"
 ORIGIN_FILE = "export_info.json"
 """Says which sealed run and step the files come from."""
 SAFETENSORS, GGUF = "safetensors", "gguf"
-FORMATS = (SAFETENSORS, GGUF)
 GGUF_FILE = "model.gguf"
 CONFIG_FORM = "5.0.0"
 """The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
@@ -44,14 +42,11 @@ vocabulary next to a file without a version that its pre-tokenizer may be a faul
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """Files copied from a run's base weights."""
+    """Names of files copied from a run's base weights (a Hub id, or a local folder's name), and why others were not."""
 
     source: str
-    """Their id on the Hub, or a local folder's own name."""
     files: tuple[str, ...]
-    """Names of the files that were copied."""
     left: dict[str, str]
-    """Files that were not -> why."""
 
     def to_json(self) -> dict[str, Any]:
         """Key `carried_over` of `export --json`."""
@@ -60,17 +55,12 @@ class Carried:
 
 def published_id(opened: TrainedModel) -> str | None:
     """Id on the Hub of the weights that a run began with; None for a local folder, and for random weights."""
-    model = opened.recipe.model
-    revision = str(opened.run.manifest.model_revision)
-    is_published = isinstance(model, FromPretrained) and not is_local(revision) and revision != STORED
-    return model.id if isinstance(model, FromPretrained) and is_published else None
+    model, revision = opened.recipe.model, str(opened.run.manifest.model_revision)
+    return model.id if isinstance(model, FromPretrained) and not is_local(revision) and revision != STORED else None
 
 
 def first_folder(opened: TrainedModel) -> Path | Absent:
-    """The published folder that a run began with, or why none exists.
-
-    Weights and tokenizer of a full fine-tuning are in its checkpoint, so that the folder may be gone.
-    """
+    """The published folder that a run began with, or why there is none: a full fine-tuning does not need it."""
     if not isinstance(opened.recipe.model, FromPretrained):
         return absent("the run began with random weights")
     try:
@@ -80,13 +70,7 @@ def first_folder(opened: TrainedModel) -> Path | Absent:
 
 
 def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True) -> Carried | Absent:
-    """Copy terms of use and further forms of the tokenizer into an exported folder; nothing in it is replaced.
-
-    Args:
-        opened: the run.
-        directory: the exported folder.
-        tokenizer: whether forms of the tokenizer belong there.
-    """
+    """Copy terms of use and, if wanted, further forms of the tokenizer into a folder; nothing in it is replaced."""
     base = first_folder(opened)
     if isinstance(base, Absent):
         return base
@@ -113,14 +97,10 @@ def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
 
 def _suppress(base: Path, directory: Path) -> None:
     """Take over which tokens are never to be written; stop tokens and temperature stay those of the run."""
-    if not (base / GENERATION_CONFIG).is_file():
-        return
-    published = json.loads((base / GENERATION_CONFIG).read_text(encoding="utf-8"))
-    if published.get(SUPPRESSED_TOKENS_KEY):
-        own = json.loads((directory / GENERATION_CONFIG).read_text(encoding="utf-8"))
-        text = json.dumps(own | {SUPPRESSED_TOKENS_KEY: published[SUPPRESSED_TOKENS_KEY]}, indent=2,
-                          ensure_ascii=False, sort_keys=True)
-        (directory / GENERATION_CONFIG).write_text(text + "\n", encoding="utf-8")
+    file = base / GENERATION_CONFIG
+    if file.is_file() and (tokens := read_object(file).get(SUPPRESSED_TOKENS_KEY)):
+        own = read_object(directory / GENERATION_CONFIG)
+        write_object(directory / GENERATION_CONFIG, own | {SUPPRESSED_TOKENS_KEY: tokens})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,18 +109,14 @@ class Exported:
 
     directory: Path
     run: str
-    """Name of the run."""
     root: str
-    """Root digest of the sealed run."""
     step: int
     format: str
-    """One of `FORMATS`, for GGUF with the number format of its matrices."""
+    """`SAFETENSORS`, or `GGUF` with the number format of its matrices."""
     files: dict[str, str]
     """Relative path -> SHA-256."""
     carried: Carried | Absent
-    """Files copied from the published folder of the run's first weights, or why none exist."""
     notes: tuple[str, ...] = ()
-    """Notes for users of the model."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
@@ -154,10 +130,8 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
                group: ProcessGroup = ALONE) -> Exported:
     """Write a run's last checkpoint into a new folder: in Hugging Face's format, or as a GGUF file.
 
-    Terms of use and further forms of the tokenizer (``tokenizer.model``) come from the weights that the run began with.
-    The chat template is the one that the run was trained with, and generation stops where it was trained to stop. Of
-    a multimodal model the text part was trained; everything else is taken from the weights that the run began with,
-    and a GGUF file holds the text part alone.
+    Terms of use, further forms of the tokenizer, and everything but the text part of a multimodal model come from the
+    weights that the run began with; a GGUF file holds the text part alone.
 
     Args:
         run: a sealed run directory.
@@ -231,14 +205,14 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     write_tokenizer(session.template, stop, directory)
     # Readers take the defaults of a family for special tokens that `config.json` does not name. A version that the file
     # has already wins over ours.
-    values = {"transformers_version": CONFIG_FORM} | json.loads((directory / CONFIG).read_text(encoding="utf-8"))
+    values = {"transformers_version": CONFIG_FORM} | read_object(directory / CONFIG)
     if session.tokenizer.special_text("pad_token"):
         values["pad_token_id"] = session.tokenizer.pad_id
     write_object(directory / CONFIG, values | _special_ids(session.tokenizer, stop))
     adapters = directory / ADAPTER_FOLDER / ADAPTER_CONFIG
     # Adapters say on which published weights they belong; a local folder has no such name.
     if adapters.parent.is_dir() and (name := published_id(opened)):
-        write_object(adapters, json.loads(adapters.read_text(encoding="utf-8")) | {
+        write_object(adapters, read_object(adapters) | {
             "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
 
 
@@ -261,19 +235,19 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     tokenizer.save(directory)
     config = directory / "tokenizer_config.json"
     # The model was trained with this template, which may differ from the one that its tokenizer came with.
-    settings = json.loads(config.read_text(encoding="utf-8")) | {"chat_template": template.source}
+    settings = read_object(config) | {"chat_template": template.source}
     # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
     # take a mark of turns for ordinary text without them.
-    added = json.loads((directory / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
+    added = read_object(directory / "tokenizer.json")["added_tokens"]
     settings["added_tokens_decoder"] = {str(token.pop("id")): token for token in added}
     if stop.disagreement:
         settings |= {"eos_token": tokenizer.token(stop.ids[0]), "eos_token_id": stop.ids[0]}
     write_object(config, settings)
     # transformers reads and writes this file by now; other tools read the template in the settings above.
     (directory / "chat_template.jinja").write_text(template.source, encoding="utf-8")
-    write_object(directory / "generation_config.json",
-                # Greedy, as runs are evaluated unless a temperature is asked for.
-                _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
+    # Greedy, as runs are evaluated unless a temperature is asked for.
+    write_object(directory / GENERATION_CONFIG,
+                 _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 
 
 def _special_ids(tokenizer: Tokenizer, stop: StopTokens) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A model's folder in Hugging Face's format as one GGUF file for llama.cpp, with the Modelfile that Ollama reads."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -40,14 +41,6 @@ class _Tensor:
     read: Callable[[], np.ndarray]
     """Gives its values in float32."""
 
-    @property
-    def size(self) -> int:
-        """Bytes in the file."""
-        from gguf import GGML_QUANT_SIZES
-
-        numbers, size = GGML_QUANT_SIZES[self.kind]
-        return prod(self.shape) // numbers * size
-
 
 def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTemplate, stop: StopTokens,
                name: str) -> None:
@@ -57,7 +50,7 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
         folder: has ``config.json`` and weights in safetensors.
         file: GGUF file to write; the caller makes it atomic.
         number_format: one of `TYPES`, or ``f32`` to compare.
-        template: what the model was trained with, bound to its tokenizer.
+        template: the trained one, bound to its tokenizer.
         stop: tokens that end an answer.
         name: shown by programs that open the file.
 
@@ -86,7 +79,9 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     write_tokenizer(writer, template.tokenizer, shape.vocab_size)
     _add_special_tokens(writer, template, stop)
     for tensor in tensors:
-        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), tensor.size, tensor.kind)
+        numbers, size = gguf.GGML_QUANT_SIZES[tensor.kind]
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), prod(tensor.shape) // numbers * size,
+                               tensor.kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -108,8 +103,7 @@ def _tensors(folder: Path, shape: ModelShape, number_format: str) -> Iterator[_T
 
         size = form.size(name, sizes[name])
         yield _Tensor(name=stored, shape=size, kind=_kind(stored, size, wanted), read=read)
-    factors = form.rotation(shape)
-    if factors is not None:
+    if (factors := form.rotation(shape)) is not None:
         yield _Tensor(name=ROPE_FACTORS, shape=factors.shape, kind=gguf.GGMLQuantizationType.F32,
                       read=lambda: factors)
 
@@ -140,43 +134,21 @@ def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: Stop
     writer.add_chat_template(template.source)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Turns:
-    """Fixed texts around turns."""
-
-    first: str
-    """Before the first user's turn, without a system text."""
-    answer: str
-    """Between a user's turn and the answer."""
-    next: str
-    """Between an answer and the next user's turn."""
-    system: tuple[str, str] | None
-    """Before a system text, and between it and the user's turn; None: the template takes none."""
-
-
 def write_modelfile(file: Path, weights: str, template: ChatTemplate, stop: StopTokens) -> list[str]:
-    """Write Ollama's description of a GGUF file.
+    """Write Ollama's description of the GGUF file ``weights`` in the same folder.
 
-    Args:
-        file: to write.
-        weights: name of the GGUF file in the same folder.
-        template: what the model was trained with.
-        stop: tokens that end an answer.
-
-    Returns:
-        a note, if the template cannot be written in Ollama's language.
+    Returns a note if the template cannot be written in Ollama's language.
     """
     lines = [f"FROM ./{weights}", "PARAMETER temperature 0"]
     lines += [f'PARAMETER stop "{template.tokenizer.token(number)}"' for number in stop.ids]
-    turns = _fixed_texts(template)
-    if turns is not None:
-        lines.append(f'TEMPLATE """{_go_template(turns)}"""')
+    turns = _go_template(template)
+    lines += [f'TEMPLATE """{turns}"""'] if turns else []
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [] if turns is not None else [NOT_WRITTEN]
+    return [] if turns else [NOT_WRITTEN]
 
 
-def _fixed_texts(template: ChatTemplate) -> _Turns | None:
-    """What a template writes around turns; None if that depends on the turns themselves."""
+def _go_template(template: ChatTemplate) -> str | None:
+    """The fixed texts that a template writes around turns, in Go's language; None if they depend on the turns."""
     once = template.prompt_text(_USER)
     try:
         twice = template.prompt_text(_MORE, [("user", _USER), ("assistant", _ANSWER)])
@@ -189,28 +161,19 @@ def _fixed_texts(template: ChatTemplate) -> _Turns | None:
     bos = template.tokenizer.special_text("bos_token")
     # Ollama puts that token in front itself, as the GGUF file tells it to.
     begins = len(bos) if template.bos_id is not None and bos and first.startswith(bos) else 0
-    try:
-        with_system = template.prompt_text(_USER, [("system", _SYSTEM)])
-    except RequestError:
-        system = None
-    else:
-        before, _, rest = with_system.partition(_SYSTEM)
+    texts = [first[begins:], answer, between]
+    before, system = '{{ if eq $last "assistant" }}' + between + "{{ else }}" + texts[0] + "{{ end }}", ""
+    with suppress(RequestError):  # a template without system texts
+        start, _, rest = template.prompt_text(_USER, [("system", _SYSTEM)]).partition(_SYSTEM)
         if not rest.endswith(_USER + answer):
             return None
-        system = before[begins:], rest.removesuffix(_USER + answer)
-    turns = _Turns(first=first[begins:], answer=answer, next=between, system=system)
-    texts = (turns.first, turns.answer, turns.next, *(turns.system or ()))
+        texts += [start[begins:], rest.removesuffix(_USER + answer)]
+        before = '{{ if eq $last "system" }}' + texts[-1] + "{{ else }}" + before + "{{ end }}"
+        system = '{{ else if eq .Role "system" }}' + texts[-2] + "{{ .Content }}"
     # Marks of Go's language and of the file itself.
-    return None if any(mark in text for text in texts for mark in ("{{", "}}", '"""')) else turns
-
-
-def _go_template(turns: _Turns) -> str:
-    before = '{{ if eq $last "assistant" }}' + turns.next + "{{ else }}" + turns.first + "{{ end }}"
-    system = ""
-    if turns.system is not None:
-        before = '{{ if eq $last "system" }}' + turns.system[1] + "{{ else }}" + before + "{{ end }}"
-        system = '{{ else if eq .Role "system" }}' + turns.system[0] + "{{ .Content }}"
+    if any(mark in text for text in texts for mark in ("{{", "}}", '"""')):
+        return None
     # Without "-" in the marks: white space in the texts is a part of the template.
-    return ('{{ $last := "" }}{{ range .Messages }}{{ if eq .Role "user" }}' + before + "{{ .Content }}" + turns.answer
+    return ('{{ $last := "" }}{{ range .Messages }}{{ if eq .Role "user" }}' + before + "{{ .Content }}" + answer
             + '{{ else if eq .Role "assistant" }}{{ .Content }}' + system
             + "{{ end }}{{ $last = .Role }}{{ end }}")

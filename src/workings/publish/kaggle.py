@@ -43,7 +43,7 @@ BUILD_EPOCH = "1767225600"
 
 @dataclass(frozen=True, kw_only=True)
 class KaggleFolders:
-    """The made folders."""
+    """The made folders; ``gated`` is the id of a model that is fetched from the Hub, if one is."""
 
     notebook: Path
     dataset: Path
@@ -52,7 +52,6 @@ class KaggleFolders:
     kernel_id: str
     dataset_id: str
     gated: str
-    """Id of a model that is fetched from the Hub; empty for none."""
 
     def to_json(self) -> dict[str, str]:
         """Keys of ``launch --for kaggle --json``."""
@@ -70,13 +69,12 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         overrides: ``key=value`` words; they become part of the recipe in the notebook.
         user: name on Kaggle.
         on: `v5e-8` or `t4x2`; by default what suits the recipe's device.
-        wheel: this package's wheel; by default it is built from the checkout that this runs from.
-        smoke: a notebook that runs the same path with a tiny model on a CPU.
+        wheel: this package's; by default it is built from the checkout that this runs from.
+        smoke: run the same path with a tiny model on a CPU.
 
     Raises:
         RequestError: ``out`` exists, no wheel can be had, or data that the recipe names are above it.
     """
-    # Cheap questions before dear ones: building a wheel takes a while.
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a folder that does not exist yet", "another --out")
     check_user(user)
@@ -103,18 +101,18 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         text = notebook_text(request)  # before anything is written: it may lack its library
         kernel = kernel_metadata(user, request.name, machine)
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        # As a whole or not at all: a folder without its last file would look finished, and be in the way of the next
-        # try. Next to its last place, so that the rename stays within one file system.
+        # As a whole or not at all: a folder without its last file would look finished. Next to its last place, so that
+        # the rename stays within one file system.
         with tempfile.TemporaryDirectory(dir=out.absolute().parent) as place:
             new_folder = Path(place) / "made"
             _write_dataset(new_folder / "dataset", built, data, user)
-            (new_folder / "notebook").mkdir()
-            atomic.write_text(new_folder / "notebook" / f"{request.name}.ipynb", text)
-            # The same cells as a script, which can be read and tried without Jupyter.
-            atomic.write_text(new_folder / "notebook" / f"{request.name}.py", script(request))
-            atomic.write_text(new_folder / "notebook" / "kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")
+            notebook = new_folder / "notebook"
+            notebook.mkdir()
+            # The same cells as a script too, which can be read and tried without Jupyter.
+            for name, contents in ((f"{request.name}.ipynb", text), (f"{request.name}.py", script(request)),
+                                   ("kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")):
+                atomic.write_text(notebook / name, contents)
             new_folder.rename(out)
-    model = loaded.recipe.model
     return KaggleFolders(notebook=out / "notebook", dataset=out / "dataset", machine=machine,
                          wheel_sha256=request.wheel_sha256, kernel_id=str(kernel["id"]),
                          dataset_id=str(kernel["dataset_sources"][0]),

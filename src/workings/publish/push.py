@@ -1,6 +1,5 @@
 """`push`: a run's exported model, its model card and its evidence pack as one commit on the Hugging Face Hub."""
 
-import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 from workings.errors import RequestError, first_line
 from workings.evidence.pack.form import BY_DIGEST
-from workings.evidence.pack.sources import data_files, model_facts
+from workings.evidence.pack.sources import model_facts
 from workings.hints import pip_install
 from workings.inputs.object_store import STORED
 from workings.models.families.standard import GEMMA_TERMS
@@ -18,20 +17,9 @@ from workings.models.json_file import read_object
 from workings.publish.export import GGUF, ORIGIN_FILE, export_run
 from workings.publish.model_card import model_card
 from workings.publish.pack import pack
-from workings.record.canonical import loads
+from workings.record import layout
+from workings.record.canonical import read_json
 from workings.record.digest import file_digest
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    GIVEN_ITEMS,
-    GIVEN_TRACES,
-    KEPT,
-    PAIRS,
-    PREDICTIONS,
-    PROMPTS,
-    README,
-    ROLLOUTS,
-    SEAL,
-)
 from workings.record.reader import RunRecord
 from workings.runs.open_model import starting_weights
 
@@ -47,24 +35,18 @@ _GEMMA_NOTICE = "Gemma is provided under and subject to the Gemma Terms of Use f
 _GEMMA_USE = ("The terms of Gemma hold for this model and for everything made of it: "
               "<https://ai.google.dev/gemma/terms>, with the uses that they forbid: "
               "<https://ai.google.dev/gemma/prohibited_use_policy>. The weights were changed by training.")
-_TEXTS = (PREDICTIONS, KEPT, PAIRS, PROMPTS, GIVEN_TRACES, GIVEN_ITEMS)
-_HUB_SOURCE = re.compile(r"([\w.-]+/[\w.-]+)@\S+")
+_TEXTS = (layout.PREDICTIONS, layout.KEPT, layout.PAIRS, layout.PROMPTS, layout.GIVEN_TRACES, layout.GIVEN_ITEMS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushRequest:
-    """A request to push."""
+    """A request to push to the repository OWNER/NAME; fields are the options of `workings push`."""
 
     repo: str
-    """`OWNER/NAME` on the Hub."""
     run: Path | None = None
-    """The run of an exported folder; None: the folder of its name below ``runs``."""
     licence: str = ""
-    """The model's licence by its name on the Hub, where the base names none; empty: the base's."""
     accept_terms: bool = False
-    """Whether the user accepts terms that are no permissive licence, and passes them on."""
     private: bool = False
-    """Whether the repository is private."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +55,6 @@ class Push:
 
     request: PushRequest
     run: str
-    """Name of the run."""
     files: dict[str, Path | bytes]
     """Name in the repository -> a file, or its contents."""
     sizes: dict[str, int]
@@ -82,7 +63,7 @@ class Push:
     licence: str
     """By its name on the Hub; empty for a model from random weights without ``--license``."""
     root: str
-    """Root digest of the evidence pack."""
+    """Of the evidence pack."""
     texts: tuple[tuple[str, int], ...]
     """Files of the evidence pack that hold questions, answers or completions, with their bytes."""
 
@@ -107,7 +88,17 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
     """
     _check_name(request.repo)
     is_export = (path / ORIGIN_FILE).is_file()
-    run = _run_of_export(path, request.run) if is_export else _run(path, request.run)
+    if not is_export and request.run is not None:
+        raise RequestError(f"--run {request.run} needs an exported folder, and {path} is not one", "the run that a "
+                           "folder was exported from", "leave --run out")
+    if not is_export and not (path / layout.SEAL).is_file():
+        raise RequestError(f"{path} is neither a sealed run nor an exported folder", "a run that has ended, or what "
+                           "`workings export` wrote", "workings runs lists runs; workings train RECIPE --out RUN "
+                           "--resume ends one")
+    run = _run_of_export(path, request.run) if is_export else RunRecord.open(path)
+    if run.status != "complete":
+        raise RequestError(f"{run.path} is {run.status}: {run.manifest.status_reason}", "a complete run",
+                           "workings train RECIPE --out RUN --resume")
     # Before a model is written: gigabytes for a model that may not be passed on.
     licence = licence_of(run, request)
     model = path if is_export else export_run(path, folder / "model").directory
@@ -118,13 +109,13 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
         files.setdefault("NOTICE", _GEMMA_NOTICE.encode())
     library = "gguf" if str(read_object(model / ORIGIN_FILE).get("format")).startswith(GGUF) else "transformers"
     card = _card(run, licence, library, packed.root)
-    files |= {README: card.encode(), RECORD: folder / RECORD}
+    files |= {layout.README: card.encode(), RECORD: folder / RECORD}
     sizes = {name: len(file) if isinstance(file, bytes) else file.stat().st_size
              for name, file in sorted(files.items())}
+    texts = tuple((name, size) for name, size in packed.entries if name.endswith(_TEXTS)
+                  or f"/{layout.ROLLOUTS}/" in name or (name.startswith("data/") and name.endswith(".jsonl")))
     return Push(request=request, run=run.manifest.name, files=files, sizes=sizes, card=card, licence=licence,
-                root=packed.root, texts=tuple(
-                    (name, size) for name, size in packed.entries if name.endswith(_TEXTS) or f"/{ROLLOUTS}/" in name
-                    or (name.startswith("data/") and name.endswith(".jsonl"))))
+                root=packed.root, texts=texts)
 
 
 def upload(push: Push) -> str:
@@ -151,11 +142,8 @@ def upload(push: Push) -> str:
                                "name", "make it private on its page, or leave --private out")
         commit = api.create_commit(request.repo, operations, commit_message=f"{push.run}, with its record {push.root}")
     except HfHubHTTPError as error:
-        status = error.response.status_code
-        refused = status in (401, 403, 404)
-        raise RequestError(f"the Hub refuses {request.repo}: {first_line(error)}",
-                           "a token that may write there" if refused else "a Hub that takes the upload",
-                           "hf auth whoami shows whose token it is" if refused else "the same command later") from None
+        raise RequestError(f"the Hub refuses {request.repo}: {first_line(error)}", "a token that may write there",
+                           "hf auth whoami shows whose token it is") from None
     # A card that the Hub does not take, and an upload that breaks off.
     except (ValueError, RuntimeError, OSError, httpx.HTTPError) as error:
         raise RequestError(f"the upload to {request.repo} failed: {first_line(error)}", "a Hub that can be reached and "
@@ -180,25 +168,6 @@ def _check_name(repo: str) -> None:
                            "organization", "workings push RUN OWNER/NAME")
 
 
-def _run(path: Path, named: Path | None) -> RunRecord:
-    """A sealed run that is complete. Raises `RequestError` for anything else."""
-    if named is not None:
-        raise RequestError(f"--run {named} needs an exported folder, and {path} is not one", "the run that a folder "
-                           "was exported from", "leave --run out")
-    if not (path / SEAL).is_file():
-        raise RequestError(f"{path} is neither a sealed run nor an exported folder", "a run that has ended, or what "
-                           "`workings export` wrote", "workings runs lists runs; workings train RECIPE --out RUN "
-                           "--resume ends one")
-    return _complete(RunRecord.open(path))
-
-
-def _complete(run: RunRecord) -> RunRecord:
-    if run.status != "complete":
-        raise RequestError(f"{run.path} is {run.status}: {run.manifest.status_reason}", "a complete run",
-                           "workings train RECIPE --out RUN --resume")
-    return run
-
-
 def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     """The run that an exported folder was made from; every file has to be as it was exported."""
     origin = read_object(folder / ORIGIN_FILE)
@@ -213,10 +182,10 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
             raise RequestError(f"{folder / file} {what}", "the files that were exported and no others",
                                "workings export RUN --out FOLDER")
     path = named or Path("runs") / name
-    if not (path / SEAL).is_file():
+    if not (path / layout.SEAL).is_file():
         raise RequestError(f"the run that {folder} was made from is not at {path}", "the sealed run, from which card "
                            "and evidence are made", "--run RUN")
-    run = _complete(RunRecord.open(path))
+    run = RunRecord.open(path)
     if run.root != root:
         raise RequestError(f"{path} is not the run that {folder} was made from", f"the run of root {root}", "--run RUN")
     return run
@@ -263,7 +232,7 @@ def _said_by_card(run: RunRecord) -> list[str]:
     from huggingface_hub import metadata_load
 
     with suppress(RequestError):
-        card = starting_weights(run.path, tensors=False) / README
+        card = starting_weights(run.path, tensors=False) / layout.README
         values = (metadata_load(card) or {}) if card.is_file() else {}
         name = values.get("license_name") if values.get("license") == "other" else values.get("license")
         return [str(one) for one in (name if isinstance(name, list) else [name] if name else [])]
@@ -285,13 +254,7 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
     # A folder or a file of this machine is no name on the Hub.
     if not (_is_scratch(run) or is_local(revision) or revision == STORED):
         metadata["base_model"] = run.manifest.model_id
-    # Data sets of the Hub that rows name as their source, as an import from there writes it.
-    rows = [json.loads(row) for path in data_files(run) if path.suffix == ".jsonl"
-            for row in path.read_bytes().splitlines()]
-    sources = {_HUB_SOURCE.fullmatch(str(row.get("source", ""))) for row in rows if isinstance(row, dict)}
-    if datasets := sorted({match[1] for match in sources if match}):
-        metadata["datasets"] = datasets
-    evaluations = {unit.name: {"summary": unit.summary, "config": loads((unit.path / EVALUATION_CONFIG).read_bytes())}
+    evaluations = {unit.name: {"summary": unit.summary, "config": read_json(unit.path / layout.EVALUATION_CONFIG)}
                    for unit in run.evaluations()}
     text = model_card(RECORD, run.manifest, root, evaluations, metadata)
     return f"{text}\n## Terms\n\n{_GEMMA_USE}\n" if licence == GEMMA else text

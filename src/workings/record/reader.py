@@ -101,7 +101,7 @@ class RunRecord:
 def _advice(path: Path) -> str:
     """A proposal in place of a path that is no sealed run."""
     if (path / "config.json").is_file():
-        return f"workings sample {path} --prompts FILE --out samples"
+        return f"workings data sample {path} --prompts FILE --out samples"
     # Users often leave out the default folder of runs, or name a folder of several runs.
     if (Path("runs") / path / SEAL).is_file():
         return f"did you mean {Path('runs') / path}?"

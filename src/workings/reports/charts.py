@@ -1,11 +1,12 @@
 """Curves over steps, and means with intervals, as SVG: drawn on the server, styled by classes, without scripts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 
@@ -34,14 +35,10 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     if high <= low:
         return [low]
     raw = (high - low) / max(count, 1)
-    # The largest power of ten not above the distance.
     power = 10.0 ** math.floor(math.log10(raw))
-    # A small tolerance, because powers of ten are not exact in binary.
+    # Small tolerances, because powers of ten are not exact in binary, and for ticks at the border.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
-    # Multiply instead of adding repeatedly, which accumulates rounding errors.
-    # A tolerance for ticks at the border.
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
 
 
@@ -84,53 +81,47 @@ class Curve:
     """Text at its end; empty: none."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LineChart:
-    """Curves that share their axes."""
-
-    title: str
-    description: str
-    """Text alternative of the figure."""
-    curves: Sequence[Curve]
-    x_label: str
-    y_label: str
-    log: bool = False
-
-
-def draw_line_chart(chart: LineChart, width: int, height: int) -> Markup:
-    """The figure as one SVG element of this size; it scales with its container."""
+def draw_line_chart(curves: Sequence[Curve], width: int, height: int, label: str, y_label: str, log: bool) -> Markup:
+    """Curves over steps as one SVG element of this size, which scales with its container; ``label`` is its text."""
     # About the width of a letter, because no font can be measured here.
-    right = 14 + max((round(7.6 * len(curve.label)) for curve in chart.curves), default=0)
-    xs = [x for curve in chart.curves for x, _ in curve.points]
-    ys = [y for curve in chart.curves for _, y in curve.points if y > 0 or not chart.log]
-    low, high = _domain(ys, chart.log)
-    x = Scale(min(xs), max(xs), _LEFT, width - right)
+    right = width - 14 - max((round(7.6 * len(curve.label)) for curve in curves), default=0)
+    xs = [x for curve in curves for x, _ in curve.points]
+    ys = [y for curve in curves for _, y in curve.points if y > 0 or not log]
+    x = Scale(min(xs), max(xs), _LEFT, right)
     # SVG counts downwards, so the range is turned over.
-    y = Scale(low, high, height - _BOTTOM, _TOP, chart.log)
-    parts = [_grid(x, y, chart, width - right, height)]
-    parts += [_curve(curve, x, y) for curve in chart.curves]
-    parts.append(_labels(chart.curves, x, y))
-    return svg(width, height, f"{chart.title}. {chart.description}", Markup("").join(parts))
+    y = Scale(*_domain(ys, log), height - _BOTTOM, _TOP, log)
+    return svg(width, height, label, [*_grid(x, y, right, height, y_label), *(_curve(curve, x, y) for curve in curves),
+                                      *_labels(curves, x, y)])
 
 
-def svg(width: int, height: int, label: str, content: Markup) -> Markup:
-    """An SVG element with its text alternative."""
-    return Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" class="chart">{content}</svg>').format(
-        w=width, h=height, label=label, content=content)
+def svg(width: int, height: int, label: str, parts: Iterable[Markup], kind: str = "chart", **more: str) -> Markup:
+    """A figure with its text alternative."""
+    return element("svg", parts, viewBox=f"0 0 {width} {height}", role="img", aria_label=label, class_=kind, **more)
+
+
+def element(name: str, content: str | Iterable[Markup] = "", **attributes: object) -> Markup:
+    """An element of SVG; everything that is no markup is escaped."""
+    # A class is no keyword of Python, and neither is a name with a dash.
+    words = [Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
+    inner = escape(content) if isinstance(content, str) else Markup("").join(content)
+    start = Markup("<{}{}").format(name, Markup("").join(words))
+    return Markup("{}>{}</{}>").format(start, inner, name) if inner else start + Markup("/>")
 
 
 def marker(color: int, x: float, y: float, size: float) -> Markup:
     """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
     if color == 0:
-        return Markup('<circle cx="{x}" cy="{y}" r="{r}"/>').format(x=x, y=y, r=size)
+        return element("circle", cx=x, cy=y, r=size)
     # Sizes differ a little so that all forms look equally large.
-    corners = {
-        1: ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
-        2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
-        3: ((0, -1.2), (1.2, 1), (-1.2, 1)),
-    }.get(color, ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)))
-    points = " ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners)
-    return Markup('<polygon points="{points}"/>').format(points=points)
+    square = ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9))
+    corners = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}.get(color, square)
+    return element("polygon", points=" ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners))
+
+
+def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
+    """An entry of a figure's key: a curve's symbol (`line`, or `mark` for points) and its name."""
+    return {"text": name, "mark": element("path", class_=f"line c{color}", d="M0 5H28") if kind == "line" else
+            element("g", [marker(color, 14, 5, 4)], class_=f"mark c{color}")}
 
 
 def smoothed(points: Points, span: int) -> list[tuple[float, float]]:
@@ -158,10 +149,9 @@ def kept_places(values: Values, limit: int) -> list[int]:
     count = len(values)
     if count <= limit:
         return list(range(count))
-    # Each bin keeps two points.
-    size = -(-2 * count // limit)
     inner = values[1:-1]
-    # Rounded up: the last bin may be shorter than the others.
+    # Each bin keeps two points; rounded up, because the last one may be shorter than the others.
+    size = -(-2 * count // limit)
     bins = -(-len(inner) // size)
     padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
     padded[:len(inner)] = inner
@@ -181,31 +171,27 @@ def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
     return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
 
 
-def _grid(x: Scale, y: Scale, chart: LineChart, right: float, height: int) -> Markup:
+def _grid(x: Scale, y: Scale, right: float, height: int, y_label: str) -> Iterator[Markup]:
     bottom = height - _BOTTOM
-    parts = []
-    for tick in log_ticks(y.low, y.high) if chart.log else linear_ticks(y.low, y.high, 5):
-        parts += [_line("grid", _LEFT, right, y(tick), y(tick)),
-                  _text("tick", _LEFT - 6, y(tick) + 4, tick_label(tick), "end")]
+    for tick in log_ticks(y.low, y.high) if y.log else linear_ticks(y.low, y.high, 5):
+        yield _line("grid", _LEFT, right, y(tick), y(tick))
+        yield _text("tick", _LEFT - 6, y(tick) + 4, tick_label(tick), "end")
     # 90 pixels hold the longest label with room around it.
     for tick in linear_ticks(x.low, x.high, max(2, int((right - _LEFT) // 90))):
-        parts += [_line("axis", x(tick), x(tick), bottom, bottom + 5),
-                  _text("tick", x(tick), bottom + 19, tick_label(tick), "middle")]
-    parts += [_line("axis", _LEFT, right, bottom, bottom),
-              _text("label", (_LEFT + right) / 2, height - 6, chart.x_label, "middle"),
-              Markup('<text class="label" transform="translate(13 {y}) rotate(-90)" text-anchor="middle">{text}'
-                     "</text>").format(y=(_TOP + bottom) / 2, text=chart.y_label)]
-    return Markup("").join(parts)
+        yield _line("axis", x(tick), x(tick), bottom, bottom + 5)
+        yield _text("tick", x(tick), bottom + 19, tick_label(tick), "middle")
+    yield _line("axis", _LEFT, right, bottom, bottom)
+    yield _text("label", (_LEFT + right) / 2, height - 6, "step", "middle")
+    yield element("text", y_label, class_="label", transform=f"translate(13 {(_TOP + bottom) / 2}) rotate(-90)",
+                  text_anchor="middle")
 
 
 def _line(kind: str, x1: float, x2: float, y1: float, y2: float) -> Markup:
-    return Markup('<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>').format(
-        kind=kind, x1=x1, x2=x2, y1=y1, y2=y2)
+    return element("line", class_=kind, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
 def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> Markup:
-    return Markup('<text class="{kind}" x="{x}" y="{y}" text-anchor="{anchor}">{words}</text>').format(
-        kind=kind, x=x, y=y, anchor=anchor, words=words)
+    return element("text", words, class_=kind, x=x, y=y, text_anchor=anchor)
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
@@ -213,27 +199,23 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
     points = [(x(a), y(b)) for a, b in thinned(curve.points) if b > 0 or not y.log]
     if not points:
         return Markup("")
-    if curve.style == "dots":
-        return Markup('<g class="dots c{c}"><path class="dashed" d="{d}"/>{dots}</g>').format(
-            c=curve.color, d=_path(points), dots=Markup("").join(marker(curve.color, a, b, 3.5) for a, b in points))
-    return Markup('<path class="{style} c{c}" d="{d}"/>').format(style=curve.style, c=curve.color, d=_path(points))
-
-
-def _path(points: Points) -> str:
     # SVG's path: M moves to the first point, L draws a line to each further one.
-    return "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
+    path = "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
+    if curve.style == "dots":
+        return element("g", [element("path", class_="dashed", d=path),
+                             *(marker(curve.color, a, b, 3.5) for a, b in points)], class_=f"dots c{curve.color}")
+    return element("path", class_=f"{curve.style} c{curve.color}", d=path)
 
 
-def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Markup:
+def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Iterator[Markup]:
     """Names at the ends of curves, moved apart where they would overlap."""
     ends = sorted((y(curve.points[-1][1]) + 4, index) for index, curve in enumerate(curves) if curve.label)
-    parts, previous = [], -100.0
+    previous = -100.0
     for place, index in ends:
         # From top to bottom, so that each label only avoids the one above it.
         previous = max(place, previous + 14)
         curve = curves[index]
-        parts.append(_text(f"end t{curve.color}", x(curve.points[-1][0]) + 8, previous, curve.label))
-    return Markup("").join(parts)
+        yield _text(f"end t{curve.color}", x(curve.points[-1][0]) + 8, previous, curve.label)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,62 +230,46 @@ class Mark:
     """The numbers as text, at the right."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IntervalRow:
-    """Marks under one name: the runs of one section."""
-
-    name: str
-    marks: Sequence[Mark]
+IntervalRows = Sequence[tuple[str, Sequence[Mark]]]
+"""Marks by name: the runs of one section."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IntervalChart:
-    """Rows that share an axis."""
+def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str, *, signed: bool) -> Markup:
+    """Rows that share an axis as an SVG element; its height depends on its rows, ``label`` is its text.
 
-    title: str
-    description: str
-    rows: Sequence[IntervalRow]
-    x_label: str
-    signed: bool = False
-    """Whether the values are differences, on both sides of a line at zero; otherwise they are from 0 to 100."""
-
-
-def draw_interval_chart(chart: IntervalChart, width: int) -> Markup:
-    """The figure as an SVG element; its height depends on its rows."""
+    ``signed`` values are differences, on both sides of a line at zero; others are from 0 to 100.
+    """
     narrow = width < 500
+    marks = [mark for _, marks in rows for mark in marks]
     # Estimate text widths by the letters, because the server has no font.
-    left = 12 if narrow else min(180, 18 + 7 * max(len(row.name) for row in chart.rows))
-    labels = max(len(mark.label) for row in chart.rows for mark in row.marks)
-    x = Scale(*_interval_domain(chart), left, width - (14 if narrow else 14 + 6.7 * labels))
-    marks = [mark for row in chart.rows for mark in row.marks]
-    bottom = _ROWS_TOP + len(marks) * (_MARK + _TEXT * narrow) + len(chart.rows) * _GAP
+    left = 12 if narrow else min(180, 18 + 7 * max(len(name) for name, _ in rows))
+    numbers_width = 0 if narrow else 6.7 * max(len(mark.label) for mark in marks)
+    x = Scale(*(_difference_domain(marks) if signed else (0.0, 100.0)), left, width - 14 - numbers_width)
+    bottom = _ROWS_TOP + len(marks) * (_MARK + _TEXT * narrow) + len(rows) * _GAP
     parts = []
     for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
         # Differences have a line at zero: an interval across it is inconclusive.
-        parts += [_line("zero" if chart.signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
-                  _text("tick", x(tick), bottom + 16, f"{tick:+g}" if chart.signed and tick else f"{tick:g}", "middle")]
+        parts += [_line("zero" if signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
+                  _text("tick", x(tick), bottom + 16, f"{tick:+g}" if signed and tick else f"{tick:g}", "middle")]
     height = bottom + _ROWS_BOTTOM
-    parts.append(_text("label", (x.start + x.end) / 2, height - 6, chart.x_label, "middle"))
+    parts.append(_text("label", (x.start + x.end) / 2, height - 6, x_label, "middle"))
     top = float(_ROWS_TOP)
-    for row in chart.rows:
+    for name, own in rows:
         # Wide: the name at the left and the numbers at the right. Narrow: both above the marks.
-        parts.append(_text("row", x.start, top + 12, row.name) if narrow else
-                     _text("row", x.start - 12, top + _MARK * len(row.marks) / 2 + 4, row.name, "end"))
-        for mark in row.marks:
+        parts.append(_text("row", x.start, top + 12, name) if narrow else
+                     _text("row", x.start - 12, top + _MARK * len(own) / 2 + 4, name, "end"))
+        for mark in own:
             y = top + _TEXT * narrow + _MARK / 2
-            numbers = f"value t{mark.color}"
-            parts += [_mark(mark, x, y), _text(numbers, x.end, top + 12, mark.label, "end") if narrow else
-                      _text(numbers, round(x.end + 12, 1), y + 4, mark.label)]
+            kind = f"value t{mark.color}"
+            parts += [_mark(mark, x, y), _text(kind, x.end, top + 12, mark.label, "end") if narrow else
+                      _text(kind, round(x.end + 12, 1), y + 4, mark.label)]
             top += _MARK + _TEXT * narrow
         top += _GAP
-    return svg(width, height, f"{chart.title}. {chart.description}", Markup("").join(parts))
+    return svg(width, height, label, parts)
 
 
-def _interval_domain(chart: IntervalChart) -> tuple[float, float]:
-    if not chart.signed:
-        return 0.0, 100.0
-    values = [value for row in chart.rows for mark in row.marks
-              for value in (mark.value, mark.low, mark.high) if value is not None]
+def _difference_domain(marks: Sequence[Mark]) -> tuple[float, float]:
+    values = [value for mark in marks for value in (mark.value, mark.low, mark.high) if value is not None]
     low, high = min(0.0, *values), max(0.0, *values)
     # Avoid an empty domain if all values are equal.
     pad = (high - low) * 0.06 or 1.0
@@ -315,7 +281,5 @@ def _mark(mark: Mark, x: Scale, y: float) -> Markup:
     if mark.low is not None and mark.high is not None:
         a, b = x(mark.low), x(mark.high)
         # One path for the three strokes keeps the file small.
-        parts.append(Markup('<path class="whisker" d="M{a} {y}H{b}M{a} {t}V{u}M{b} {t}V{u}"/>').format(
-            a=a, b=b, y=y, t=y - 5, u=y + 5))
-    parts.append(marker(mark.color, x(mark.value), y, 4.5))
-    return Markup('<g class="mark c{c}">{parts}</g>').format(c=mark.color, parts=Markup("").join(parts))
+        parts.append(element("path", class_="whisker", d=f"M{a} {y}H{b}M{a} {y - 5}V{y + 5}M{b} {y - 5}V{y + 5}"))
+    return element("g", [*parts, marker(mark.color, x(mark.value), y, 4.5)], class_=f"mark c{mark.color}")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from workings.evaluation.comparison.compare import TABLE_HEADS, Comparison
 from workings.evaluation.comparison.paired import points
@@ -12,19 +12,9 @@ from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstW
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics import Interval
 from workings.record.number_text import p_shown, percent, small_p
-from workings.reports.charts import (
-    Curve,
-    IntervalChart,
-    IntervalRow,
-    LineChart,
-    Mark,
-    draw_interval_chart,
-    draw_line_chart,
-    marker,
-    smoothed,
-)
+from workings.reports.charts import Curve, IntervalRows, Mark, draw_interval_chart, draw_line_chart, key_entry, smoothed
 from workings.reports.gather import RunView
-from workings.reports.reinforcement import PANELS, Panel, numbers
+from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
 
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
@@ -62,18 +52,10 @@ class Drawn:
 
     wide: Markup
     narrow: Markup
-    table: Table | None
-    """None: the figure's text alternative alone has the numbers."""
+    table: Table
     key: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LossFigure:
-    """A figure of losses with its heading."""
-
-    heading: str
-    caption: str
-    drawn: Drawn
+    heading: str = ""
+    caption: str = ""
 
 
 def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
@@ -97,7 +79,7 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
                               bounds(interval), str(cell["errors"])])
         # The label has room for the first run's count; the table has all counts.
         size = next(row[2] for row in table if row[0] == name)
-        rows.append(IntervalRow(name=f"{name} ({size})", marks=marks))
+        rows.append((f"{name} ({size})", marks))
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
     return interval_figure(
         "Accuracy with 95 % intervals", rows, Table(caption="Accuracy", heads=heads, rows=table), "correct answers, %",
@@ -113,8 +95,8 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     if len(comparison.sections) > 1:
         # Adjusted for the number of sections: one of twenty looks significant by chance.
         entries += [(section.name, section.difference, section.p_adjusted) for section in comparison.sections]
-    rows = [IntervalRow(name=f"{name} ({pair.n})", marks=[
-        interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)]) for name, pair, _ in entries]
+    rows = [(f"{name} ({pair.n})", [interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)])
+            for name, pair, _ in entries]
     table = [[name, str(pair.n), points(pair.delta), bounds(pair.interval, signed=True),
               p_shown(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
              for name, pair, p in entries]
@@ -125,12 +107,12 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
         description="; ".join(f"{row[0]}: {row[2]} points, interval {row[3]}" for row in table))
 
 
-def interval_figure(title: str, rows: Sequence[IntervalRow], table: Table, x_label: str, *, description: str,
+def interval_figure(title: str, rows: IntervalRows, table: Table, x_label: str, *, description: str,
                     signed: bool = False, key: Sequence[dict[str, Any]] = ()) -> Drawn:
     """Intervals from 0 to 100 or, ``signed``, around a line at zero; ``description`` is the text alternative."""
-    chart = IntervalChart(title=title, description=description, rows=rows, x_label=x_label, signed=signed)
-    return Drawn(wide=draw_interval_chart(chart, WIDE), narrow=draw_interval_chart(chart, NARROW), table=table,
-                 key=list(key))
+    wide, narrow = (draw_interval_chart(rows, width, f"{title}. {description}", x_label, signed=signed)
+                    for width in (WIDE, NARROW))
+    return Drawn(wide=wide, narrow=narrow, table=table, key=list(key))
 
 
 def interval_mark(value: float, interval: Interval | str, color: int, *, signed: bool = False) -> Mark:
@@ -157,25 +139,23 @@ def interval_of(cell: Mapping[str, Any]) -> Interval | str:
     return Interval(low, high, "recorded") if low is not None and high is not None else str(cell["ci_low"]["absent"])
 
 
-def loss_figures(views: Sequence[RunView]) -> list[LossFigure]:
+def loss_figures(views: Sequence[RunView]) -> list[Drawn]:
     """Training and evaluation loss of the runs that have them."""
     figures = []
-    trained = [Curve(name=view.name, points=view.train_loss, color=view.color, label=short(view.name))
-               for view in views if len(view.train_loss) > 1 and not view.uses_rewards]
+    trained = [Curve(name=view.name, points=points, color=view.color, label=short(view.name))
+               for view in views if len(points := view.curve("loss")) > 1 and not view.uses_rewards]
     if trained:
         # One span, so that all curves have the same smoothing.
         span = max(1, max(len(curve.points) for curve in trained) // SMOOTHING_SHARE)
-        figures.append(LossFigure(
-            heading="Training loss", caption=f"{_LOSS}, before each update." + (SMOOTHED if span > 1 else ""),
-            drawn=_loss("Training loss", trained, smoothed_curves(trained, span))))
-    held_out = [Curve(name=view.name, points=view.evaluation_loss, color=view.color, style="dots",
-                      label=short(view.name)) for view in views if view.evaluation_loss]
+        figures.append(_loss("Training loss", trained, smoothed_curves(trained, span),
+                             f"{_LOSS}, before each update." + (SMOOTHED if span > 1 else "")))
+    held_out = [Curve(name=view.name, points=points, color=view.color, style="dots", label=short(view.name))
+                for view in views if (points := view.curve("evaluation_loss"))]
     if held_out:
-        figures.append(LossFigure(
-            heading="Evaluation loss", drawn=_loss("Evaluation loss", held_out, held_out),
-            caption=("The same" if trained else _LOSS) + " on held-out traces. Losses of runs that supervise different "
-                    "tokens (steps and answer, or only the answer) are not comparable: compare "
-                    "accuracies instead."))
+        figures.append(_loss(
+            "Evaluation loss", held_out, held_out, ("The same" if trained else _LOSS) + " on held-out traces. Losses "
+            "of runs that supervise different tokens (steps and answer, or only the answer) are not comparable: "
+            "compare accuracies instead."))
     return figures
 
 
@@ -192,55 +172,41 @@ def short(name: str) -> str:
     return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
 
 
-def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve]) -> Drawn:
+def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve], caption: str) -> Drawn:
     values = [value for curve in series for _, value in curve.points]
     # A logarithm needs values above zero, and a loss may reach zero.
     log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
-    return line_figure(title, series, drawn, log=log, digits=".4f", heights=(340, 280),
+    return line_figure(title, series, drawn, log=log, caption=caption,
                        y_label="nats per token (log scale)" if log else "nats per token")
 
 
-def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve], *, y_label: str, log: bool,
-                digits: str = ".4g", heights: tuple[int, int] = (300, 260)) -> Drawn:
+def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve], *, y_label: str, log: bool, caption: str,
+                heading: str = "") -> Drawn:
     """Curves over steps with a key, a text alternative, and their values as a table.
 
-    Args:
-        title: of the figure and its table.
-        series: non-empty curves for the key, the text and the table.
-        drawn: the curves to draw.
-        y_label: name of the vertical axis.
-        log: whether the vertical axis is logarithmic.
-        digits: format of the table's values.
-        heights: of the wide and of the narrow drawing.
+    ``series`` are the non-empty curves for these, ``drawn`` the curves that are drawn.
     """
-    description = "; ".join(f"{curve.name}: " + ", ".join(
+    label = f"{title}. " + "; ".join(f"{curve.name}: " + ", ".join(
         f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
-    chart = LineChart(title=title, description=description, curves=drawn, x_label="step", y_label=y_label, log=log)
     # Names at the ends of curves need a margin; a narrow figure has only the key.
-    bare = replace(chart, curves=[replace(curve, label="") for curve in chart.curves])
-    return Drawn(wide=draw_line_chart(chart, WIDE, heights[0]), narrow=draw_line_chart(bare, NARROW, heights[1]),
+    bare = [replace(curve, label="") for curve in drawn]
+    return Drawn(wide=draw_line_chart(drawn, WIDE, 320, label, y_label, log),
+                 narrow=draw_line_chart(bare, NARROW, 270, label, y_label, log),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
                       for curve in series],
-                 table=steps_table(title, series, digits))
+                 table=steps_table(title, series), heading=heading or title, caption=caption)
 
 
-def steps_table(title: str, series: Sequence[Curve], digits: str) -> Table:
+def steps_table(title: str, series: Sequence[Curve]) -> Table:
     """Values at about a dozen steps, the first and the last among them; a column for each curve."""
     steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     # Always include the last step, which the stride may skip.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(curve.points) for curve in series]
-    rows = [[f"{step:g}", *(f"{values[step]:{digits}}" if step in values else "—" for values in lookup)]
+    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)]
             for step in shown]
     return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
-
-
-def key_entry(name: str, color: int, kind: str) -> dict[str, Any]:
-    """An entry of a figure's key: a curve's symbol (`line`, or `mark` for points) and its name."""
-    mark = (Markup('<path class="line c{c}" d="M0 5H28"/>').format(c=color) if kind == "line" else
-            Markup('<g class="mark c{c}">{shape}</g>').format(c=color, shape=marker(color, 14, 5, 4)))
-    return {"mark": mark, "text": name}
 
 
 def flips_table(comparison: Comparison | None) -> Table | None:
@@ -259,7 +225,7 @@ def pass_table(comparison: Comparison | None) -> Table | None:
                  rows=[[*map(small_p, rate.row())] for rate in comparison.pass_at_k])
 
 
-def reward_figures(views: Sequence[RunView]) -> list[LossFigure]:
+def reward_figures(views: Sequence[RunView]) -> list[Drawn]:
     """Figures of the runs that learned from rewards, if any.
 
     One run has all lines of a figure; several runs have one line each.
@@ -276,34 +242,33 @@ def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[floa
     lines: list[Curve] = []
     alone = len(points_of_runs) == 1
     for view, rows in points_of_runs:
-        keys = panel.lines_of(key for _, values in rows for key in values)
-        for number, line in enumerate(keys if alone else keys[:1]):
-            points = [(step, values[line.key]) for step, values in rows if line.key in values]
+        named = panel.lines_of({key for _, values in rows for key in values})
+        for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
+            points = [(step, values[key]) for step, values in rows if key in values]
             # A single part with weight 1 equals the reward.
-            same = line not in panel.lines and lines and points == lines[0].points
-            if points and not same and not (line.rare and not any(value for _, value in points)):
-                lines.append(Curve(name=line.name if alone else view.name, points=points,
+            same = key not in panel.lines and lines and points == lines[0].points
+            if not same and not (key in RARE and not any(value for _, value in points)):
+                lines.append(Curve(name=name if alone else view.name, points=points,
                                    color=number % _COLORS if alone else view.color))
     return lines
 
 
-def _figure(panel: Panel, lines: Sequence[Curve]) -> LossFigure:
+def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
     # A value of 0 has no place on a logarithmic axis.
     log = panel.log and any(value > 0 for curve in lines for _, value in curve.points)
     span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key == "reward" else 1
     # No room for a unit next to powers of ten: put it in the heading.
-    return LossFigure(
-        heading=f"{panel.title}, {panel.unit} (log scale)" if log else panel.title,
-        caption=panel.sentence + (SMOOTHED if span > 1 else ""),
-        drawn=line_figure(panel.title, lines, smoothed_curves(lines, span), log=log,
-                          y_label="" if log else panel.unit or panel.title.casefold()))
+    return line_figure(panel.title, lines, smoothed_curves(lines, span), log=log,
+                       heading=f"{panel.title}, {panel.unit} (log scale)" if log else "",
+                       caption=panel.sentence + (SMOOTHED if span > 1 else ""),
+                       y_label="" if log else panel.unit or panel.title.casefold())
 
 
 def marked(completion: str) -> Markup:
     """A completion as HTML, its first wrong equation underlined and with the right value next to it."""
     place = wrong_place(completion)
     if place is None:
-        return Markup("{}").format(completion)
+        return escape(completion)
     # The hidden words are for screen readers.
     return Markup('{}<span class="wrong-step">{}</span><span class="right-value"><span class="hidden"> (this equation '
                   'is wrong; correct: </span>{}<span class="hidden">) </span></span>{}').format(
@@ -313,8 +278,7 @@ def marked(completion: str) -> Markup:
 def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
     """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
 
-    Args:
-        named: name, colour and counts of each run, the one before training first.
+    ``named`` are name, colour and counts of each run, the one before training first.
     """
     # In a fixed order, so that two figures can be compared.
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
@@ -327,7 +291,7 @@ def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) 
             share, interval = breaks.share(kind)
             marks.append(interval_mark(share, interval, color))
             table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), bounds(interval)])
-        rows.append(IntervalRow(name=kind, marks=marks))
+        rows.append((kind, marks))
     heads = ["First wrong equation", "Run", "Items", "Share", "95 % interval"]
     title = "Items by their first wrong equation"
     return interval_figure(title, rows, Table(caption=title, heads=heads, rows=table), "items, %",

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,15 @@ class RunView:
     color: int
     manifest: RunManifest | None
     root: str
-    train_loss: list[tuple[float, float]] = field(default_factory=list)
-    evaluation_loss: list[tuple[float, float]] = field(default_factory=list)
     evaluation: EvaluationRecord | None = None
     memory: MemoryUse | None = None
     """Planned and measured memory; None if it was not recorded."""
     lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
     """Lines of its log."""
+
+    def curve(self, key: str) -> list[tuple[float, float]]:
+        """(Step, value) of a metric; a value that is not finite has no number in the log and is left out."""
+        return [(line["step"], line[key]) for line in self.lines if isinstance(line.get(key), int | float)]
 
     @property
     def uses_rewards(self) -> bool:
@@ -54,15 +55,9 @@ def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> Ru
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
     run = RunRecord.open(path)
-    metrics = run.metrics()
     return RunView(
-        name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root,
-        lines=metrics,
+        name=path.resolve().name, path=path, color=color, manifest=run.manifest, root=run.root, lines=run.metrics(),
         memory=memory_use(read_json(path / PLAN), read_json(path / MEASURED)) if (path / PLAN).is_file() else None,
-        # A loss that is not finite has no number in the log; the curve skips it.
-        train_loss=[(line["step"], line["loss"]) for line in metrics if isinstance(line.get("loss"), int | float)],
-        evaluation_loss=[(line["step"], line["evaluation_loss"]) for line in metrics
-                         if isinstance(line.get("evaluation_loss"), int | float)],
         evaluation=unit or next(map(EvaluationRecord, unit_paths(path)), None))
 
 
@@ -116,30 +111,25 @@ def commands(runs: list[RunView]) -> list[tuple[str, str]]:
 
 def train_again(run: Path) -> str:
     """The command that trains a run again from the current folder: recipe, overrides, files."""
-    request = _request(run)
-    overrides = [str(override) for override in request.get("overrides", [])]
-    recipe, is_shipped = recipe_of(run), str(request.get("origin", "")).startswith(SHIPPED)
+    request, recipe = _request(run), recipe_of(run)
+    is_shipped = str(request.get("origin", "")).startswith(SHIPPED)
     files = moved_files(request.get("files", {}), lambda name: os.path.normpath(run / name))
-    overrides = with_files(overrides, files, recipe_stays=not is_shipped and recipe != str(run / RECIPE))
+    overrides = with_files([str(override) for override in request.get("overrides", [])], files,
+                           recipe_stays=not is_shipped and recipe != str(run / RECIPE))
     return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides,
                        *smoke_words(RunRecord.open(run).manifest)])
 
 
 def recipe_of(run: Path) -> str:
-    """The recipe of a run as a word of `workings train`: a shipped one by its name, else its file."""
+    """The recipe of a run as a word of `workings train`: a shipped one by its name, else its file.
+
+    The file at its original place, below the current folder or next to the runs; else the run's copy.
+    """
     request = _request(run)
-    origin = str(request.get("origin", ""))
-    return origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else _recipe_file(run, request)
-
-
-def _request(run: Path) -> dict[str, Any]:
-    """Recipe and overrides as they were typed; empty where they are not recorded."""
-    return dict(read_json(run / OVERRIDES)) if (run / OVERRIDES).is_file() else {}
-
-
-def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
-    """The recipe of a run at its original place, below the current folder or next to the runs; else the run's copy."""
-    base, name = overrides.get("base"), Path(str(overrides.get("origin", ""))).name
+    base, origin = request.get("base"), str(request.get("origin", ""))
+    if origin.startswith(SHIPPED):
+        return origin.removeprefix(SHIPPED)
+    name = Path(origin).name
     # The layout that quickstart and packs make: runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):
@@ -147,6 +137,11 @@ def _recipe_file(run: Path, overrides: Mapping[str, Any]) -> str:
         stood = Path(os.path.normpath(run / base / name))
         near += [] if ".." in stood.parts else [stood]
     return str(next((path for path in near if path.is_file()), run / RECIPE))
+
+
+def _request(run: Path) -> dict[str, Any]:
+    """Recipe and overrides as they were typed; empty where they are not recorded."""
+    return dict(read_json(run / OVERRIDES)) if (run / OVERRIDES).is_file() else {}
 
 
 def _answer(sample: dict[str, Any]) -> dict[str, Any]:

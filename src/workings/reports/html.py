@@ -17,19 +17,9 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
 from workings.record.number_text import p_shown, percent, small_p
-from workings.reports.figures import (
-    CAPTION,
-    accuracy_figure,
-    delta_figure,
-    first_wrong_steps_figure,
-    flips_table,
-    loss_figures,
-    marked,
-    pass_table,
-    reward_figures,
-)
+from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.run_table import behaviour_rows, run_rows
+from workings.reports.run_table import ROOT, behaviour_rows, run_rows
 
 VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
             "equivalent": "equivalent", "not comparable": "not comparable"}
@@ -40,23 +30,13 @@ MAX_RUNS = 4
 METHOD = (
     "Accuracies carry Wilson's 95 % score interval, differences over the same independent items Tango's; if items "
     "share a cluster, both are cluster-robust t intervals. The verdict follows from the interval of the difference: "
-    "above zero "
-    "better, below zero worse, otherwise inconclusive. The smallest difference that these items can show is the one "
-    "that four of "
-    "five such comparisons would find; equivalence within a margin uses two one-sided tests of the same method.")
-
-
-SAMPLES = ("Items on which the two runs differ. The first wrong equation is underlined, with the correct value next to "
-           "it.")
+    "above zero better, below zero worse, otherwise inconclusive. The smallest difference that these items can show is "
+    "the one that four of five such comparisons would find; equivalence within a margin uses two one-sided tests of "
+    "the same method.")
 
 
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
-    """Write one page about up to four runs and, if given, the comparison of two of them.
-
-    Args:
-        out: the HTML file; replaced if it exists.
-        runs: run directories, or evaluations without a run; those that were compared keep their order A, B.
-        comparison: result of `workings.evaluation.comparison.compare.compare`.
+    """Write one page about up to four runs or evaluations and, if given, the comparison of two of them.
 
     Raises:
         RequestError: no run, or more than four.
@@ -70,30 +50,34 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
 def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
     """The page's HTML; arguments as in `write_report`."""
     configured = [view for view in views if view.manifest is not None]
+    finished = [view.manifest.finished_at for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
     # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
-    breaks = first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
+    breaks = figures.first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                        for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters["marked"] = marked
+    environment.filters["marked"] = figures.marked
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
     # The page's policy allows only this style, by its digest.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template("report.html.jinja").render(
-        style=style, style_hash=f"sha256-{digest}", title=_title(views, comparison), kicker=_kicker(views),
+        style=style, style_hash=f"sha256-{digest}", kicker=f"workings report on {len(views)} run"
+        + ("s" if len(views) > 1 else "") + (f", trained {max(finished)[:10]}" if finished else ""),
+        title=f"{comparison.name_b} against {comparison.name_a}" if comparison else
+        ", ".join(view.name for view in views),
         # A no-break space keeps a number and its unit on one line.
         comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
-        accuracy=accuracy_figure(views), delta=delta_figure(compared) if compared else None,
-        delta_caption=_delta_caption(comparison), flips=flips_table(compared), pass_rates=pass_table(compared),
-        losses=[*reward_figures(views), *loss_figures(views)],
-        breaks=breaks, breaks_caption=CAPTION, samples=samples,
-        samples_text=SAMPLES, names=[comparison.name_a, comparison.name_b] if comparison else [],
-        run_rows=run_rows(views), scored=[view for view in views if view.evaluation],
+        accuracy=figures.accuracy_figure(views), delta=figures.delta_figure(compared) if compared else None,
+        delta_caption=_delta_caption(comparison), flips=figures.flips_table(compared),
+        pass_rates=figures.pass_table(compared), losses=[*figures.reward_figures(views), *figures.loss_figures(views)],
+        breaks=breaks, breaks_caption=figures.CAPTION, samples=samples,
+        names=[comparison.name_a, comparison.name_b] if comparison else [],
+        run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
         notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
@@ -122,18 +106,6 @@ def _unverified(views: Sequence[RunView]) -> list[str]:
     said = (said_of_recipe(view.manifest.config, view.manifest.architecture)
             for view in views if view.manifest is not None)
     return [sentence for sentence in dict.fromkeys(said) if sentence]
-
-
-def _title(views: Sequence[RunView], comparison: Comparison | None) -> str:
-    if comparison is not None:
-        return f"{comparison.name_b} against {comparison.name_a}"
-    return ", ".join(view.name for view in views)
-
-
-def _kicker(views: Sequence[RunView]) -> str:
-    finished = sorted(view.manifest.finished_at for view in views if view.manifest is not None)
-    trained = f", trained {finished[-1][:10]}" if finished else ""
-    return f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}{trained}"
 
 
 def verdict_text(comparison: Comparison | None) -> str:

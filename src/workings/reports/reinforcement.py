@@ -1,6 +1,6 @@
 """Metrics of runs that learn from rewards, a teacher or pairs: figures, meaning, and bad signs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,121 +8,92 @@ MAX_PARTS = 16
 """Further lines of a figure, such as the parts of a reward."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PanelLine:
-    """One line of a figure."""
-
-    key: str
-    """Key in `numbers`."""
-    name: str
-    """Name in the figure."""
-    rare: bool = False
-    """Whether to leave it out if it is always 0."""
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Panel:
     """Numbers that are drawn in one figure."""
 
     key: str
     title: str
     unit: str
+    lines: Mapping[str, str]
+    """Keys in `numbers` and their names; the first one is used where only one fits."""
     sentence: str
     """Its meaning, and signs of a problem."""
-    lines: tuple[PanelLine, ...]
-    """The first one is used where only one fits."""
     prefix: str = ""
     """Prefix of further numbers that become lines."""
     log: bool = False
-    """Whether the axis is logarithmic: the numbers differ by orders of magnitude."""
 
-    def lines_of(self, keys: Iterable[str]) -> list[PanelLine]:
+    def lines_of(self, keys: Collection[str]) -> dict[str, str]:
         """The panel's lines among the numbers of a run, with at most `MAX_PARTS` further ones."""
-        present = set(keys)
-        more = sorted(key for key in present if self.prefix and key.startswith(self.prefix)
-                      and key not in KNOWN_METRICS)
-        return [line for line in self.lines if line.key in present] + [
-            PanelLine(key=key, name=key.removeprefix(self.prefix)) for key in more[:MAX_PARTS]]
+        more = sorted(key for key in keys if self.prefix and key.startswith(self.prefix) and key not in KNOWN_METRICS)
+        return {key: name for key, name in self.lines.items() if key in keys} | {
+            key: key.removeprefix(self.prefix) for key in more[:MAX_PARTS]}
 
 
+RARE = ("groups_left_out", "empty", "kl_behavior")
+"""Lines that are left out if they are always 0."""
 PANELS = (
-    Panel(key="reward", title="Reward", unit="", prefix="reward_", lines=(
-        PanelLine(key="reward", name="reward"), PanelLine(key="reward_deviation", name="spread")),
-        sentence="What the completions of a rollout earned: their mean, the means of its parts before weights, and the "
-                 "spread (standard deviation) over all of them. The mean should rise over many steps. Bad signs: a "
-                 "mean that falls or does not move, and a spread near 0, which leaves nothing to compare."),
-    Panel(key="teacher", title="Divergence from the teacher", unit="nats per token", lines=(
-        PanelLine(key="kl_teacher", name="divergence"),),
-        sentence="How much likelier the sampled tokens were to the student than to its teacher: the mean over a "
-                 "rollout (reverse Kullback-Leibler). It should fall over many steps, towards 0. Bad signs: it does "
-                 "not "
-                 "move, or falls while completions get empty or the held-out score falls."),
-    Panel(key="outside", title="Held-out score and hidden rewards", unit="", prefix="hidden_", lines=(
-        PanelLine(key="held_out_score", name="held-out score"),),
-        sentence="Measured at intervals and not learned from: the share of correct answers on held-out items, and "
-                 "rewards that no update sees. They should rise with the reward. Bad sign: a reward that rises while "
-                 "these do not: the model exploits the reward."),
-    Panel(key="groups", title="Groups of completions", unit="share", lines=(
-        PanelLine(key="groups_mixed", name="some right"), PanelLine(key="groups_all_wrong", name="all wrong"),
-        PanelLine(key="groups_all_right", name="all right"),
-        PanelLine(key="groups_without_spread", name="equal rewards"),
-        PanelLine(key="groups_left_out", name="left out", rare=True)),
-        sentence="Whether the completions of one prompt were all wrong, all correct, or mixed, by the first "
-                 "reward. A group whose rewards are equal teaches nothing. Bad sign: most groups have equal rewards, "
-                 "because the prompts are too hard or too easy."),
-    Panel(key="lengths", title="Length of completions", unit="tokens", lines=(
-        PanelLine(key="completion_tokens", name="mean"), PanelLine(key="completion_tokens_least", name="shortest"),
-        PanelLine(key="completion_tokens_most", name="longest")),
-        sentence="Tokens per completion without its end token. Bad signs: lengths that grow without a growing reward, "
-                 "or that collapse to a few tokens."),
-    Panel(key="ends", title="Completions cut off", unit="share", lines=(
-        PanelLine(key="truncated", name="cut off"), PanelLine(key="empty", name="empty", rare=True)),
-        sentence="The share that reached algorithm.max_new_tokens, or that has no token. "
-                 "Bad sign: a growing share, because truncated completions seldom earn anything."),
-    Panel(key="entropy", title="Entropy", unit="nats per token", lines=(PanelLine(key="entropy", name="entropy"),),
-          sentence="How unsure the model is of its next token. It falls slowly as the model learns. Bad signs: near 0 "
-                   "(all completions of a prompt are the same) or a sharp rise (the text falls apart)."),
-    Panel(key="mismatch", title="Mismatch of sampler and trainer", unit="nats per token", log=True, lines=(
-        PanelLine(key="mismatch", name="mean"), PanelLine(key="mismatch_most", name="most")),
-        sentence="How far the log probabilities of the sampled tokens differ between the sampler and the model "
-                 "in training, which have the same weights, so that only arithmetic may differ. Bad sign: a growing "
-                 "mean; "
-                 "above algorithm.max_mismatch the run stops."),
-    Panel(key="clip_fraction", title="Clip fraction", unit="share of tokens", lines=(
-        PanelLine(key="clip_fraction", name="clip fraction"),),
-        sentence="The share of tokens whose probability moved beyond the algorithm's bound. With one update per "
-                 "rollout it is 0. Bad sign: a large share, because the rollout is then too old for its updates."),
-    Panel(key="kl_behavior", title="Distance from the sampler", unit="nats per token", lines=(
-        PanelLine(key="kl_behavior", name="divergence", rare=True),),
-        sentence="How far the model has moved from the one that sampled the completions (Kullback-Leibler). With one "
-                 "update per rollout it is 0. Bad sign: a sharp rise."),
-    Panel(key="preference_loss", title="Preference loss", unit="", lines=(
-        PanelLine(key="preference_loss", name="loss"),),
-        sentence="What an update minimizes: the negative log likelihood that the chosen completion of each pair is "
-                 "preferred, which begins at ln 2 = 0.693 (DPO), or a squared distance (IPO). It is not a token loss. "
-                 "It should fall. Bad sign: near 0 after a few steps, because the pairs have nothing left to teach."),
-    Panel(key="margin", title="Implied rewards of pairs", unit="", lines=(
-        PanelLine(key="margin", name="margin"), PanelLine(key="chosen_reward", name="chosen"),
-        PanelLine(key="rejected_reward", name="rejected")),
-        sentence="How much likelier completions became than under the reference, times beta: for the chosen and the "
-                 "rejected ones of a step, and the difference. The margin should rise. Bad sign: the chosen line falls "
-                 "far below 0, so that the margin only shows that the rejected ones fell farther."),
-    Panel(key="accuracy", title="Accuracy on pairs", unit="share", lines=(PanelLine(key="accuracy", name="accuracy"),),
-          sentence="The share of a step's pairs whose chosen completion has the larger implied reward. It begins at "
-                   "chance. Bad signs: it stays there, or is 1 at once, because something else separates the two, "
-                   "such as their lengths."),
-    Panel(key="pair_log_probs", title="Log probability of completions", unit="nats", lines=(
-        PanelLine(key="chosen_log_prob", name="chosen"), PanelLine(key="rejected_log_prob", name="rejected")),
-        sentence="Of whole completions, averaged over a step's pairs; longer ones are less likely, so that steps "
-        "differ. "
-                 "Bad sign: both fall together over many steps, and the model gets worse at writing either."),
-    Panel(key="times", title="Seconds of a step", unit="s", lines=(
-        PanelLine(key="drawing_seconds", name="drawing"), PanelLine(key="updating_seconds", name="updating")),
-        sentence="Sampling and rewarding completions, and the update itself. Bad sign: sampling that takes longer and "
-                 "longer because completions grow."),
+    Panel("reward", "Reward", "", {"reward": "reward", "reward_deviation": "spread"},
+        "What the completions of a rollout earned: their mean, the means of its parts before weights, and the spread "
+        "(standard deviation) over all of them. The mean should rise over many steps. Bad signs: a mean that falls "
+        "or does not move, and a spread near 0, which leaves nothing to compare.", prefix="reward_"),
+    Panel("teacher", "Divergence from the teacher", "nats per token", {"kl_teacher": "divergence"},
+        "How much likelier the sampled tokens were to the student than to its teacher: the mean over a rollout "
+        "(reverse Kullback-Leibler). It should fall over many steps, towards 0. Bad signs: it does not move, or "
+        "falls while completions get empty or the held-out score falls."),
+    Panel("outside", "Held-out score and hidden rewards", "", {"held_out_score": "held-out score"},
+        "Measured at intervals and not learned from: the share of correct answers on held-out items, and rewards "
+        "that no update sees. They should rise with the reward. Bad sign: a reward that rises while these do not: "
+        "the model exploits the reward.", prefix="hidden_"),
+    Panel("groups", "Groups of completions", "share", {
+        "groups_mixed": "some right", "groups_all_wrong": "all wrong", "groups_all_right": "all right",
+        "groups_without_spread": "equal rewards", "groups_left_out": "left out"},
+        "Whether the completions of one prompt were all wrong, all correct, or mixed, by the first reward. A group "
+        "whose rewards are equal teaches nothing. Bad sign: most groups have equal rewards, because the prompts are "
+        "too hard or too easy."),
+    Panel("lengths", "Length of completions", "tokens", {
+        "completion_tokens": "mean", "completion_tokens_least": "shortest", "completion_tokens_most": "longest"},
+        "Tokens per completion without its end token. Bad signs: lengths that grow without a growing reward, or that "
+        "collapse to a few tokens."),
+    Panel("ends", "Completions cut off", "share", {"truncated": "cut off", "empty": "empty"},
+        "The share that reached algorithm.max_new_tokens, or that has no token. Bad sign: a growing share, because "
+        "truncated completions seldom earn anything."),
+    Panel("entropy", "Entropy", "nats per token", {"entropy": "entropy"},
+        "How unsure the model is of its next token. It falls slowly as the model learns. Bad signs: near 0 (all "
+        "completions of a prompt are the same) or a sharp rise (the text falls apart)."),
+    Panel("mismatch", "Mismatch of sampler and trainer", "nats per token", {
+        "mismatch": "mean", "mismatch_most": "most"},
+        "How far the log probabilities of the sampled tokens differ between the sampler and the model in training, "
+        "which have the same weights, so that only arithmetic may differ. Bad sign: a growing mean; above "
+        "algorithm.max_mismatch the run stops.", log=True),
+    Panel("clip_fraction", "Clip fraction", "share of tokens", {"clip_fraction": "clip fraction"},
+        "The share of tokens whose probability moved beyond the algorithm's bound. With one update per rollout it is "
+        "0. Bad sign: a large share, because the rollout is then too old for its updates."),
+    Panel("kl_behavior", "Distance from the sampler", "nats per token", {"kl_behavior": "divergence"},
+        "How far the model has moved from the one that sampled the completions (Kullback-Leibler). With one update "
+        "per rollout it is 0. Bad sign: a sharp rise."),
+    Panel("preference_loss", "Preference loss", "", {"preference_loss": "loss"},
+        "What an update minimizes: the negative log likelihood that the chosen completion of each pair is preferred, "
+        "which begins at ln 2 = 0.693 (DPO), or a squared distance (IPO). It is not a token loss. It should fall. "
+        "Bad sign: near 0 after a few steps, because the pairs have nothing left to teach."),
+    Panel("margin", "Implied rewards of pairs", "", {
+        "margin": "margin", "chosen_reward": "chosen", "rejected_reward": "rejected"},
+        "How much likelier completions became than under the reference, times beta: for the chosen and the rejected "
+        "ones of a step, and the difference. The margin should rise. Bad sign: the chosen line falls far below 0, so "
+        "that the margin only shows that the rejected ones fell farther."),
+    Panel("accuracy", "Accuracy on pairs", "share", {"accuracy": "accuracy"},
+        "The share of a step's pairs whose chosen completion has the larger implied reward. It begins at chance. Bad "
+        "signs: it stays there, or is 1 at once, because something else separates the two, such as their lengths."),
+    Panel("pair_log_probs", "Log probability of completions", "nats", {
+        "chosen_log_prob": "chosen", "rejected_log_prob": "rejected"},
+        "Of whole completions, averaged over a step's pairs; longer ones are less likely, so that steps differ. Bad "
+        "sign: both fall together over many steps, and the model gets worse at writing either."),
+    Panel("times", "Seconds of a step", "s", {"drawing_seconds": "drawing", "updating_seconds": "updating"},
+        "Sampling and rewarding completions, and the update itself. Bad sign: sampling that takes longer and longer "
+        "because completions grow."),
 )
 """Panels in their order on the page."""
-KNOWN_METRICS = frozenset(line.key for panel in PANELS for line in panel.lines) | {
+KNOWN_METRICS = frozenset(key for panel in PANELS for key in panel.lines) | {
     # Logged, but in no figure.
     "completions", "held_out_items", "mismatch_ratio"}
 PREFIXES = tuple(panel.prefix for panel in PANELS if panel.prefix)

@@ -3,10 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
 
 from workings.errors import RecordError
 from workings.models.tokenizer import Tokenizer
@@ -21,7 +20,6 @@ from workings.rollouts.rollout_json import from_json
 _ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 # Control characters except line break and tab, and those that change the text's direction.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-T = TypeVar("T")
 
 
 def rollout_steps(run: Path) -> list[int]:
@@ -37,15 +35,17 @@ def rollout_steps(run: Path) -> list[int]:
 
 def read_rollout(run: Path, step: int) -> Rollout:
     """The rollout whose first update is this one. Raises `RecordError`."""
-    path = _place(run, step)
-
-    def read() -> Rollout:
+    path = run / rollout_file(step)
+    if path.is_symlink() or not path.is_file():
+        raise RecordError(f"there is no rollout of update {step} in this record: {rollout_file(step)} is missing")
+    try:
         line = loads(read_plain(path))
         if line["step"] != step:
             raise ValueError("its update differs from its file name")
         return from_json(line, _prompts(run, set(line["prompts"])))
-
-    return _formed(path, read)
+    except (RecordError, OSError, KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
+        reason = str(error) if isinstance(error, RecordError | ValueError) else type(error).__name__
+        raise RecordError(f"{ROLLOUTS}/{path.name} cannot be read: {reason[:160]}") from None
 
 
 def mean_reward(group: Group) -> float:
@@ -56,8 +56,7 @@ def mean_reward(group: Group) -> float:
 def texts(sample: Sample, tokenizer: Tokenizer) -> tuple[str, str]:
     """Text of a completion, and the token that ended it (empty: it was cut off); both as `visible` writes them.
 
-    Raises:
-        RecordError: a token id is not one of the tokenizer's.
+    Raises `RecordError` if a token id is not one of the tokenizer's.
     """
     stop = sample.completion.stop_token
     try:
@@ -88,19 +87,3 @@ def _prompts(run: Path, prompt_ids: Collection[str]) -> dict[str, Prompt]:
             if len(prompts) == len(prompt_ids):
                 break
     return prompts
-
-
-def _place(run: Path, step: int) -> Path:
-    path = run / rollout_file(step)
-    if path.is_symlink() or not path.is_file():
-        raise RecordError(f"there is no rollout of update {step} in this record: {rollout_file(step)} is missing")
-    return path
-
-
-def _formed(path: Path, read: Callable[[], T]) -> T:
-    """The result of ``read``, with the file's name in its error."""
-    try:
-        return read()
-    except (RecordError, OSError, KeyError, ValueError, TypeError, OverflowError, AttributeError) as error:
-        reason = str(error) if isinstance(error, RecordError | ValueError) else type(error).__name__
-        raise RecordError(f"{ROLLOUTS}/{path.name} cannot be read: {reason[:160]}") from None

@@ -1,12 +1,10 @@
 """A table of runs: settings, cost, digests."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from workings.config.algorithm import find_algorithm
 from workings.evaluation.comparison.paired import steps_versions
-from workings.evaluation.unit import EvaluationRecord
 from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
 from workings.record.memory_use import MemoryUse
@@ -16,49 +14,39 @@ from workings.reports.gather import RunView
 from workings.scoring.model_judge import judge_text
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableRow:
-    """One fact about every run."""
-
-    name: str
-    cells: list[str]
-    digest: bool = False
-
-
-def run_rows(views: Sequence[RunView]) -> list[TableRow]:
-    """Facts from the manifests; a standalone evaluation has only its digest."""
-    rows = []
+def run_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
+    """Facts from the manifests, a cell for each run; a standalone evaluation has only its digest."""
+    rows = {}
     if any(view.manifest is not None for view in views):
-        rows = [TableRow(name=name, cells=[fact(view.manifest) if view.manifest else "not a run" for view in views])
-                for name, fact in _FACTS]
-        rows += [TableRow(name=name, cells=cells) for name, memory in _MEMORY.items()
-                 if any(cells := [memory(view.memory) if view.memory else "" for view in views])]
-    return [*rows, TableRow(name="Root digest", cells=[view.root for view in views], digest=True)]
+        rows = {name: [fact(view.manifest) if view.manifest else "not a run" for view in views]
+                for name, fact in _FACTS.items()}
+        rows |= {name: cells for name, memory in _MEMORY.items()
+                 if any(cells := [memory(view.memory) if view.memory else "" for view in views])}
+    return rows | {ROOT: [view.root for view in views]}
 
 
-def behaviour_rows(views: Sequence[RunView]) -> list[TableRow]:
-    """Rows about the answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible."""
+def behaviour_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
+    """The answers of evaluated runs: form, truncation, arithmetic, length, with intervals if possible."""
     evaluations = [view.evaluation for view in views if view.evaluation]
-    scored = [evaluation.summary for evaluation in evaluations]
-    rows = [TableRow(name=words, cells=[_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
-                                        for summary in scored]) for name, words, share in MEASURES
+    if not evaluations:
+        return {}
+    summaries, counted = ([getattr(each, name) for each in evaluations] for name in ("summary", "answer_counts"))
+    rows = {words: [_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
+                    for summary in summaries] for name, words, share in MEASURES
             # Two versions of the checker would look like a difference between models.
-            if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)]
-    # The rules show whether a model keeps to its trained form.
-    rules = [", ".join(f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in scored]
-    rows += _counted_rows(evaluations)
+            if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)}
+    rows |= {
+        "Completions without an answer": [percent(one.no_answer) for one in counted],
+        "Different answers": [f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}"
+                              for one in counted],
+        "Accuracy of always giving the most frequent expected answer": [
+            percent(one.majority_accuracy) for one in counted]}
     judges = [judge_text(evaluation.config) for evaluation in evaluations]
-    rows += [TableRow(name="Judge", cells=[judge or "rules" for judge in judges])] if any(judges) else []
-    return [*rows, TableRow(name="Answers found by rule", cells=rules)] if scored else []
-
-
-def _counted_rows(evaluations: Sequence[EvaluationRecord]) -> list[TableRow]:
-    counted = [evaluation.answer_counts for evaluation in evaluations]
-    return [TableRow(name="Completions without an answer", cells=[percent(one.no_answer) for one in counted]),
-            TableRow(name="Different answers", cells=[
-                f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}" for one in counted]),
-            TableRow(name="Accuracy of always giving the most frequent expected answer",
-                     cells=[percent(one.majority_accuracy) for one in counted])]
+    if any(judges):
+        rows["Judge"] = [judge or "rules" for judge in judges]
+    # The rules show whether a model keeps to its trained form.
+    return rows | {"Answers found by rule": [", ".join(
+        f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in summaries]}
 
 
 def _measure(entry: dict[str, Any], share: bool) -> str:
@@ -81,6 +69,7 @@ def _number(value: float | Absent) -> str:
     return value.absent if isinstance(value, Absent) else f"{value:.4f}"
 
 
+ROOT = "Root digest"
 EXAMPLES = {"pairs": "preference pairs", "verdicts": "verdicts"}
 
 
@@ -91,9 +80,8 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     name = str(settings.get("name", "sft"))
     if name == "sft":
         # Samples among the traces, by the model that wrote them.
-        sample_counts = facts.get(DRAWN_FROM)
-        return f"traces, {count(sum(sample_counts.values()))} of them samples" if isinstance(sample_counts,
-                                                                                             dict) else "traces"
+        counts = facts.get(DRAWN_FROM)
+        return "traces" + (f", {count(sum(counts.values()))} of them samples" if isinstance(counts, dict) else "")
     if (examples := EXAMPLES.get(find_algorithm(name).examples)) is not None:
         pairs = facts.get("pairs")
         return f"{count(pairs)} {examples} ({name})" if isinstance(pairs, int) else f"{examples} ({name})"
@@ -117,21 +105,20 @@ MEASURES = (
 )
 """Measure in the summary, its name on the page, whether it is a share."""
 
-_FACTS: tuple[tuple[str, Callable[[RunManifest], str]], ...] = (
-    ("Status", lambda m: m.status),
-    ("Model", lambda m: f"{m.model_id} ({m.architecture}), {count(m.parameters)} parameters"),
-    ("Learned from", lambda m: learned_from(m.config, m.facts)),
-    ("Engine and device", lambda m: f"{m.engine} on {m.device.count} x {m.device.kind}"),
-    ("Steps", lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}"),
-    ("Rows per step", lambda m: count(m.global_batch)),
-    ("Supervised tokens", lambda m: count(m.supervised_tokens)),
-    ("Tokens", lambda m: count(m.tokens)),
-    ("Final training loss", lambda m: _number(m.final_loss) + _of_objective(m)),
-    ("Seconds in steps", lambda m: duration(m.training_seconds)),
-    ("Seed", lambda m: str(m.seed)),
-    ("Code", lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha),
-)
-
+_FACTS: dict[str, Callable[[RunManifest], str]] = {
+    "Status": lambda m: m.status,
+    "Model": lambda m: f"{m.model_id} ({m.architecture}), {count(m.parameters)} parameters",
+    "Learned from": lambda m: learned_from(m.config, m.facts),
+    "Engine and device": lambda m: f"{m.engine} on {m.device.count} x {m.device.kind}",
+    "Steps": lambda m: f"{count(m.completed_steps)} of {count(m.planned_steps)}",
+    "Rows per step": lambda m: count(m.global_batch),
+    "Supervised tokens": lambda m: count(m.supervised_tokens),
+    "Tokens": lambda m: count(m.tokens),
+    "Final training loss": lambda m: _number(m.final_loss) + _of_objective(m),
+    "Seconds in steps": lambda m: duration(m.training_seconds),
+    "Seed": lambda m: str(m.seed),
+    "Code": lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha,
+}
 _MEMORY: dict[str, Callable[[MemoryUse], str]] = {
     "Memory per device, planned": lambda use: f"{gib(use.planned_bytes)} ({use.planned_source})",
     "Memory per device, measured by it": lambda use: use.taken_text() if use.device_counts else "",

@@ -29,25 +29,21 @@ TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow")
 METRICS = ("loss", "evaluation_loss", "learning_rate", "grad_norm", "share_of_weights_changed", "memory_bytes",
            "tokens", "supervised_tokens", "seconds")
 """Metrics of a line of the log, if it has them; those of `workings.reports.reinforcement.logged` are added."""
-WAITING_LINES = 10_000
-"""Queued lines for a slow tracker; more are dropped and counted."""
-END_SECONDS = 30.0
-"""Seconds to wait at the end of a run for a tracker to take the remaining values."""
 
 
 class Tracker:
     """One library in its own process. Passing a step does not block."""
 
     def __init__(self, name: str, first: Mapping[str, Any], say: Callable[[str], None], *,
-                 end_seconds: float = END_SECONDS, waiting_lines: int = WAITING_LINES) -> None:
+                 end_seconds: float = 30.0, waiting_lines: int = 10_000) -> None:
         """Start the child.
 
         Args:
             name: one of `TRACKERS`.
             first: ``project``, ``name`` and ``config`` of the run, and the ``folder`` for files of TensorBoard.
-            say: prints a line; each failure is reported once.
-            end_seconds: maximum wait of `close`.
-            waiting_lines: capacity of the queue.
+            say: prints a line; a failure is reported once, by `close`.
+            end_seconds: how long `close` waits for the tracker to take the remaining values.
+            waiting_lines: queued lines for a slow tracker; more are dropped and counted.
         """
         self.name, self._say, self._end_seconds = name, say, end_seconds
         self._lines: queue.Queue[bytes | None] = queue.Queue(waiting_lines)
@@ -70,10 +66,13 @@ class Tracker:
     def close(self, status: str) -> None:
         """Pass on how the run ended, wait, and kill the child if it is still running."""
         self._put({"end": status})
+        problem = ""
         try:
             self._lines.put(None, timeout=self._end_seconds)
-            self._child.wait(self._end_seconds)
-            problem = "" if self._child.returncode == 0 else self._last_words()
+            if code := self._child.wait(self._end_seconds):
+                self._errors.seek(0)
+                said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+                problem = f"it stopped: {said[-1][:300]}" if said else f"it stopped with code {code}"
         except (queue.Full, subprocess.TimeoutExpired):
             self._child.kill()
             self._child.wait()
@@ -106,11 +105,6 @@ class Tracker:
         # Closing flushes to a child that may be gone.
         with contextlib.suppress(OSError):
             pipe.close()
-
-    def _last_words(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        return f"it stopped: {lines[-1][:300]}" if lines else f"it stopped with code {self._child.returncode}"
 
 
 def numbers(line: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -63,8 +63,8 @@ class SampleUnit(EvaluationRecord):
     def open(cls, path: Path) -> "SampleUnit":
         """Opens the unit at a path. Raises `RequestError` without one."""
         if unit_kind(path) != SAMPLED:
-            raise RequestError(f"{path} holds no samples", "the directory that `workings sample --out` wrote",
-                               f"workings sample RUN --prompts FILE --samples K --temperature T --out {path}")
+            raise RequestError(f"{path} holds no samples", "the directory that `workings data sample --out` wrote",
+                               f"workings data sample RUN --prompts FILE --samples K --temperature T --out {path}")
         return cls(path)
 
     @cached_property

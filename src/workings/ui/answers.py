@@ -3,31 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
+from workings.evaluation import first_wrong_step
 from workings.evaluation.comparison.compare import Comparison, compare_records
-from workings.evaluation.first_wrong_step import (
-    NOT_FOUND,
-    RIGHT,
-    UNSCORED,
-    WRONG_STEP_KINDS,
-    FirstWrongSteps,
-    WrongPlace,
-    count_first_wrong_steps,
-    kind_of_text,
-    wrong_place,
-)
+from workings.evaluation.first_wrong_step import FirstWrongSteps, WrongPlace, count_first_wrong_steps, wrong_place
 from workings.evaluation.unit import DEFAULT_NAME, EvaluationRecord, find_pair, unit_paths
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    PREDICTIONS,
-    SELECTION,
-    SUMS,
-)
+from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS, SELECTION, SUMS
 from workings.ui.folder import Folder, read_lines
 from workings.ui.requests import paged
 
@@ -35,10 +20,14 @@ from workings.ui.requests import paged
 ITEMS_A_PAGE = 50
 Result = Literal["", "right", "wrong", "error"]
 Change = Literal["newly_right", "newly_wrong", "both_wrong", "both_right"]
+CHANGES: dict[tuple[bool, bool], Change] = {
+    (False, True): "newly_right", (True, False): "newly_wrong", (False, False): "both_wrong",
+    (True, True): "both_right"}
+"""Whether A and B are right -> what changed."""
 RESULT_ORDER: tuple[Result, ...] = ("error", "wrong", "right")
 """Order of the items on a page: what needs a look comes first."""
 ANY_STEP = "a wrong equation"
-STEP_FILTERS = (ANY_STEP, *WRONG_STEP_KINDS, RIGHT, NOT_FOUND)
+STEP_FILTERS = (ANY_STEP, *first_wrong_step.WRONG_STEP_KINDS, first_wrong_step.RIGHT, first_wrong_step.NOT_FOUND)
 """Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
 
 
@@ -53,14 +42,15 @@ class Answer:
     difficulty: str
     prompt: str
     completion: str
-    extracted: Annotated[str, Field(description="The answer that the rule extracted; empty: none")]
+    extracted: str
+    """The answer that the rule extracted; empty: none."""
     gold: str
     rule: str
     right: bool
     error: str = ""
     finish_reason: str = ""
-    wrong_step: Annotated[WrongPlace | None, Field(description="The first step that is wrong; worked out for what is "
-                                                   "shown")] = None
+    wrong_step: WrongPlace | None = None
+    """The first step that is wrong; worked out for what is shown."""
 
 
 class ItemsQuery(BaseModel):
@@ -76,44 +66,13 @@ class ItemsQuery(BaseModel):
     page: int = 1
 
 
-class AnswersPage(BaseModel):
-    """A page of an evaluation's items."""
-
-    unit: str
-    units: list[str]
-    total: int
-    found: int
-    page: int
-    pages: int
-    sections: list[str]
-    rules: list[str]
-    steps: list[str] = Field(default=list(STEP_FILTERS), description="What `wrong_step` may be")
-    rows: list[Answer]
-
-
-class AnswerPair(BaseModel):
-    """One item answered by two runs."""
-
-    id: str
-    section: str
-    prompt: str
-    gold: str
-    change: Change
-    a: Answer
-    b: Answer
-
-
 def units_of(run: Path) -> dict[str, Path]:
     """Evaluations of a run by name; a standalone evaluation contains itself only."""
     return {path.name: path for path in unit_paths(run)}
 
 
 def unit_path(run: Path, name: str) -> tuple[str, Path]:
-    """The requested evaluation: by name, else the one called `items`, else the first.
-
-    Raises:
-        RequestError: the run has no evaluation, or none of that name.
-    """
+    """The requested evaluation: by name, else the one called `items`, else the first; or raises `RequestError`."""
     units = units_of(run)
     if not units or (name and name not in units):
         raise RequestError(f"there is no evaluation {name or 'of this run'}",
@@ -147,11 +106,10 @@ def _answer(line: dict[str, Any]) -> Answer:
         error=str(line.get("error", missing)), finish_reason="" if isinstance(finish, dict) else str(finish))
 
 
-def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
-    """Items that pass all filters; the text is searched in id, prompt, completion, gold and extracted answer.
+def search(folder: Folder, run: Path, query: ItemsQuery) -> dict[str, Any]:
+    """A page of the items that pass all filters; the text is searched in all texts of an item and its answer.
 
-    Raises:
-        RequestError: no such evaluation, no such kind of step, or a page that does not exist.
+    Raises `RequestError` if there is no such evaluation, kind of step, or page.
     """
     name, path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
@@ -160,39 +118,33 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> AnswersPage:
     matches = [row for row in rows
                if (not query.section or row.section == query.section) and (not query.rule or row.rule == query.rule)
                and (not query.result or _result(row) == query.result) and has_step(row)
-               and (not text or any(text in value.casefold() for value in
-                                    (row.id, row.prompt, row.completion, row.gold, row.extracted)))]
+               and any(text in value.casefold() for value in
+                       (row.id, row.prompt, row.completion, row.gold, row.extracted))]
     if not (path / SELECTION).is_file():  # samples are read in the order of their prompts
         # Sorting is stable: within each result the order of the file stays.
         matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
     # Only on the shown page, because parsing all equations takes seconds.
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
-    return AnswersPage(unit=name, units=list(units_of(run)), total=len(rows), found=len(matches), page=query.page,
-                       pages=pages, sections=sorted({row.section for row in rows}),
-                       rules=sorted({row.rule for row in rows}),
-                       rows=[replace(row, wrong_step=wrong_place(row.completion)) for row in shown])
+    return {"unit": name, "units": list(units_of(run)), "total": len(rows), "found": len(matches), "page": query.page,
+            "pages": pages, "sections": sorted({row.section for row in rows}),
+            "rules": sorted({row.rule for row in rows}), "steps": list(STEP_FILTERS),
+            "rows": [with_wrong_step(row) for row in shown]}
 
 
 def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
     """Filter for answers by their first wrong equation (one of `STEP_FILTERS`; empty: any).
 
     The first call parses all equations of an evaluation; they are cached until its file changes.
-
-    Raises:
-        RequestError: no such kind.
     """
     if not step:
         return lambda row: True
     if step not in STEP_FILTERS:
         raise RequestError(f"the first wrong equation cannot be {step}", f"one of {', '.join(STEP_FILTERS)}")
     kinds = folder.cache.get("kinds", [unit / PREDICTIONS], lambda: {
-        (row.id, row.sample): _kind(row) for row in read_answers(folder, unit)})
-    wanted_kinds = WRONG_STEP_KINDS if step == ANY_STEP else (step,)
+        (row.id, row.sample): first_wrong_step.UNSCORED if row.error else
+        first_wrong_step.kind_of_text(row.completion, right=row.right) for row in read_answers(folder, unit)})
+    wanted_kinds = first_wrong_step.WRONG_STEP_KINDS if step == ANY_STEP else (step,)
     return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
-
-
-def _kind(row: Answer) -> str:
-    return UNSCORED if row.error else kind_of_text(row.completion, right=row.right)
 
 
 def _result(row: Answer) -> Result:
@@ -216,22 +168,17 @@ def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps
 def changes(folder: Folder, a: Path, b: Path) -> dict[Change, list[tuple[Answer, Answer]]]:
     """First samples of items of both runs, by what changed from A to B."""
     records = find_pair(a, b)
-    return folder.cache.get("changes", _files(*records), lambda: _changes(
-        *(read_answers(folder, record.path) for record in records)))
 
+    def find() -> dict[Change, list[tuple[Answer, Answer]]]:
+        # One sample per item: with several no single answer changed.
+        before, after = ({row.id: row for row in read_answers(folder, record.path) if row.sample == 0}
+                         for record in records)
+        found: dict[Change, list[tuple[Answer, Answer]]] = {change: [] for change in CHANGES.values()}
+        for name in (name for name in before if name in after):  # in A's order
+            found[CHANGES[before[name].right, after[name].right]].append((before[name], after[name]))
+        return found
 
-def _changes(a: list[Answer], b: list[Answer]) -> dict[Change, list[tuple[Answer, Answer]]]:
-    # One sample per item: with several no single answer changed.
-    second = {row.id: row for row in b if row.sample == 0}
-    found: dict[Change, list[tuple[Answer, Answer]]] = {
-        "newly_right": [], "newly_wrong": [], "both_wrong": [], "both_right": []}
-    for row in a:
-        if row.sample == 0 and (other := second.get(row.id)) is not None:
-            if row.right == other.right:
-                found["both_right" if row.right else "both_wrong"].append((row, other))
-            else:
-                found["newly_right" if other.right else "newly_wrong"].append((row, other))
-    return found
+    return folder.cache.get("changes", _files(*records), find)
 
 
 def _files(*records: EvaluationRecord) -> list[Path]:
@@ -239,7 +186,12 @@ def _files(*records: EvaluationRecord) -> list[Path]:
     return [record.path / name for record in records for name in names]
 
 
-def pair(a: Answer, b: Answer, change: Change) -> AnswerPair:
-    """Two completions, each with its first wrong step."""
-    a, b = (replace(row, wrong_step=wrong_place(row.completion)) for row in (a, b))
-    return AnswerPair(id=a.id, section=a.section, prompt=a.prompt, gold=a.gold, change=change, a=a, b=b)
+def with_wrong_step(row: Answer) -> Answer:
+    """A completion with its first wrong step."""
+    return replace(row, wrong_step=wrong_place(row.completion))
+
+
+def pair(a: Answer, b: Answer, change: Change) -> dict[str, Any]:
+    """One item answered by two runs."""
+    return {"id": a.id, "section": a.section, "prompt": a.prompt, "gold": a.gold, "change": change,
+            "a": with_wrong_step(a), "b": with_wrong_step(b)}

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -24,13 +24,7 @@ DESCRIPTION = """A JSON twin of every page. Each call needs the token from the l
 
 
 def make_app(root: Path, *, token: str, port: int) -> FastAPI:
-    """The application over a folder of runs.
-
-    Args:
-        root: the folder; runs are found up to five levels below it.
-        token: secret that a request must carry.
-        port: port it listens on; part of the expected `Host` header.
-    """
+    """The application over a folder of runs, for requests that carry the token to this port."""
     site = Site.over(root)
     # FastAPI's documentation pages load scripts from another host, which the policy forbids.
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
@@ -43,8 +37,8 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
 
     @app.get("/static/base.css", include_in_schema=False)
     def base_style() -> Response:
-        style = files("workings.reports") / "templates" / "style.css"  # shared with exported files
-        return Response(style.read_bytes(), media_type="text/css")
+        # Shared with exported files.
+        return FileResponse(str(files("workings.reports") / "templates" / "style.css"), media_type="text/css")
 
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
@@ -67,12 +61,11 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     def misshapen(request: Request, error: Exception) -> Response:
         """A record of the wrong form (or a bug of this page, so the traceback goes to the terminal)."""
         logging.getLogger("uvicorn.error").error("%s", request.url.path, exc_info=error)
-        return problem(request, 409, f"{request.url.path}: a file of this run is damaged "
-                       f"({type(error).__name__})", "a run with undamaged files", "workings verify on this run")
+        return problem(request, 409, f"{request.url.path}: a file of this run is damaged ({type(error).__name__})",
+                       "a run with undamaged files", "workings verify on this run")
 
     # Listed one by one: Starlette runs a handler for `Exception` outside the guard and then raises the error again.
-    for kind in (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError,
-                 jinja2.TemplateRuntimeError):
+    for kind in (AttributeError, KeyError, OSError, TypeError, ValueError, RecursionError, jinja2.TemplateRuntimeError):
         app.add_exception_handler(kind, misshapen)
 
     @app.exception_handler(RequestValidationError)

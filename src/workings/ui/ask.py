@@ -15,34 +15,6 @@ from workings.ui.site import Site
 
 LONGEST_QUESTION = 4_000
 QUESTIONS_A_PAGE = 10
-"""Questions on a page."""
-
-
-class AskedAnswer(BaseModel):
-    """The answer of one model."""
-
-    text: str
-    finish_reason: str
-    wrong_step: str = Field(default="", description="The first wrong equation, in words")
-
-
-class AskedQuestion(BaseModel):
-    """One question to a run, and to the model that it began with."""
-
-    job: str
-    state: str
-    text: str
-    history: list[dict[str, str]] = Field(default=[], description="Earlier turns, `role` and `content`")
-    temperature: float = 0
-    trained: AskedAnswer | None = None
-    untrained: AskedAnswer | None = None
-    problem: str = Field(default="", description="Why an answer is missing, from the command's output")
-
-
-class Questions(BaseModel):
-    """Questions of a run, the newest first."""
-
-    questions: list[AskedQuestion]
 
 
 class AskForm(BaseModel):
@@ -65,7 +37,8 @@ def start(site: Site, run: Path, form: AskForm) -> Job:
     # Another seed for each sampled answer, else the same question would get the same answer.
     if form.temperature:
         words += ["--temperature", f"{form.temperature:g}", "--seed", str(secrets.randbelow(2**31))]
-    words += ["--history", json.dumps(conversation(site, form.follow))] if form.follow else []
+    if form.follow:
+        words += ["--history", json.dumps(conversation(site, form.follow))]
     # After `--` nothing is an option, even if the question begins with a dash.
     return site.jobs.start("ask", [*words, "--", str(run), question], subject=site.folder.name(run))
 
@@ -73,43 +46,41 @@ def start(site: Site, run: Path, form: AskForm) -> Job:
 def conversation(site: Site, job: str) -> list[dict[str, str]]:
     """The turns up to the trained model's answer of a job. Raises `RequestError` if it has none."""
     asked = read_question(site.jobs.get(job), (line for _, line in site.jobs.lines(job, 0)))
-    if asked.trained is None:
+    if asked["trained"] is None:
         raise RequestError(f"question {job} has no answer", "an answered question to continue from", "")
-    return [*asked.history, {"role": "user", "content": asked.text},
-            {"role": "assistant", "content": asked.trained.text}]
+    return [*asked["history"], {"role": "user", "content": asked["text"]},
+            {"role": "assistant", "content": asked["trained"]["text"]}]
 
 
-def read_question(job: Job, lines: Iterable[bytes]) -> AskedQuestion:
-    """A question from its command, with the answers so far.
+def read_question(job: Job, lines: Iterable[bytes]) -> dict[str, Any]:
+    """A question from its command, with the answers so far; ``problem`` says why one is missing.
 
-    Args:
-        job: the command.
-        lines: all of its output, because thousands of pieces may follow an answer.
+    ``lines`` are all of its output, because thousands of pieces may follow an answer.
     """
     words = job.arguments
     given = dict(pairwise(words))  # options of `start`, each with a value after it
-    question = AskedQuestion(job=job.id, state=job.state, text=words[-1] if words else "",
-                             history=json.loads(given.get("--history", "[]")),
-                             temperature=float(given.get("--temperature", 0)))
+    question: dict[str, Any] = {
+        "job": job.id, "state": job.state, "text": words[-1] if words else "",
+        "history": json.loads(given.get("--history", "[]")), "temperature": float(given.get("--temperature", 0)),
+        "trained": None, "untrained": None, "problem": ""}
     for line in lines:
         # Search before parsing, because nearly all lines are pieces.
         value = json_object(line) if b'"completion"' in line else None
         if value and "completion" in value:
-            question.trained = _answer(value)
-            question.untrained = _answer(value["base"]) if "base" in value else None
+            question["trained"] = _answer(value)
+            question["untrained"] = _answer(value["base"]) if "base" in value else None
     if job.state in ("failed", "stopped", "lost"):
-        question.problem = job.log[-1500:] or f"exit code {job.code}"
+        question["problem"] = job.log[-1500:] or f"exit code {job.code}"
     return question
 
 
-def _answer(value: dict[str, Any]) -> AskedAnswer:
+def _answer(value: dict[str, Any]) -> dict[str, str]:
     step = value.get("wrong_step") or {}
     words = f"line {step['line']} of {step['lines']}: {step['written']} (correct: {step['expected']})" if step else ""
-    return AskedAnswer(text=str(value["completion"]), wrong_step=words,
-                       finish_reason=str(value.get("finish_reason", "")))
+    return {"text": value["completion"], "wrong_step": words, "finish_reason": value.get("finish_reason", "")}
 
 
-def questions(site: Site, name: str) -> Questions:
+def questions(site: Site, name: str) -> dict[str, Any]:
     """Questions asked from this page, newest first, with the answers so far."""
-    return Questions(questions=[read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
-                            for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)])
+    return {"questions": [read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
+                          for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)]}

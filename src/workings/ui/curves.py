@@ -13,14 +13,13 @@ from pydantic import BaseModel, Field
 from workings.errors import RecordError
 from workings.record.layout import EVENTS, METRICS
 from workings.reports.charts import Values, kept_places, moving_mean
-from workings.reports.reinforcement import PANELS, PREFIXES, numbers
+from workings.reports.figures import SMOOTHING_SHARE
+from workings.reports.reinforcement import PANELS, PREFIXES, RARE, numbers
 from workings.ui.site import Site
 
 XAxis = Literal["step", "tokens", "seconds"]
 MAX_POINTS = 1200
 """Points a curve is thinned to."""
-SMOOTHING_SHARE = 50
-"""Default width of smoothing: centered means over this part (1/50) of the run's steps."""
 
 
 class Series(BaseModel):
@@ -39,25 +38,7 @@ class Series(BaseModel):
     log: bool = Field(default=False, description="Always drawn on a logarithmic axis")
 
 
-class Curves(BaseModel):
-    """All curves of a run, and where it was resumed."""
-
-    run: str
-    x: XAxis
-    last_step: int
-    planned_steps: int
-    state: str
-    seconds_left: float | None = None
-    series: list[Series] = Field(description="With `after`, only newer points, without means")
-    resumed_at: list[float] = Field(description="Places on the x axis where the run was resumed")
-
-
 Line = dict[str, Any]
-
-
-def _per_second(line: Line) -> Any:
-    seconds = line["seconds"]
-    return line["tokens"] / seconds if seconds > 0 else None
 
 
 def _gib(line: Line) -> Any:
@@ -72,7 +53,8 @@ KINDS: tuple[tuple[str, str, str, Callable[[Line], Any]], ...] = (
     ("grad_norm", "Gradient norm", "", lambda line: line.get("grad_norm")),
     ("share_of_weights_changed", "Share of weights changed", "of stored weights",
      lambda line: line.get("share_of_weights_changed")),
-    ("tokens_per_second", "Speed", "tokens/s", _per_second),
+    ("tokens_per_second", "Speed", "tokens/s",
+     lambda line: line["tokens"] / line["seconds"] if line["seconds"] > 0 else None),
     ("memory_bytes", "Peak memory", "GiB", _gib),
 )
 """Key, title, unit, and how a metrics line gives it. A line has at least step, loss, tokens and seconds."""
@@ -91,14 +73,10 @@ NO_VALUES: Values = np.empty(0)
 
 @dataclass(frozen=True)
 class Columns:
-    """A run's metrics as arrays of one length, one per axis and kind."""
+    """A run's metrics as arrays of one length: those of every run, and of one that learns from more than traces."""
 
     parts: dict[str, Values]
     rewarded: dict[str, Values]
-    """More columns of a run that learns from rewards, a teacher or pairs; else empty."""
-
-    def __getitem__(self, name: str) -> Values:
-        return self.parts[name]
 
     @classmethod
     def of(cls, lines: Sequence[Line]) -> "Columns":
@@ -121,29 +99,28 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
            after: float | None = None, mean: int = 0) -> list[Series]:
     """The curves between two places of the axis (both included); by default all.
 
-    ``mean`` is the number of steps in smoothed curves: 0 for `SMOOTHING_SHARE` of the run, 1 for none. With ``after``,
-    only points after that place, without a mean, to append to a drawn curve.
+    ``mean`` is the number of steps in smoothed curves: 0 for 1/`SMOOTHING_SHARE` of the run, 1 for none. With
+    ``after``, only points after that place, without a mean, to append to a drawn curve.
     """
-    at = columns[x]
+    at = columns.parts[x]
     # Of the whole run, so that zooming does not change the curve.
     span = 1 if after is not None else mean or len(at) // SMOOTHING_SHARE
     inside = np.ones(len(at), dtype=bool)
     for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
         if bound is not None:
             inside &= keep(at, bound)
-    lines = []
+    drawn = _rewarded(columns.rewarded)
     for key, title, unit, _ in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
-        # Another key: token losses and objective values must not share a figure.
         if key == "loss" and columns.rewarded:
+            if "preference_loss" in columns.rewarded:  # has its own figure
+                continue
+            # Another key: token losses and objective values must not share a figure.
             instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
             series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
                             note=OBJECTIVE.format(instead=instead))
-        # The margin of pairs has its own figure.
-        if not (key == "loss" and "preference_loss" in columns.rewarded):
-            lines.append(_series(columns[key], at, inside, span, series))
-    first = [_series(values, at, inside, span, series) for values, series in _rewarded(columns.rewarded)]
-    return [series for series in (*first, *lines) if series.x]
+        drawn.append((columns.parts[key], series))
+    return [found for values, series in drawn if (found := _series(values, at, inside, span, series)).x]
 
 
 def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:
@@ -165,23 +142,24 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
     """The curves of `Columns.rewarded`, without points yet; grouped by figure."""
     lines = []
     for panel in PANELS:
-        for line in panel.lines_of(columns):
-            values = columns[line.key]
+        first = columns.get(next(iter(panel.lines)), NO_VALUES)
+        for key, name in panel.lines_of(columns).items():
+            values = columns[key]
             # A single part with weight 1 equals the reward.
-            same = line not in panel.lines and np.array_equal(values, columns.get(panel.lines[0].key, NO_VALUES), True)
-            if not same and not (line.rare and not np.nan_to_num(values).any()):
-                lines.append((values, Series(key=line.key, title=line.name, unit=panel.unit, x=[], y=[],
-                                             figure=panel.key, figure_title=panel.title, note=panel.sentence,
-                                             log=panel.log)))
+            same = key not in panel.lines and np.array_equal(values, first, True)
+            if not same and not (key in RARE and not np.nan_to_num(values).any()):
+                lines.append((values, Series(key=key, title=name, unit=panel.unit, x=[], y=[], figure=panel.key,
+                                             figure_title=panel.title, note=panel.sentence, log=panel.log)))
     return lines
 
 
 def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,
-               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> Curves:
+               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> dict[str, Any]:
     """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
 
     Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
-    With ``after``, only points after that place, for a page that shows a running run.
+    With ``after``, only points after that place, for a page that shows a running run. ``resumed_at`` are the places
+    on the axis where the run was resumed.
     """
     run = site.folder.path(name)
     row = site.live(site.folder.name(run))
@@ -192,6 +170,6 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
         events = []  # the page's notes say so, and the curves stay
     resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")
                and type(step := event.get("step", event.get("from_step"))) is int]
-    return Curves(run=name, x=x, last_step=row.steps, planned_steps=row.planned_steps, state=row.state,
-                  seconds_left=row.seconds_left, series=curves(columns, x, low, high, after, mean),
-                  resumed_at=columns[x][np.isin(columns["step"], resumed)].tolist())
+    return {"run": name, "x": x, "last_step": row.steps, "planned_steps": row.planned_steps, "state": row.state,
+            "seconds_left": row.seconds_left, "series": curves(columns, x, low, high, after, mean),
+            "resumed_at": columns.parts[x][np.isin(columns.parts["step"], resumed)].tolist()}

@@ -6,24 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field
-
 from workings.errors import RecordError
-from workings.record.layout import (
-    CONFIG,
-    DEVICE_CHECKS,
-    ENVIRONMENT,
-    EVALUATION_SUMMARY,
-    EVENTS,
-    LOG,
-    MANIFEST,
-    MEASURED,
-    OVERRIDES,
-    PARTIAL_SUFFIX,
-    PLAN,
-    RECIPE,
-    SUMS,
-)
+from workings.record import layout
 from workings.record.memory_use import MemoryUse, memory_use
 from workings.record.seal import root_digest
 from workings.record.storage import open_plain
@@ -39,55 +23,12 @@ MAX_EVENTS = 2_000
 """The newest of them; a run has some dozens."""
 
 
-class MemoryPart(BaseModel):
-    """One category of planned memory, in bytes per device."""
-
-    name: str
-    size_bytes: int
-
-
-class DeviceMemory(BaseModel):
-    """Memory of a device: planned before launch, measured afterwards. Bytes per device."""
-
-    planned_bytes: int | None = None
-    planned_source: str = ""
-    limit_bytes: int | None = None
-    measured_bytes: int | None = None
-    measured_source: str = ""
-    resident_bytes: int | None = Field(default=None, description="Of the whole process, if the device reports none")
-    parts: list[MemoryPart] = []
-
-
-class RunEvaluation(BaseModel):
-    """An evaluation of the run."""
-
-    name: str
-    summary: dict[str, Any]
-
-
-class Detail(BaseModel):
-    """One run. Values that the record lacks are left out or state the reason."""
-
-    manifest: dict[str, Any] = {}
-    config: dict[str, Any] = {}
-    overrides: list[str] = []
-    recipe_text: str = ""
-    environment: dict[str, Any] = {}
-    device_checks: dict[str, Any] = {}
-    memory: DeviceMemory = DeviceMemory()
-    evaluations: list[RunEvaluation] = []
-    events: list[dict[str, Any]] = []
-    log: str = ""
-    root_digest: str = ""
-    notes: list[str] = Field(default=[], description="Parts of the record that could not be read")
-
-
-def read_detail(folder: Folder, run: Path) -> Detail:
-    """Read a run; a part that is missing or damaged becomes a note and hides nothing else."""
+def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
+    """Read a run; a part that is missing is left empty, a damaged one becomes a note, and both hide nothing else."""
     notes: list[str] = []
     parsed_bytes = 0
-    running = run.name.endswith(PARTIAL_SUFFIX)
-    is_run = (run / CONFIG).is_file() or (run / MANIFEST).is_file()
+    running = run.name.endswith(layout.PARTIAL_SUFFIX)
+    is_run = (run / layout.CONFIG).is_file() or (run / layout.MANIFEST).is_file()
 
     def read(path: Path) -> dict[str, Any]:
         nonlocal parsed_bytes
@@ -111,41 +52,45 @@ def read_detail(folder: Folder, run: Path) -> Detail:
         return attempt(lambda: read(run / name), {}) if is_run and not missing else {}
 
     # The manifest is written when a run is sealed.
-    manifest = part(MANIFEST) if not running else {}
-    summaries = {name: attempt(partial(read, path / EVALUATION_SUMMARY), NOTHING, about=f"evaluation {name}: ")
+    manifest = part(layout.MANIFEST) if not running else {}
+    summaries = {name: attempt(partial(read, path / layout.EVALUATION_SUMMARY), NOTHING, about=f"evaluation {name}: ")
                  for name, path in units_of(run).items()}
-    overrides = part(OVERRIDES).get("overrides", [])
-    plan, measured = part(PLAN, optional=True), part(MEASURED, optional=True)
+    overrides = part(layout.OVERRIDES).get("overrides", [])
+    plan, measured = part(layout.PLAN, optional=True), part(layout.MEASURED, optional=True)
     lines = attempt(lambda: folder.metrics(run), NO_LINES)
     # While it runs, the last metrics line has the peak so far.
     last_line = None if manifest or not lines else lines[-1]
     use = attempt(lambda: memory_use(plan, measured, last_line) if plan and measured else None, None)
-    return Detail(
-        manifest=manifest, config=part(CONFIG), notes=notes,
-        evaluations=[RunEvaluation(name=name, summary=summary) for name, summary in summaries.items() if summary],
-        overrides=[str(word) for word in overrides] if isinstance(overrides, list) else [],
-        recipe_text=_text(run / RECIPE), environment=part(ENVIRONMENT), device_checks=part(DEVICE_CHECKS),
-        memory=_memory(plan, use),
-        events=attempt(lambda: folder.lines(run / EVENTS)[-MAX_EVENTS:], NO_LINES) if is_run else [],
-        log=_text(run / LOG), root_digest=attempt(lambda: root_digest(run), "") if (run / SUMS).is_file() else "")
+    return {
+        "manifest": manifest, "config": part(layout.CONFIG),
+        "overrides": [str(word) for word in overrides] if isinstance(overrides, list) else [],
+        "recipe_text": _text(run / layout.RECIPE), "environment": part(layout.ENVIRONMENT),
+        "device_checks": part(layout.DEVICE_CHECKS), "memory": _memory(plan, use),
+        "evaluations": [{"name": name, "summary": summary} for name, summary in summaries.items() if summary],
+        "events": attempt(lambda: folder.lines(run / layout.EVENTS)[-MAX_EVENTS:], NO_LINES) if is_run else [],
+        "log": _text(run / layout.LOG), "notes": notes,
+        "root_digest": attempt(lambda: root_digest(run), "") if (run / layout.SUMS).is_file() else ""}
 
 
-def _memory(plan: dict[str, Any], use: MemoryUse | None) -> DeviceMemory:
-    return DeviceMemory(planned_bytes=plan.get("peak_bytes"), planned_source=str(plan.get("source", "")),
-                        limit_bytes=plan.get("limit_bytes"), parts=_parts(plan),
-                        measured_bytes=use.taken_bytes if use else None,
-                        measured_source=use.taken_words if use else "",
-                        resident_bytes=use.held_bytes if use and not use.device_counts else None)
+def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
+    """Memory of a device in bytes: planned before launch, measured afterwards.
+
+    Resident is that of the whole process, if the device reports none.
+    """
+    return {"planned_bytes": plan.get("peak_bytes"), "planned_source": str(plan.get("source", "")),
+            "limit_bytes": plan.get("limit_bytes"), "parts": _parts(plan),
+            "measured_bytes": use.taken_bytes if use else None, "measured_source": use.taken_words if use else "",
+            "resident_bytes": use.held_bytes if use and not use.device_counts else None}
 
 
-def _parts(plan: dict[str, Any]) -> list[MemoryPart]:
+def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """Categories that add up to the peak; a plan without categories counted the program's buffers."""
     if named := plan.get("parts"):
-        return [MemoryPart(name=part["name"], size_bytes=part["size_bytes"]) for part in named if part["size_bytes"]]
+        return [{key: part[key] for key in ("name", "size_bytes")} for part in named if part["size_bytes"]]
     breakdown = plan.get("breakdown", {})
     sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
     sizes["outputs"] -= breakdown.get("aliased", 0)  # these replace the arguments
-    return [MemoryPart(name=name, size_bytes=size) for name, size in sizes.items() if size > 0]
+    return [{"name": name, "size_bytes": size} for name, size in sizes.items() if size > 0]
 
 
 def _text(path: Path) -> str:

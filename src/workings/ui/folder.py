@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from workings.errors import RecordError, RequestError
 from workings.record.layout import CONFIG, EVALUATION_SUMMARY, MANIFEST, METRICS, PARTIAL_SUFFIX, SEAL
 from workings.record.lock import is_held
+from workings.record.phase import Phase, read_phases
 from workings.record.storage import memory_limit, open_plain, parsed_bytes, read_plain, refuse_too_large
 
 T = TypeVar("T")
@@ -40,18 +41,13 @@ class FileCache:
     entries: dict[Hashable, tuple[Stamp, int, Any]] = field(default_factory=dict)
     """Stamp, bytes in memory, and result."""
     taken: int = 0
-    """Sum of these bytes."""
     lock: Lock = field(default_factory=Lock)
 
     def get(self, key: Hashable, files: Sequence[Path], read: Callable[[], T],
             weigh: Callable[[T], int] | None = None) -> T:
-        """The result of ``read`` for these files.
+        """The result of ``read``, which depends on these files; ``key`` tells apart several results of the same files.
 
-        Args:
-            key: tells apart several results from the same files.
-            files: files that the result depends on.
-            read: makes the result.
-            weigh: approximate bytes of the result in memory; None: four times the bytes of the files.
+        ``weigh`` gives the approximate bytes of the result in memory; None: four times the bytes of the files.
         """
         stamp, place = tuple(map(_state, files)), (key, tuple(files))
         with self.lock:
@@ -94,12 +90,9 @@ class Folder:
         return sorted(_find(self.root, MAX_DEPTH))
 
     def path(self, name: str) -> Path:
-        """The path of a run by its name, which is its path below the folder.
+        """The path of a run by its name. Raises `RequestError` if none has it, or it leads out of the folder.
 
-        An unsealed run has another name. Both names find it before and after sealing, so that addresses stay valid.
-
-        Raises:
-            RequestError: there is no such run, or the name leads out of the folder.
+        The names of an unsealed and of a sealed run find both, so that addresses stay valid.
         """
         for file_name in (name, name + PARTIAL_SUFFIX, name.removesuffix(PARTIAL_SUFFIX)):
             if _is_unit(run := self.inside(file_name)):
@@ -129,8 +122,7 @@ class Folder:
     def weighed(self, path: Path) -> tuple[int, dict[str, Any]]:
         """Upper bound of a JSON object's bytes in memory, and the object; read again only if its file changed.
 
-        Raises:
-            RecordError: it is missing, no regular file, no JSON object, or larger than a page shows.
+        Raises `RecordError` if it is missing, no regular file, no JSON object, or larger than a page shows.
         """
         def read() -> tuple[int, Any]:
             data = read_plain(path, MAX_JSON_BYTES)
@@ -165,6 +157,11 @@ class Folder:
         file = run / METRICS
         return self.cache.get("worked out", [file], lambda: work_out(metric_lines(read_lines(file)[1])), lambda _: 0)
 
+    def phases(self) -> dict[str, Phase]:
+        """Phases of the runs of the folder that processes of this machine work on, by name."""
+        return {run.relative_to(self.root).as_posix(): phase for run, phase in read_phases().items()
+                if run.is_relative_to(self.root)}
+
     def state(self, run: Path) -> str:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""
         if (run / SEAL).is_file():
@@ -197,19 +194,15 @@ def _is_unit(path: Path) -> bool:
 
 
 def read_lines(path: Path) -> tuple[int, list[dict[str, Any]]]:
-    """The objects in a file of JSON lines, and an upper bound of their bytes in memory; none without the file.
+    """An upper bound of the bytes in memory of the objects in a file of JSON lines, and the objects.
 
-    A damaged line is left out (`workings verify` names it), and so is a last line without its end, which is being
-    written.
-
-    Raises:
-        RecordError: it is no regular file, or would fill the memory.
+    A damaged line is left out (`workings verify` names it), and so is a last line that is still being written. Raises
+    `RecordError` if it is no regular file, or would fill the memory.
     """
     objects: list[dict[str, Any]] = []
     needed = 0
     if not os.path.lexists(path):
         return needed, objects
-    # Parsed lines take more memory than their text.
     with open_plain(path, memory_limit()) as file:
         # In blocks, because parsing temporarily takes several times as much memory.
         while block := file.readlines(BLOCK_BYTES):

@@ -33,7 +33,6 @@ MAX_OUTPUT_CHARACTERS = 60_000
 # A child imports libraries before it writes its process id, which takes seconds from a slow disk.
 STARTING_SECONDS = 20
 PROGRAM = [sys.executable, "-m", "workings"]
-"""Start of every command line."""
 # Opening a tokenizer and counting rows takes seconds; a browser gives up after minutes.
 TIMEOUT_SECONDS = 90
 JobState = Literal["running", "done", "stopped", "failed", "lost"]
@@ -90,36 +89,28 @@ class Jobs:
     def get(self, identity: str) -> Job:
         """One command as it is now. Raises `RequestError` for an unknown one."""
         folder = self._folder(identity)
-        job = json.loads((folder / "job.json").read_bytes())
-        ended = _ended(folder)
-        # Before the end the last line may be incomplete, or no answer yet.
-        output, answer = _split(job_end(folder / "stdout.txt")) if ended else (job_end(folder / "stdout.txt"), None)
-        if answer and "error" in answer:  # the log has it
-            answer = None
-        return Job(id=identity, verb=job["verb"], command=job["command"],
-                   arguments=job.get("arguments", []), started_at=job["started_at"],
-                   subject=job["subject"], state=self._state(folder, ended),
-                   log=job_end(folder / "stderr.txt"), output=output, answer=answer,
-                   code=ended["code"] if ended else None,
-                   finished_at=ended["finished_at"] if ended else "")
+        job, ended = json.loads((folder / "job.json").read_bytes()), _ended(folder)
+        output, answer = job_end(folder / "stdout.txt"), None
+        if ended:  # before the end the last line may be incomplete, or no answer yet
+            output, answer = _split(output)
+        return Job(id=identity, state=self._state(folder, ended), log=job_end(folder / "stderr.txt"), output=output,
+                   answer=None if answer and "error" in answer else answer,  # the log has it
+                   **{key: job[key] for key in ("verb", "command", "arguments", "started_at", "subject")},
+                   **ended or {})
 
-    def all(self, limit: int = 50) -> list[Job]:
-        """The newest commands first."""
-        return [self.get(name) for name in self._names(limit)]
+    def all(self) -> list[Job]:
+        """The newest 50 commands, the last one first."""
+        return [self.get(file.parent.name) for file in self._files()[:50]]
 
     def about(self, verb: str, subject: str, limit: int) -> list[Job]:
         """The newest jobs of one command about a run, among the newest 200 jobs."""
         # The subject is in a small file; read the larger output only of matching jobs.
-        jobs = ((name, json.loads((self.place / name / "job.json").read_bytes())) for name in self._names(200))
+        jobs = ((file.parent.name, json.loads(file.read_bytes())) for file in self._files()[:200])
         names = (name for name, job in jobs if job["verb"] == verb and job["subject"] == subject)
         return [self.get(name) for name in islice(names, limit)]
 
-    def _names(self, limit: int) -> list[str]:
-        """The newest commands first."""
-        if not self.place.is_dir():
-            return []
-        newest = sorted((entry.name for entry in self.place.iterdir()), reverse=True)
-        return list(islice((name for name in newest if (self.place / name / "job.json").is_file()), limit))
+    def _files(self) -> list[Path]:
+        return sorted(self.place.glob("*/job.json"), reverse=True)
 
     def is_running(self, identity: str) -> bool:
         """Whether a command runs. Raises `RequestError` for an unknown one."""
@@ -169,8 +160,7 @@ class Jobs:
 def _ended(folder: Path) -> dict[str, Any] | None:
     """Exit code and end of a command; None while none exist."""
     path = folder / "exit.json"
-    ending: dict[str, Any] | None = json.loads(path.read_bytes()) if path.is_file() else None
-    return ending
+    return dict(json.loads(path.read_bytes())) if path.is_file() else None
 
 
 def job_end(path: Path) -> str:
@@ -201,13 +191,8 @@ def json_object(line: str | bytes) -> dict[str, Any] | None:
 
 
 def ask(words: list[str], cwd: Path) -> dict[str, Any]:
-    """The answer of ``workings WORDS --json``, with any exit code, if it gave one.
-
-    Raises:
-        RequestError: its answer is an error, or it gave none; the message has its output.
-    """
-    # Only the output decides: exit code 1 may be an answer (`data check` found something). Standard input is empty, so
-    # that a prompt ends at once.
+    """The answer of ``workings WORDS --json``. Raises `RequestError` if it is an error, or there is none."""
+    # Only the output decides: exit code 1 may be an answer (`data check` found something).
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)

@@ -4,26 +4,14 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.unit import DEFAULT_NAME, unit_paths
-from workings.record.layout import (
-    CONFIG,
-    DEVICE_CHECKS,
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    EVENTS,
-    MANIFEST,
-    MODEL_SHAPE,
-    PARTIAL_SUFFIX,
-    SAMPLED,
-    SEAL,
-    SELECTION,
-)
+from workings.record import layout
 from workings.record.metrics import pace
 from workings.record.phase import Phase
 from workings.record.values import is_absent
@@ -37,24 +25,6 @@ HEADLINE_METRICS = (("reward", "Mean reward", "rollout"), ("kl_teacher", "Nats p
 CURVE_POINTS = 40
 """Values of the small curve in a run's row."""
 State = Literal["running", "complete", "interrupted", "failed", "stopped", "unreadable"]
-
-
-class Accuracy(BaseModel):
-    """Share of correct answers in one evaluation."""
-
-    unit: str = Field(description="Name of the evaluation")
-    mean: float
-    n: int
-    low: float | None = Field(default=None, description="Lower end of the 95 % interval, where there is one")
-    high: float | None = Field(default=None, description="Upper end of the 95 % interval, where there is one")
-
-
-class SampleCounts(BaseModel):
-    """Numbers of samples of a unit."""
-
-    kept: int
-    samples: int
-    prompts: int
 
 
 class RunRow(BaseModel):
@@ -80,24 +50,23 @@ class RunRow(BaseModel):
     curve: list[float] = Field(default=[], description="The loss, or the metric shown instead, evenly over the steps")
     seconds_left: float | None = Field(default=None, description="While it runs: steps left times recent step time")
     started_at: str = ""
-    accuracy: Accuracy | None = None
-    samples: SampleCounts | None = None
+    accuracy: dict[str, Any] | None = Field(default=None, description="Name of the evaluation, share of correct "
+                                            "answers, items, and the 95 % interval where there is one")
+    samples: dict[str, int] | None = Field(default=None, description="Of a unit of samples: how many are kept of how "
+                                           "many, of how many prompts")
     verified: Verified | None = None
     earlier_of: str = Field(default="", description="The run that resumed this interrupted one")
     base: str = Field(default="", description="The evaluation of its base model, next to it")
-    base_accuracy: Accuracy | None = None
+    base_accuracy: dict[str, Any] | None = None
     base_of: list[str] = Field(default=[], description="For such an evaluation: the runs with this base model")
     phase: str = Field(default="", description="What its process does now, if the log does not say it")
     begun: bool = Field(default=False, description="Its process runs, and its directory does not exist yet")
 
 
 def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
-    """Rows of all runs; an unreadable run becomes a row that says so.
+    """Rows of all runs, with kept verdicts and what running processes do, both by name of the run.
 
-    Args:
-        folder: where they are.
-        verified: kept verdicts by name.
-        phases: what running processes do, by name of the run, including runs without a directory.
+    An unreadable run becomes a row that says so; a run without a directory yet has one too.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     # An existing directory takes precedence over the process's note.
@@ -135,18 +104,17 @@ def _began_with(folder: Folder, row: RunRow) -> str:
     run = folder.inside(row.name)
     try:
         if row.kind == "evaluation":
-            model = folder.object(run / EVALUATION_CONFIG)["model"]
+            model = folder.object(run / layout.EVALUATION_CONFIG)["model"]
             # Step 0: the model before training.
             if model.get("step") != 0:
                 return ""
-            # As one text with sorted keys, so that the order does not matter.
-            return json.dumps(model["weights"] if "weights" in model else [model["shape"], model["seed"]],
-                              sort_keys=True)
-        manifest = folder.object(run / MANIFEST)
-        digests = manifest["weight_digests"]
-        random_weights = is_absent(digests)
-        return json.dumps([folder.object(run / MODEL_SHAPE), folder.object(run / CONFIG)["seed"]] if random_weights
-                          else digests, sort_keys=True)
+            weights = model["weights"] if "weights" in model else [model["shape"], model["seed"]]
+        else:
+            weights = folder.object(run / layout.MANIFEST)["weight_digests"]
+            if is_absent(weights):
+                weights = [folder.object(run / layout.MODEL_SHAPE), folder.object(run / layout.CONFIG)["seed"]]
+        # As one text with sorted keys, so that the order does not matter.
+        return json.dumps(weights, sort_keys=True)
     # Not sealed yet, or damaged: its row says so.
     except (RecordError, KeyError, TypeError, AttributeError):
         return ""
@@ -162,65 +130,67 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     """One run's row."""
     name = folder.name(path)
     try:
+        state, make = folder.state(path), _sealed
         # First by the name: an unsealed directory has no manifest.
-        if path.name.endswith(PARTIAL_SUFFIX):
-            return _unsealed(folder, path, name)
-        if (path / SEAL).is_file() and folder.object(path / SEAL).get("unit") == SAMPLED:
-            return _samples(folder, path, name, verified)
+        if path.name.endswith(layout.PARTIAL_SUFFIX):
+            make = _unsealed
+        elif (path / layout.SEAL).is_file() and folder.object(path / layout.SEAL).get("unit") == layout.SAMPLED:
+            make = _samples
         # Standalone evaluations have a seal and no manifest.
-        if not (path / MANIFEST).is_file():
-            return RunRow(name=name, kind="evaluation", state=_state(folder.state(path)),
-                          accuracy=_accuracy(folder, path), verified=verified.get(name))
-        return _sealed(folder, path, name, verified)
+        elif not (path / layout.MANIFEST).is_file():
+            make = _evaluation
+        is_known = state in get_args(State) and (make is not _sealed or (path / layout.SEAL).is_file())
+        return RunRow(name=name, state=state if is_known else "unreadable", verified=verified.get(name),
+                      **make(folder, path))
     # A record may hold any value anywhere; one broken run must not break the list.
     except (RecordError, KeyError, TypeError, ValueError, AttributeError) as error:
         return RunRow(name=name, kind="run", state="unreadable", problem=f"{type(error).__name__}: {error}"[:300])
 
 
-def _samples(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
-    counts, config = folder.object(path / SELECTION)["counts"], folder.object(path / EVALUATION_CONFIG)
+def _evaluation(folder: Folder, path: Path) -> dict[str, Any]:
+    return {"kind": "evaluation", "accuracy": _accuracy(folder, path)}
+
+
+def _samples(folder: Folder, path: Path) -> dict[str, Any]:
+    counts, config = folder.object(path / layout.SELECTION)["counts"], folder.object(path / layout.EVALUATION_CONFIG)
     model = config["model"]
-    return RunRow(name=name, kind="samples", state=_state(folder.state(path)), verified=verified.get(name),
-                  samples=SampleCounts(**{key: counts[key] for key in SampleCounts.model_fields}),
-                  model=str(model.get("run") or model.get("id") or ""), engine=str(config["engine"].get("name", "")))
+    return {"kind": "samples", "samples": {key: int(counts[key]) for key in ("kept", "samples", "prompts")},
+            "model": str(model.get("run") or model.get("id") or ""), "engine": str(config["engine"].get("name", ""))}
 
 
-def _sealed(folder: Folder, path: Path, name: str, verified: dict[str, Verified]) -> RunRow:
-    manifest, config, device = (folder.object(path / name) for name in (MANIFEST, CONFIG, DEVICE_CHECKS))
-    events = folder.lines(path / EVENTS)
+def _of_recipe(folder: Folder, path: Path) -> dict[str, Any]:
+    """What its recipe and its first event say of a run, sealed or not."""
+    config, events = folder.object(path / layout.CONFIG), folder.lines(path / layout.EVENTS)
+    return {"kind": "run", "recipe": str(config["name"]), "engine": str(config["engine"]),
+            "learned_from": learned_from(config, {}), "planned_steps": int(config["training"]["steps"]),
+            "learning_rate": float(config["training"]["learning_rate"]),
+            "started_at": str(events[0].get("time", "")) if events else ""}
+
+
+def _sealed(folder: Folder, path: Path) -> dict[str, Any]:
+    manifest, config, device = (folder.object(path / name) for name in (layout.MANIFEST, layout.CONFIG,
+                                                                        layout.DEVICE_CHECKS))
     units = unit_paths(path)
     # The accuracy of a run is that of `train`'s own evaluation.
     unit = next((unit for unit in units if unit.name == DEFAULT_NAME), next(iter(units), None))
-    return RunRow(
-        name=name, kind="run", state=_state(folder.state(path) if (path / SEAL).is_file() else "unreadable"),
-        recipe=str(config["name"]), model=str(manifest["model_id"]), engine=str(config["engine"]),
-        learned_from=learned_from(config, manifest.get("facts", {})),
-        device=f"{device['count']} x {device['kind']}", dtypes=dtypes_text(manifest["actual_dtypes"]),
-        reason="" if manifest["status"] == "complete" else str(manifest["status_reason"]),
-        planned_steps=int(config["training"]["steps"]), **folder.worked_out_of_log(path, _progress),
-        learning_rate=float(config["training"]["learning_rate"]),
-        started_at=str(events[0].get("time", "")) if events else "",
-        accuracy=_accuracy(folder, unit) if unit else None,
-        verified=verified.get(name))
+    return _of_recipe(folder, path) | folder.worked_out_of_log(path, _progress) | {
+        "model": str(manifest["model_id"]), "learned_from": learned_from(config, manifest.get("facts", {})),
+        "device": f"{device['count']} x {device['kind']}", "dtypes": dtypes_text(manifest["actual_dtypes"]),
+        "reason": "" if manifest["status"] == "complete" else str(manifest["status_reason"]),
+        "accuracy": _accuracy(folder, unit) if unit else None}
 
 
-def _unsealed(folder: Folder, path: Path, name: str) -> RunRow:
-    config = folder.object(path / CONFIG)
-    planned = int(config["training"]["steps"])
-    lines = folder.metrics(path)
-    state = folder.state(path)
+def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
+    config = folder.object(path / layout.CONFIG)
+    lines, model = folder.metrics(path), config["model"]
+    shape = model.get("shape", "")
     # A killed run has no time left.
-    now = pace(lines, planned) if state == "running" else None
-    model = config["model"]
-    events = folder.lines(path / EVENTS)
-    return RunRow(
-        name=name, kind="run", state=_state(state), recipe=str(config["name"]),
-        started_at=str(events[0].get("time", "")) if events else "",
-        model=str(model.get("id", f"scratch:{_family(model)}")), engine=str(config["engine"]),
-        learned_from=learned_from(config, {}),
-        device=str(config["device"]), dtypes=dtypes_text(config["precision"]) if "precision" in config else "",
-        learning_rate=float(config["training"]["learning_rate"]),
-        planned_steps=planned, seconds_left=now.seconds_left if now else None, **_progress(lines))
+    now = pace(lines, int(config["training"]["steps"])) if folder.state(path) == "running" else None
+    return _of_recipe(folder, path) | _progress(lines) | {
+        "model": str(model.get("id", f"scratch:{shape.get('family', '') if isinstance(shape, dict) else shape}")),
+        "device": str(config["device"]),
+        "dtypes": dtypes_text(config["precision"]) if "precision" in config else "",
+        "seconds_left": now.seconds_left if now else None}
 
 
 def _progress(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -250,15 +220,10 @@ def _curve(lines: list[dict[str, Any]]) -> list[float]:
     return [values[round(at * (len(values) - 1) / (CURVE_POINTS - 1))] for at in range(CURVE_POINTS)]
 
 
-def _family(model: dict[str, Any]) -> str:
-    shape = model.get("shape", "")
-    return str(shape.get("family", "")) if isinstance(shape, dict) else str(shape)
-
-
-def _accuracy(folder: Folder, unit: Path) -> Accuracy:
-    cell = folder.object(unit / EVALUATION_SUMMARY)["scorecard"]["overall"]
+def _accuracy(folder: Folder, unit: Path) -> dict[str, Any]:
+    cell = folder.object(unit / layout.EVALUATION_SUMMARY)["scorecard"]["overall"]
     low, high = recorded_interval(cell)
-    return Accuracy(unit=unit.name, mean=float(cell["mean"]), n=int(cell["n"]), low=low, high=high)
+    return {"unit": unit.name, "mean": float(cell["mean"]), "n": int(cell["n"]), "low": low, "high": high}
 
 
 def dtypes_text(dtypes: dict[str, Any]) -> str:
@@ -266,8 +231,3 @@ def dtypes_text(dtypes: dict[str, Any]) -> str:
     short = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
     stored, computed = (short.get(str(dtypes[key]), str(dtypes[key])) for key in ("parameters", "compute"))
     return stored if stored == computed else f"{stored}, computed in {computed}"
-
-
-def _state(text: str) -> State:
-    states: tuple[State, ...] = ("running", "complete", "interrupted", "failed", "stopped")
-    return next((state for state in states if state == text), "unreadable")

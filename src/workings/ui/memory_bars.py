@@ -1,30 +1,31 @@
 """Bars of memory against a limit, as SVG with a text alternative; the numbers are in a table next to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
 from workings.hardware.memory import byte_text
-from workings.reports.charts import svg
-from workings.ui.detail import DeviceMemory
+from workings.reports.charts import element, svg
 
 WIDTH, NARROW, HEIGHT, LEFT = 880, 360, 34, 4
 MAX_LIMIT_RATIO = 50
-"""A limit above this multiple of the longest bar is not drawn, because the bars would be too short."""
+"""A farther limit is not drawn, because the bars would be too short."""
 PART_GROUPS = (("parameters",), ("moments", "master weights"),
          ("gradient", "head gradient", "embedding in fp32", "update in"),
          ("activations",), ("weights", "copy of the head", "reference", "teacher"), ("keys and values", "cache"))
 """Prefixes of part names that have a fixed colour in every figure and table."""
 
 
-def memory_bar(memory: DeviceMemory) -> Markup | None:
+def memory_bar(memory: Mapping[str, Any]) -> Markup | None:
     """A bar of a device's memory: planned parts, the measured peak, and the limit. None without a plan."""
-    if memory.planned_bytes is None or memory.limit_bytes is None:
+    if memory["planned_bytes"] is None or memory["limit_bytes"] is None:
         return None
-    bars = [("planned", [(part.name, part.size_bytes) for part in memory.parts] or [("peak", memory.planned_bytes)])]
-    if memory.measured_bytes is not None:
-        bars.append((memory.measured_source, [("peak", memory.measured_bytes)]))
-    return stacked_bars(bars, memory.limit_bytes)
+    parts = [(part["name"], part["size_bytes"]) for part in memory["parts"]]
+    bars = [("planned", parts or [("peak", memory["planned_bytes"])])]
+    if memory["measured_bytes"] is not None:
+        bars.append((memory["measured_source"], [("peak", memory["measured_bytes"])]))
+    return stacked_bars(bars, memory["limit_bytes"])
 
 
 def part_number(name: str) -> int:
@@ -39,8 +40,8 @@ def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: i
     Once for wide and once for narrow screens; the style shows one of them. Sizes in bytes. ``longest`` is the common
     scale of several figures.
     """
-    return Markup('<div class="wide">{wide}</div><div class="narrow">{narrow}</div>').format(
-        wide=_stacked_bars(bars, limit, longest, WIDTH), narrow=_stacked_bars(bars, limit, longest, NARROW))
+    return Markup("").join(element("div", [_stacked_bars(bars, limit, longest, width)], class_=name)
+                           for name, width in (("wide", WIDTH), ("narrow", NARROW)))
 
 
 def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,
@@ -55,22 +56,17 @@ def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: 
         # Sizes are in units of the view box; a browser scales everything, text included, to the page.
         y, x = index * (HEIGHT + 24) + 18, float(LEFT)
         total = sum(size for _, size in parts)
-        rows.append(Markup('<text class="row" x="{x}" y="{y}">{text}</text>').format(
-            x=LEFT, y=y - 5, text=f"{name}: {byte_text(total)}"))
+        rows.append(element("text", f"{name}: {byte_text(total)}", class_="row", x=LEFT, y=y - 5))
         for part, size in parts:
-            # `Markup.format` escapes its arguments, so that names of a foreign plan stay text.
-            rows.append(Markup('<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{w:.1f}" height="{h}"><title>'
-                               "{text}</title></rect>").format(n=part_number(part), x=x, y=y, w=size * scale,
-                                                               h=HEIGHT - 8, text=f"{part}: {byte_text(size)}"))
+            rows.append(element("rect", [element("title", f"{part}: {byte_text(size)}")],
+                                class_=f"part p{part_number(part)}", x=f"{x:.1f}", y=y, width=f"{size * scale:.1f}",
+                                height=HEIGHT - 8))
             x += size * scale
         descriptions.append(f"{name} {byte_text(total)}")
     height = len(bars) * (HEIGHT + 24) + 18
     at = width - LEFT if far else LEFT + limit * scale
     if not far:
-        rows.append(Markup('<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="14" y2="{y}"/>').format(
-            x=at, y=height - 16))
+        rows.append(element("line", class_="limit", x1=f"{at:.1f}", x2=f"{at:.1f}", y1=14, y2=height - 16))
     said_of_limit = f"limit {byte_text(limit)}" + (f", {limit // longest_bar} times as much" if far else "")
-    rows.append(Markup('<text class="tick" x="{x:.1f}" y="{t}" text-anchor="end">{text}</text>').format(
-        x=at, t=height - 3, text=said_of_limit))
-    label = f"Memory a device: {'; '.join(descriptions)}; limit {byte_text(limit)}"
-    return svg(width, height, label, Markup("").join(rows))
+    rows.append(element("text", said_of_limit, class_="tick", x=f"{at:.1f}", y=height - 3, text_anchor="end"))
+    return svg(width, height, f"Memory a device: {'; '.join(descriptions)}; limit {byte_text(limit)}", rows)

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from workings.hardware.memory import byte_text
 from workings.record.number_text import duration, percent, small_p
 from workings.record.values import leaves
+from workings.reports.charts import element, svg
 from workings.reports.figures import marked
 from workings.reports.rollouts import visible
 from workings.reports.run_table import count
@@ -70,9 +71,8 @@ def sparkline(values: Sequence[float]) -> Markup:
     points = " ".join(f"{index * WIDTH / (len(values) - 1):.1f},"
                       f"{HEIGHT - 2 - (value - low if high > low else 0.5) / height * (HEIGHT - 4):.1f}"
                       for index, value in enumerate(values))
-    return Markup('<svg class="spark" viewBox="0 0 {w} {h}" role="img" aria-label="{label}" preserveAspectRatio="none">'
-                  '<polyline points="{points}"/></svg>').format(
-        w=WIDTH, h=HEIGHT, points=points, label=f"from {values[0]:.4g} to {values[-1]:.4g}")
+    return svg(WIDTH, HEIGHT, f"from {values[0]:.4g} to {values[-1]:.4g}", [element("polyline", points=points)],
+               "spark", preserveAspectRatio="none")
 
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,

@@ -23,30 +23,23 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _WORD = re.compile(r"[a-z][a-z0-9_.]*=[^\0\n]{1,500}")
 
 
-def recipe_files(folder: Folder) -> list[str]:
-    """Recipes in the folder: YAML files with a model and data, outside runs; at most `RECIPES`."""
+def recipe_choices(folder: Folder) -> dict[str, list[str]]:
+    """Recipes for a form's menu: shipped ones, and at most `RECIPES` YAML files in the folder, outside of runs."""
     files = []
     # Two levels only: runs are below, and walking their files takes seconds.
     for path in sorted([*folder.root.glob("*.y*ml"), *folder.root.glob("*/*.y*ml"), *folder.root.glob("*/*/*.y*ml")]):
         inside_run = any((parent / MANIFEST).is_file() for parent in path.parents)
-        if not path.is_symlink() and path.is_file() and not inside_run and _looks_like_recipe(path):
-            files.append(path.relative_to(folder.root).as_posix())
-    return files[:RECIPES]
-
-
-def _looks_like_recipe(path: Path) -> bool:
-    # Enough for a menu; the command that gets the file validates it.
-    with open_plain(path) as file:
-        text = file.read(20_000)
-    return b"\nmodel:" in text and b"\ntraining:" in text
+        if not path.is_symlink() and path.is_file() and not inside_run:
+            # Enough for a menu; the command that gets the file validates it.
+            with open_plain(path) as file:
+                text = file.read(20_000)
+            if b"\nmodel:" in text and b"\ntraining:" in text:
+                files.append(path.relative_to(folder.root).as_posix())
+    return {"shipped": list(shipped_recipes()), "written": files[:RECIPES]}
 
 
 def recipe_argument(folder: Folder, recipe: str) -> str:
-    """A shipped recipe's name, or a file inside the folder.
-
-    Raises:
-        RequestError: it is neither.
-    """
+    """A shipped recipe's name, or a file inside the folder. Raises `RequestError` for anything else."""
     if recipe in shipped_recipes():
         return recipe
     # An argument list needs no quoting, but a leading dash would be an option.
@@ -92,12 +85,10 @@ def override_words(text: str) -> list[str]:
 
 def target_names(chosen: Sequence[str]) -> list[str]:
     """Targets of the catalog. Raises `RequestError` for an unknown one, or none."""
-    catalog = targets()
-    if not chosen:
-        raise RequestError("no machine was chosen", "one or more machines of the catalog",
-                           "go back and tick one, such as cpu")
-    if wrong := [name for name in chosen if name not in catalog]:
-        raise RequestError(f"the catalog has no target {wrong[0]}", "targets of the catalog", "v5e-8")
+    wrong = [name for name in chosen if name not in targets()]
+    if wrong or not chosen:
+        raise RequestError(f"the catalog has no target {wrong[0]}" if wrong else "no machine was chosen",
+                           "one or more machines of the catalog", "go back and tick one, such as cpu")
     return list(chosen)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import Query
@@ -29,87 +29,70 @@ Divergences = dict[tuple[str, int], float]
 """(Prompt, seed) of a completion -> mean log-probability difference, student minus teacher, in nats per token."""
 
 
-class RewardPart(BaseModel):
-    """The value of one reward for a completion."""
+class RolloutsQuery(BaseModel):
+    """The rollout on the page, and how it is shown."""
 
-    name: str
-    value: float
-    weight: float | None = Field(default=None, description="Absent if not recorded")
-
-
-class PageCompletion(BaseModel):
-    """One completion."""
-
-    text: str = Field(description="Invisible control characters are written out")
-    more: int = Field(default=0, description="Number of characters cut off")
-    reward: float
-    parts: list[RewardPart]
-    advantage: float = Field(description="How much better it was than its group")
-    divergence: float | None = Field(default=None, description="With a teacher: how much "
-                                     "likelier its tokens were to the student, in nats per token")
-    tokens: int
-    end: str = Field(description="The token that ended it; empty if it was cut off")
+    step: int = Field(default=0, ge=0, description="An update that learned from the rollout; 0: the last one")
+    order: Order = "drawn"
+    find: str = Field(default="", max_length=500)
+    sheet: int = Field(default=1, description="Page of groups, from 1")
 
 
-class PageGroup(BaseModel):
-    """The completions of one prompt."""
-
-    id: str
-    prompt: str
-    expected: str
-    epoch: int
-    learned: bool = Field(description="Whether updates learned from it")
-    equal: bool = Field(description="Whether all its rewards are equal, so that every advantage is 0")
-    mean: float
-    completions: list[PageCompletion]
+def run_rollouts(site: Site, name: str, query: Annotated[RolloutsQuery, Query()]) -> dict[str, Any]:
+    """Groups of the rollout that an update learned from, and the neighbouring rollouts."""
+    run = site.folder.path(name)
+    found = around(site.folder, run, name, query.step)
+    # Several updates may share one rollout, which is recorded under the first.
+    step = _first_update(site.folder, run, query.step or found["last"])
+    return around(site.folder, run, name, step) | {"rollout": rollout_page(site.folder, run, step, query)}
 
 
-class RolloutPage(BaseModel):
-    """Groups of one rollout, a page of them."""
-
-    step: int
-    total: int
-    found: int
-    page: int
-    pages: int
-    mean: float = Field(description="Mean reward of all its completions")
-    rows: list[PageGroup]
+def around(folder: Folder, run: Path, name: str, step: int) -> dict[str, Any]:
+    """The rollouts before and after one. Raises `RequestError` for a run that has none."""
+    steps = rollout_steps(run)
+    if not steps:
+        raise RequestError(f"{name} has no rollouts", "a run that learned from its own completions", "")
+    return {"run": name, "first": steps[0], "last": steps[-1], "count": len(steps), "teacher": _teacher(folder, run),
+            "before": max((other for other in steps if other < step), default=None),
+            "after": min((other for other in steps if other > step), default=None), "rollout": None}
 
 
-class Rollouts(BaseModel):
-    """Completions of a run: those of a rollout, and its neighbours."""
-
-    run: str
-    first: int
-    last: int
-    before: int | None = Field(default=None, description="First update of the rollout before")
-    after: int | None = Field(default=None, description="First update of the next rollout")
-    count: int
-    teacher: str = Field(default="", description="The teacher that scored every token; empty with rewards")
-    rollout: RolloutPage | None = None
+def _teacher(folder: Folder, run: Path) -> str:
+    """The name of a run's teacher; empty if it has none."""
+    # From the record, because the recipe's folder may have moved.
+    if not (run / TEACHER).is_file():
+        return ""
+    teacher = folder.object(run / TEACHER)
+    return str(teacher.get("run") or teacher.get("id") or "an unnamed teacher")
 
 
-def rollout_page(folder: Folder, run: Path, step: int, *, order: Order, find: str, page: int) -> RolloutPage:
-    """Groups of a rollout whose id, question or expected answer contains a text.
+def _first_update(folder: Folder, run: Path, step: int) -> int:
+    """First update of the rollout that an update learned from; several may share one."""
+    algorithm = folder.object(run / CONFIG).get("algorithm", {})
+    updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
+    # Updates count from 1: with three per rollout, 1 to 3 share the first one.
+    return step - (step - 1) % updates if type(updates) is int and updates > 0 else step
 
-    Raises:
-        RecordError: the rollout is missing or damaged.
-        RequestError: a page that does not exist.
+
+def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> dict[str, Any]:
+    """Groups of a rollout whose id, question or expected answer contains the text.
+
+    Raises `RecordError` if the rollout is missing or damaged, `RequestError` if there is no such page.
     """
     rollout, divergences = _read(folder, run, step)
     # `casefold`, so that a search finds `STRASSE` for `straße`.
-    folded_text = find.casefold()
-    groups = [group for group in rollout.groups if not folded_text or any(folded_text in text.casefold() for text in (
+    text = query.find.casefold()
+    groups = [group for group in rollout.groups if any(text in part.casefold() for part in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
-    if order != "drawn":
+    if query.order != "drawn":
         # With a teacher all rewards are 0: order groups by divergence.
         groups.sort(key=(lambda group: fmean(divergences.get((group.prompt.item.id, sample.seed), 0.0)
                                              for sample in group.samples)) if divergences else mean_reward,
-                    reverse=order == "highest")
-    shown, pages = paged(groups, page, max(1, COMPLETIONS_A_PAGE // len(rollout.groups[0].samples)))
-    return RolloutPage(step=step, total=len(rollout.groups), found=len(groups), page=page, pages=pages,
-                       mean=fmean(sample.reward for _, sample in rollout.all_samples),
-                       rows=_rows(folder, run, shown, divergences))
+                    reverse=query.order == "highest")
+    shown, pages = paged(groups, query.sheet, max(1, COMPLETIONS_A_PAGE // len(rollout.groups[0].samples)))
+    return {"step": step, "total": len(rollout.groups), "found": len(groups), "page": query.sheet, "pages": pages,
+            "mean": fmean(sample.reward for _, sample in rollout.all_samples),
+            "rows": _rows(folder, run, shown, divergences)}
 
 
 def _read(folder: Folder, run: Path, step: int) -> tuple[Rollout, Divergences]:
@@ -145,7 +128,7 @@ def _weights(run: Path) -> dict[str, float]:
         return {}
 
 
-def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Divergences) -> list[PageGroup]:
+def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Divergences) -> list[dict[str, Any]]:
     """Groups as readable text."""
     weights, path = _weights(run), run / TOKENIZER
     try:
@@ -153,65 +136,18 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
     except RequestError as error:
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
-    def completion(sample: Sample, divergence: float | None) -> PageCompletion:
+    def completion(sample: Sample, divergence: float | None) -> dict[str, Any]:
         # Decode only now: a page shows a few of thousands.
         text, end = texts(sample, tokenizer)
-        return PageCompletion(
-            text=text[:MAX_CHARACTERS_SHOWN], more=max(0, len(text) - MAX_CHARACTERS_SHOWN), reward=sample.reward,
-            parts=[RewardPart(name=name, value=value, weight=weights.get(name))
-                   for name, value in sample.rewards.items()],
-            advantage=sample.advantage, divergence=divergence, tokens=len(sample.completion.tokens), end=end)
+        return {"text": text[:MAX_CHARACTERS_SHOWN], "more": max(0, len(text) - MAX_CHARACTERS_SHOWN),
+                "reward": sample.reward, "advantage": sample.advantage, "divergence": divergence,
+                "parts": [{"name": name, "value": value, "weight": weights.get(name)}
+                          for name, value in sample.rewards.items()],
+                "tokens": len(sample.completion.tokens), "end": end}
 
-    return [PageGroup(
-        id=group.prompt.item.id, prompt=visible(group.prompt.item.prompt),
-        expected=visible(group.prompt.item.expected_answer), epoch=group.epoch, learned=group.kept,
-        equal=group.is_rewarded and not group.has_spread, mean=mean_reward(group),
-        # Keyed by prompt and seed, because a prompt has several completions.
-        completions=[completion(sample, divergences.get((group.prompt.item.id, sample.seed)))
-                     for sample in group.samples]) for group in groups]
-
-
-class RolloutsQuery(BaseModel):
-    """The rollout on the page, and how it is shown."""
-
-    step: int = Field(default=0, ge=0, description="An update that learned from the rollout; 0: the last one")
-    order: Order = "drawn"
-    find: str = Field(default="", max_length=500)
-    sheet: int = Field(default=1, description="Page of groups, from 1")
-
-
-def run_rollouts(site: Site, name: str, query: Annotated[RolloutsQuery, Query()]) -> Rollouts:
-    """Groups of the rollout that an update learned from."""
-    run = site.folder.path(name)
-    found = around(site.folder, run, name, query.step)
-    # Several updates may share one rollout, which is recorded under the first.
-    step = _first_update(site.folder, run, query.step or found.last)
-    return around(site.folder, run, name, step).model_copy(update={"rollout": rollout_page(
-        site.folder, run, step, order=query.order, find=query.find, page=query.sheet)})
-
-
-def around(folder: Folder, run: Path, name: str, step: int) -> Rollouts:
-    """The rollouts before and after one. Raises `RequestError` for a run that has none."""
-    steps = rollout_steps(run)
-    if not steps:
-        raise RequestError(f"{name} has no rollouts", "a run that learned from its own completions", "")
-    return Rollouts(run=name, first=steps[0], last=steps[-1], count=len(steps), teacher=_teacher(folder, run),
-                    before=max((other for other in steps if other < step), default=None),
-                    after=min((other for other in steps if other > step), default=None))
-
-
-def _teacher(folder: Folder, run: Path) -> str:
-    """The name of a run's teacher; empty if it has none."""
-    # From the record, because the recipe's folder may have moved.
-    if not (run / TEACHER).is_file():
-        return ""
-    teacher = folder.object(run / TEACHER)
-    return str(teacher.get("run") or teacher.get("id") or "an unnamed teacher")
-
-
-def _first_update(folder: Folder, run: Path, step: int) -> int:
-    """First update of the rollout that an update learned from; several may share one."""
-    algorithm = folder.object(run / CONFIG).get("algorithm", {})
-    updates = algorithm.get("updates", 1) if isinstance(algorithm, dict) else 1
-    # Updates count from 1: with three per rollout, 1 to 3 share the first one.
-    return step - (step - 1) % updates if type(updates) is int and updates > 0 else step
+    return [{"id": group.prompt.item.id, "prompt": visible(group.prompt.item.prompt),
+             "expected": visible(group.prompt.item.expected_answer), "epoch": group.epoch, "learned": group.kept,
+             "equal": group.is_rewarded and not group.has_spread, "mean": mean_reward(group),
+             # By prompt and seed, because a prompt has several completions.
+             "completions": [completion(sample, divergences.get((group.prompt.item.id, sample.seed)))
+                             for sample in group.samples]} for group in groups]

@@ -24,9 +24,9 @@ class PageServer(uvicorn.Server):
 
 
 def kept_token(root: Path, *, new: bool = False) -> str:
-    """The token of the page over a folder: the same at every start, so that links and bookmarks stay valid.
+    """The token of the page over a folder: the same at every start, so that links stay valid, unless it is to be new.
 
-    It is in the user's cache in a file that only they can read. ``new`` makes a new one and invalidates old links.
+    It is in the user's cache in a file that only they can read.
     """
     path = page_directory(root) / "token"
     if not new and path.is_file() and (token := path.read_text("ascii").strip()):
@@ -43,10 +43,7 @@ def kept_token(root: Path, *, new: bool = False) -> str:
 def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], None], new_token: bool = False) -> None:
     """Serve the page until it is stopped; prints the link on standard output.
 
-    ``new_token`` invalidates the links of earlier starts.
-
-    Raises:
-        RequestError: something else listens on the port.
+    Raises `RequestError` if something else listens on the port.
     """
     listener = listen(port)  # before printing the link: an early request waits
     # With port 0 the system chooses one, which the guard compares with `Host`.

@@ -13,13 +13,12 @@ from fastapi.responses import HTMLResponse, Response
 from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
-from workings.record.phase import Phase, read_phases
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
 from workings.ui.listing import RunRow, run_row, run_rows, starting_row
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
-from workings.ui.verification_cache import VerificationCache, Verified
+from workings.ui.verification_cache import VerificationCache
 
 TEMPLATES = files("workings.ui") / "templates"
 
@@ -58,37 +57,26 @@ class Site:
 
     def rows(self) -> list[RunRow]:
         """All runs of the folder."""
-        return run_rows(self.folder, self.verified.all(self.folder), self.phases())
+        return run_rows(self.folder, self.verified.all(self.folder), self.folder.phases())
 
-    def row(self, run: Path) -> RunRow:
-        """One run of the folder."""
-        return self._row(run, self.verified.get(run))
-
-    def _row(self, run: Path, verdict: Verified | None) -> RunRow:
+    def row(self, run: Path, *, verdict: bool = True) -> RunRow:
+        """One run of the folder; without its ``verdict`` for live updates, because it takes long to look up."""
         name = self.folder.name(run)
-        row = run_row(self.folder, run, {name: verdict} if verdict else {})
-        if (phase := self.phases().get(name)) is not None:
+        kept = self.verified.get(run) if verdict else None
+        row = run_row(self.folder, run, {name: kept} if kept else {})
+        if (phase := self.folder.phases().get(name)) is not None:
             row.phase = phase.doing
         return row
 
     def live(self, name: str) -> RunRow:
-        """A run by its name, without its verdict, for live updates.
-
-        Raises:
-            RequestError: there is no such run, not even a starting one.
-        """
+        """A run by its name, without its verdict. Raises `RequestError` if none has it, not even a starting one."""
         try:
             # First as a folder: if both exist, the folder has more facts.
-            return self._row(self.folder.path(name), None)
+            return self.row(self.folder.path(name), verdict=False)
         except RequestError:
-            if (phase := self.phases().get(name)) is None:
+            if (phase := self.folder.phases().get(name)) is None:
                 raise
             return starting_row(name, phase)
-
-    def phases(self) -> dict[str, Phase]:
-        """Phases of the runs of the folder that processes of this machine work on, by name."""
-        return {run.relative_to(self.folder.root).as_posix(): phase for run, phase in read_phases().items()
-                if run.is_relative_to(self.folder.root)}
 
     def typed(self, *names: str) -> str:
         """Places below the folder as words of a command, to be typed where the page was started."""

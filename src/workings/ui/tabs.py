@@ -7,30 +7,29 @@ page's address, its navigation and the JSON twin follow from it.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation.comparison.compare import Comparison
 from workings.record.layout import CHECKPOINTS, PARTIAL_SUFFIX, SELECTION
 from workings.reports.figures import accuracy_figure
 from workings.reports.gather import view_run
 from workings.reports.rollouts import rollout_steps
 from workings.reports.run_table import behaviour_rows
-from workings.ui.answers import AnswersPage, ItemsQuery, compared, search, units_of
+from workings.ui.answers import ItemsQuery, compared, search, units_of
 from workings.ui.ask import questions
 from workings.ui.curves import run_curves
-from workings.ui.detail import Detail, read_detail
+from workings.ui.detail import read_detail
 from workings.ui.listing import RunRow, headline_values
 from workings.ui.memory_bars import memory_bar
 from workings.ui.rollouts import RolloutsQuery, around, run_rollouts
 from workings.ui.site import Site
-from workings.ui.verification_cache import Verified
 
 ANSWERS = 5
 """Answers on a run's first tab."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,36 +40,28 @@ class OpenedRun:
     path: Path
     row: RunRow
     """The run's row in the list."""
-    detail: Detail
+    detail: dict[str, Any]
     """Contents of the run's files."""
     evaluated: bool
     """Whether the run has an evaluation, or is one."""
+    trained: bool
+    """Whether it is a run, running or not, and not a separate unit."""
     sealed: bool
-    """Whether the run is finished and readable."""
+    """Whether it is finished and readable."""
 
     @classmethod
     def open(cls, site: Site, name: str) -> "OpenedRun":
         """Opens a run below the page's folder. Raises `RequestError` if there is no run of that name."""
         path = site.folder.path(name)
-        # The row is cached by file times; the detail is read again for each page.
-        row, detail = site.row(path), read_detail(site.folder, path)
-        return cls(name=name, path=path, row=row, detail=detail, evaluated=bool(units_of(path)),
+        row = site.row(path)
+        return cls(name=name, path=path, row=row, detail=read_detail(site.folder, path), trained=row.kind == "run",
+                   evaluated=bool(units_of(path)),
                    sealed=not path.name.endswith(PARTIAL_SUFFIX) and row.state != "unreadable")
-
-    @property
-    def trained(self) -> bool:
-        """Whether it is a run, running or not, and not a separate unit."""
-        return self.row.kind == "run"
-
-    @property
-    def can_be_evaluated(self) -> bool:
-        """Whether `workings eval` can ask its last checkpoint."""
-        return self.sealed and self.row.kind == "run"
 
     @property
     def has_weights(self) -> bool:
         """Whether its last checkpoint is here: a pack may hold only the tensors' digests."""
-        return self.can_be_evaluated and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
+        return self.sealed and self.trained and any(self.path.glob(f"{CHECKPOINTS}/*/*.safetensors"))
 
 
 class PageQuery(ItemsQuery, RolloutsQuery):
@@ -84,44 +75,36 @@ class Tab:
     """A tab of a run's page."""
 
     title: str
-    """Name of the tab in the navigation."""
     group: Literal["Run", "Training", "Answers", "Record"]
     """Heading in the navigation above this tab and its neighbors."""
     shown: Callable[[OpenedRun], bool] = lambda run: run.trained
     """Whether a run has this tab. At least one tab is shown for every run."""
     values: Callable[[Site, OpenedRun, PageQuery], Mapping[str, Any]] = lambda site, run, query: {}
     """Values for its template next to the run."""
-    answer: Callable[..., BaseModel] | None = None
+    answer: Callable[..., Any] | None = None
     """JSON twin at ``/api/KEY/RUN``: called with the `Site`, the run's ``name`` and further parameters of the
-    address. Its annotations are the schema, its docstring the description. None: ``/api/run/RUN`` has it."""
+    address. Its docstring is the description. None: ``/api/run/RUN`` has it."""
 
 
 def overview(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """One screen about a run: accuracy, verdict, loss, memory, time, five answers. What cannot be read is left out."""
-    lines = _or_empty(lambda: site.folder.metrics(run.path))
+    lines = _if_readable(lambda: site.folder.metrics(run.path)) or []
     metric, where, numbers = headline_values(lines)
     # Wrong answers come before correct ones.
-    answers = _or_empty(lambda: search(site.folder, run.path, ItemsQuery()).rows[:ANSWERS]) if run.evaluated else []
-    return {"metric": metric, "metric_of": where, "numbers": numbers, "comparison": _comparison(site, run),
-            "answers": answers, "bar": memory_bar(run.detail.memory),
+    found = _if_readable(lambda: search(site.folder, run.path, ItemsQuery())) if run.evaluated else None
+    # The run against the untrained model's answers next to it.
+    comparison = _if_readable(lambda: compared(site.folder, site.folder.path(run.row.base), run.path)
+                              ) if run.row.base and run.evaluated else None
+    return {"metric": metric, "metric_of": where, "numbers": numbers, "comparison": comparison,
+            "answers": found["rows"][:ANSWERS] if found else [], "bar": memory_bar(run.detail["memory"]),
             "training_seconds": sum(line["seconds"] for line in lines)}
 
 
-def _comparison(site: Site, run: OpenedRun) -> Comparison | None:
-    """The run against the untrained model's answers next to it."""
-    if not run.row.base or not run.evaluated:
-        return None
+def _if_readable(read: Callable[[], T]) -> T | None:
     try:
-        return compared(site.folder, site.folder.path(run.row.base), run.path)
+        return read()
     except (RecordError, RequestError):
-        return None  # the page that compares them says why
-
-
-def _or_empty(read: Any) -> list[Any]:
-    try:
-        return list(read())
-    except RecordError:
-        return []
+        return None  # the page that shows it alone says why
 
 
 def rollouts(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
@@ -135,42 +118,35 @@ def rollouts(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
 
 def scorecard(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """Figure, rows and card of an evaluation, and whether the run can be evaluated."""
-    about: dict[str, Any] = {"evaluated": run.evaluated, "can_evaluate": run.can_be_evaluated}
+    about: dict[str, Any] = {"evaluated": run.evaluated, "can_evaluate": run.sealed and run.trained}
     if not run.evaluated:
         return about
     view = view_run(run.path, 0)
     return about | {"figure": accuracy_figure([view]), "behaviour": behaviour_rows([view]), "card": view.scorecard}
 
 
-def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> AnswersPage:
+def run_items(site: Site, name: str, query: Annotated[ItemsQuery, Query()]) -> dict[str, Any]:
     """Items of an evaluation or samples of a unit, 50 a page."""
     return search(site.folder, site.folder.path(name), query)
 
 
 def items(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """A page of items with its filters; unreadable items become a sentence."""
-    shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"}) | {"answers": None, "problem": "",
-                                                                                 "selection": {}}
+    shown = query.model_dump(include=set(ItemsQuery.model_fields) - {"page"})
+    shown |= {"answers": None, "problem": "", "selection": {}}
     try:
         if run.row.kind == "samples":
             shown["selection"] = site.folder.object(run.path / SELECTION)
-        return shown | {"answers": run_items(site, run.name, query)}
+        shown["answers"] = run_items(site, run.name, query)
     except RecordError as error:
-        return shown | {"problem": str(error)}
+        shown["problem"] = str(error)
+    return shown
 
 
-class Checks(BaseModel):
-    """The result of `workings verify`, if available."""
-
-    run: str
-    verified: Verified | None
-    command: str
-
-
-def run_checks(site: Site, name: str) -> Checks:
-    """The cached verdict of `workings verify`, valid for the run as it is now."""
-    return Checks(run=name, verified=site.verified.get(site.folder.path(name)),
-                  command=f"workings verify {site.typed(name)}")
+def run_checks(site: Site, name: str) -> dict[str, Any]:
+    """The cached verdict of `workings verify`, valid for the run as it is now; null without one."""
+    return {"run": name, "verified": site.verified.get(site.folder.path(name)),
+            "command": f"workings verify {site.typed(name)}"}
 
 
 def checks(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
@@ -187,13 +163,13 @@ TABS = {
     "rollouts": Tab(title="Rollouts", group="Training", values=rollouts, answer=run_rollouts,
                     shown=lambda run: run.trained and bool(rollout_steps(run.path))),
     "device": Tab(title="Device", group="Training",
-                  values=lambda site, run, query: {"bar": memory_bar(run.detail.memory)}),
+                  values=lambda site, run, query: {"bar": memory_bar(run.detail["memory"])}),
     "scorecard": Tab(title="Scorecard", group="Answers", values=scorecard,
-                     shown=lambda run: run.row.kind != "samples" and (run.evaluated or run.can_be_evaluated)),
+                     shown=lambda run: run.row.kind != "samples" and (run.evaluated or (run.sealed and run.trained))),
     "items": Tab(title="Items", group="Answers", values=items, answer=run_items,
                  shown=lambda run: run.evaluated),
     "ask": Tab(title="Ask", group="Answers", shown=lambda run: run.has_weights, answer=questions,
-               values=lambda site, run, query: {"asked": questions(site, run.row.name).questions}),
+               values=lambda site, run, query: {"asked": questions(site, run.row.name)["questions"]}),
     "recipe": Tab(title="Recipe", group="Record"),
     "checks": Tab(title="Checks", group="Record", values=checks, answer=run_checks, shown=lambda run: True),
     "log": Tab(title="Log", group="Record"),

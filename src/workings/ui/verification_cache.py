@@ -19,20 +19,6 @@ from workings.record.storage import read_plain
 from workings.record.values import now
 from workings.ui.folder import Folder
 
-MAX_FILES = 100_000
-"""Maximum files of a run whose verdict is cached."""
-MAX_KEPT = 1_000
-"""Maximum number of cached verdicts. Verdicts about changed files are not used."""
-
-
-class VerifiedCheck(BaseModel):
-    """One check."""
-
-    id: str
-    level: int
-    verdict: str
-    text: str
-
 
 class Verified(BaseModel):
     """The verdict over a run."""
@@ -42,7 +28,7 @@ class Verified(BaseModel):
     failed: int
     not_checked: int
     verified_at: str = Field(description="Time of verification")
-    checks: list[VerifiedCheck] = []
+    checks: list[dict[str, str | int]] = Field(default=[], description="Id, level, verdict and text of each")
     claims: list[str] = []
     together: int = Field(default=1, description="Number of runs and evaluations verified together; the checks are "
                                                  "about all of them")
@@ -79,10 +65,9 @@ class VerificationCache:
         less = before is not None and not answer["failed"] and answer.get("asked_level", before.level) < before.level
         if not less and (path := self._path(run)) is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write_text(path, Verified(**answer, verified_at=now(), together=together).model_dump_json())
-            with contextlib.suppress(OSError):  # another process may have removed one meanwhile
-                for old in sorted(self.place.iterdir(), key=lambda file: file.stat().st_mtime)[:-MAX_KEPT]:
-                    old.unlink()
+            checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
+            atomic.write_text(path, Verified(**{**answer, "checks": checks}, verified_at=now(), together=together
+                                             ).model_dump_json())
 
     def stamps(self, path: Path) -> dict[Path, str]:
         """Runs and evaluations at or below a path, each with the current stamp of its files."""
@@ -117,13 +102,10 @@ class VerificationCache:
         # include inode and change time, which users cannot set.
         if not (run / SUMS).is_file():
             return ""
-        digest, seen = hashlib.sha256(str(run.resolve()).encode()), 0
+        digest = hashlib.sha256(str(run.resolve()).encode())
         try:
             for folder, folders, names in os.walk(run):
                 folders.sort()
-                seen += len(names) + len(folders)
-                if seen > MAX_FILES:  # no record has this many files
-                    return ""
                 for name in sorted(names):
                     path = Path(folder, name)
                     facts = path.lstat()

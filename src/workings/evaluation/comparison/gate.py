@@ -35,7 +35,7 @@ class GateResult:
     sentence: str
     """The decision with its reason, and warnings about the run's completions."""
     values: dict[str, Any]
-    """The answer of ``gate --json``, without absent values."""
+    """The answer of ``compare --gate --json``, without absent values."""
 
 
 def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResult:
@@ -56,7 +56,7 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     if different:
         raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
                            "the same way of evaluating",
-                           f"workings gate {run} --save {baseline}")
+                           f"workings compare {run} --save {folder / baseline}")
     # Equal digests are not enough, because anyone can edit a baseline.
     by_id = {result.id: result for result in record.results()}
     if by_id.keys() != {result.id for result in baseline_record.results}:
@@ -149,10 +149,11 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
     """
     path = baseline_path(folder, name, items_digest)
     if not path.is_file():
+        # The folder of this name also has its baselines for other items.
         others = len(list(path.parent.glob("*.json")))
         hint = f"; there are {others} for other items" if others else ""
-        raise RequestError(f"{folder} has no --baseline {name} for items {items_digest[:16]}…{hint}",
-                           "a baseline on the same items", f"workings gate RUN --save {name}")
+        raise RequestError(f"{folder} has no baseline {name} for items {items_digest[:16]}…{hint}",
+                           "a baseline on the same items", f"workings compare RUN --save {folder / name}")
     value = read_json_object(path)
     if value.get("schema") != SCHEMA:
         raise RecordError(f"{path} is not a baseline that this version reads")

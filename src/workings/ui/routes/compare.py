@@ -3,38 +3,20 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
-from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.several_runs import rank
 from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, MANIFEST, SEAL
-from workings.reports.figures import (
-    CAPTION,
-    accuracy_figure,
-    delta_figure,
-    first_wrong_steps_figure,
-    flips_table,
-    pass_table,
-)
+from workings.reports import figures
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, render_report, report_views, verdict_text
-from workings.ui.answers import (
-    ITEMS_A_PAGE,
-    STEP_FILTERS,
-    AnswerPair,
-    Change,
-    changes,
-    compared,
-    pair,
-    step_filter,
-    wrong_steps,
-)
+from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, Change, changes, compared, pair, step_filter, wrong_steps
 from workings.ui.folder import Folder
 from workings.ui.number_format import flat_texts
 from workings.ui.requests import paged
@@ -42,42 +24,10 @@ from workings.ui.site import Site, html_file
 
 MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
-Group = Literal["recipe", "data", "environment", "code"]
 CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
 DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
 Within = Annotated[str, Query(description="Margin of equivalence in percentage points; empty: no test of equivalence")]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
-
-
-class Difference(BaseModel):
-    """One fact that differs between the runs."""
-
-    group: Group
-    key: str
-    values: list[str]
-
-
-class Compared(BaseModel):
-    """Two or more runs. ``comparison`` and ``ranking`` are the answers of `workings compare --json`."""
-
-    runs: list[str]
-    comparison: dict[str, Any] | None = None
-    ranking: dict[str, Any] | None = None
-    problem: str = Field(default="", description="Why there is no comparison")
-    different: list[Difference]
-    counts: dict[Change, int] = {}
-    first_wrong_step: dict[str, dict[str, int]] = Field(
-        default={}, description="Items of each run by the line of their first wrong equation")
-
-
-class Pairs(BaseModel):
-    """A page of items answered by both."""
-
-    show: Change
-    found: int
-    page: int
-    pages: int
-    rows: list[AnswerPair]
 
 
 def two(site: Site, names: list[str]) -> list[Path]:
@@ -89,23 +39,23 @@ def two(site: Site, names: list[str]) -> list[Path]:
     return [site.folder.path(name) for name in names]
 
 
-def answer_of(site: Site, names: list[str], within: float | None = None) -> tuple[Compared, Comparison | None]:
-    """Whether the runs are comparable; then the result of `compare`, and what differs between the runs.
+def answer_of(site: Site, names: list[str], within: str) -> tuple[dict[str, Any], Comparison | None]:
+    """What differs between the runs, and the answer of `workings compare --json` (``comparison`` or ``ranking``).
 
-    Args:
-        site: the page's folder of runs.
-        names: of the runs.
-        within: margin of equivalence of two runs in percentage points; None: no test of equivalence.
+    ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points, or
+    empty.
     """
-    runs = two(site, names)
-    if within is not None and len(runs) > 2:
+    runs, points = two(site, names), _points(within)
+    if points is not None and len(runs) > 2:
         raise RequestError(f"equivalence needs two runs, not {len(runs)}", "two runs")
     comparison: Comparison | None = None
     # Compare settings first, because they explain why runs are not comparable.
-    values: dict[str, Any] = {"runs": names, "different": differences(site.folder, runs)}
+    values: dict[str, Any] = {
+        "runs": names, "comparison": None, "ranking": None, "problem": "", "different": differences(site.folder, runs),
+        "counts": {}, "first_wrong_step": {}}
     try:
         if len(runs) == 2:
-            comparison = compared(site.folder, runs[0], runs[1], None if within is None else within / 100)
+            comparison = compared(site.folder, runs[0], runs[1], None if points is None else points / 100)
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs).to_json()
@@ -116,10 +66,10 @@ def answer_of(site: Site, names: list[str], within: float | None = None) -> tupl
         values["first_wrong_step"] = {side.name: wrong_steps(site.folder, EvaluationRecord(Path(side.path))).kinds
                                       for side in (comparison.a, comparison.b) if side is not None}
         values["counts"] = {change: len(rows) for change, rows in changes(site.folder, *runs).items()}
-    return Compared(**values), comparison
+    return values, comparison
 
 
-def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> Pairs:
+def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> dict[str, Any]:
     """Items of one kind of change, side by side; filtered by either side's first wrong equation."""
     runs = two(site, names)[:2]
     rows = changes(site.folder, *runs)[show]
@@ -128,40 +78,40 @@ def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
     # A pair has two completions, so a page holds fewer.
     shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
-    return Pairs(show=show, found=len(rows), page=page, pages=pages, rows=[pair(x, y, show) for x, y in shown])
+    return {"show": show, "found": len(rows), "page": page, "pages": pages,
+            "rows": [pair(x, y, show) for x, y in shown]}
 
 
-def differences(folder: Folder, runs: Sequence[Path]) -> list[Difference]:
+def differences(folder: Folder, runs: Sequence[Path]) -> list[dict[str, Any]]:
     """All recorded facts that differ; a run without one says so."""
-    rows: list[Difference] = []
-    for group in ("recipe", "data", "environment", "code"):
-        sides = [_facts(folder, run, group) for run in runs]
-        for key in sorted(set().union(*sides)):
-            values = [side.get(key, "not recorded") for side in sides]
+    sides = [_facts(folder, run) for run in runs]
+    rows = []
+    for group in sides[0]:
+        for key in sorted(set().union(*(side[group] for side in sides))):
+            values = [side[group].get(key, "not recorded") for side in sides]
             # The recipe's name differs in nearly all runs and has no effect.
             if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
-                rows.append(Difference(group=group, key=key, values=values))
+                rows.append({"group": group, "key": key, "values": values})
     return rows
 
 
-def _facts(folder: Folder, run: Path, group: str) -> dict[str, str]:
+def _facts(folder: Folder, run: Path) -> dict[str, dict[str, str]]:
+    """A run's recorded facts by group."""
     def read(name: str) -> dict[str, Any]:
         try:
             return folder.object(run / name)
         except RecordError:
             return {}
 
-    if group == "recipe":
-        return flat_texts(read(CONFIG))
-    if group == "environment":
-        # The time of recording always differs.
-        environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
-        device = {key: value for key, value in read(DEVICE_CHECKS).items() if key in DEVICE_FIELDS}
-        return environment | flat_texts({"device": device, "actual_dtypes": read(MANIFEST).get("actual_dtypes", {})})
     manifest = read(MANIFEST)
-    if group == "data":
-        return flat_texts(read(DATA_DIGESTS) | {"model": manifest.get("model_id", "not recorded")})
-    return flat_texts({key: value for key, value in manifest.items() if key in CODE_FIELDS})
+    # The time of recording always differs.
+    environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
+    device = {key: value for key, value in read(DEVICE_CHECKS).items() if key in DEVICE_FIELDS}
+    return {
+        "recipe": flat_texts(read(CONFIG)),
+        "data": flat_texts(read(DATA_DIGESTS) | {"model": manifest.get("model_id", "not recorded")}),
+        "environment": environment | flat_texts({"device": device, "actual_dtypes": manifest.get("actual_dtypes", {})}),
+        "code": flat_texts({key: value for key, value in manifest.items() if key in CODE_FIELDS})}
 
 
 def router(site: Site) -> APIRouter:
@@ -169,38 +119,39 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/compare")
-    def compare_json(run: Names, within: Within = "") -> Compared:
+    def compare_json(run: Names, within: Within = "") -> dict[str, Any]:
         """Two runs: difference, interval, verdict. Three or four: a table."""
-        return answer_of(site, run, _points(within))[0]
+        return answer_of(site, run, within)[0]
 
     @routes.get("/api/pairs")
-    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> Pairs:
+    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> dict[str, Any]:
         """Items that both answered, by what changed from A to B, and by the first wrong equation of either."""
         return pairs_page(site, run, show, page, wrong_step)
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names, within: Within = "") -> Response:
-        comparison = answer_of(site, run, _points(within))[1]
+        comparison = answer_of(site, run, within)[1]
         return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
     def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "", within: Within = ""
                      ) -> HTMLResponse:
-        answer, comparison = answer_of(site, run, _points(within))
+        answer, comparison = answer_of(site, run, within)
         paths = two(site, run)
         # An unfinished run has no manifest; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
         same, _ = configuration_rows([view for view in views if view.manifest is not None])
-        has_delta = comparison is not None and comparison.difference is not None
+        delta = figures.delta_figure(comparison) if comparison else None
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
             within=within, wrong_step=wrong_step, steps=STEP_FILTERS,
-            accuracy=accuracy_figure(views), delta=delta_figure(comparison) if comparison and has_delta else None,
-            flips=flips_table(comparison), pass_rates=pass_table(comparison), breaks_caption=CAPTION,
-            breaks=first_wrong_steps_figure([(view.name, view.color, wrong_steps(site.folder, view.evaluation))
-                                             for view in views if view.evaluation is not None]),
-            pairs=pairs_page(site, run, show, page, wrong_step) if has_delta else None,
+            accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
+            pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
+            breaks=figures.first_wrong_steps_figure([
+                (view.name, view.color, wrong_steps(site.folder, view.evaluation))
+                for view in views if view.evaluation is not None]),
+            pairs=pairs_page(site, run, show, page, wrong_step) if delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 
     return routes

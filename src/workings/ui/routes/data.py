@@ -8,35 +8,25 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse
-from pydantic import BaseModel, Field
 
-from workings.config.load import load_recipe, shipped_recipes
+from workings.config.load import load_recipe
 from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.ui.jobs import ask
-from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_files
+from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_choices
 from workings.ui.site import Site
 
 # Each token is a span of markup, and a row may have thousands.
 ROWS_SHOWN = 8
-
-
-class DataAnswer(BaseModel):
-    """`workings data preview --json` of a recipe, and the `data check --json` of its traces."""
-
-    recipe: str
-    commands: list[str]
-    preview: dict[str, Any]
-    check: dict[str, Any] = Field(description="Empty if not requested")
-    check_problem: str = Field(default="", description="Why the traces could not be checked")
-
-
 ANSWER_BYTES = 1 << 20
 """Bytes of a command's answer in memory, as an upper limit."""
 
 
-def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> DataAnswer:
-    """Preview and optional check; cached until the recipe or one of its files changes."""
+def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> dict[str, Any]:
+    """The answers of `data preview` and, if wanted, `data check`; cached until the recipe or one of its files changes.
+
+    ``check`` is empty if it was not wanted, or not possible for the reason in ``check_problem``.
+    """
     recipe_path = recipe_argument(site.folder, recipe)
     loaded = load_recipe(recipe_path, overrides)
     if not Path(recipe_path).is_file():  # a shipped recipe's files are in the folder
@@ -45,27 +35,27 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     files = [file for path in (Path(recipe_path), *data_paths)
              for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
 
+    def named(name: str) -> str:
+        """A file as an argument: next to the recipe, or a shipped set's name."""
+        return str(loaded.path(name)) if loaded.path(name).exists() else name
+
     def asked(words: list[str]) -> dict[str, Any]:
         # A recipe's file may change between two looks: then the command runs again.
         return site.folder.cache.get(("asked", *words), files, lambda: ask(words, site.folder.root),
                                      lambda _: ANSWER_BYTES)
 
-    words = ["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]
-    commands, checked, problem = [" ".join(["workings", *words])], {}, ""
-    preview = asked(words)
+    commands = [["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]]
+    preview, checked, problem = asked(commands[0]), {}, ""
     if check:
-        data, items = loaded.recipe.data, loaded.recipe.evaluation.items
-        traces = loaded.path(data.traces)
-        # A recipe may name a file next to itself or a shipped set; pass on a name that is no file.
-        words = ["data", "check", str(traces) if traces.exists() else data.traces]
-        if items != "none":
-            words += ["--against", str(loaded.path(items)) if loaded.path(items).exists() else items]
-        commands.append(" ".join(["workings", *words]))
+        items = loaded.recipe.evaluation.items
+        commands.append(["data", "check", named(loaded.recipe.data.traces),
+                         *(["--against", named(items)] if items != "none" else [])])
         try:
-            checked = asked(words)
+            checked = asked(commands[1])
         except RequestError as error:  # generated data, such as `addition`, is no file to check
             problem = str(error)
-    return DataAnswer(recipe=recipe, commands=commands, preview=preview, check=checked, check_problem=problem)
+    return {"recipe": recipe, "commands": [" ".join(["workings", *words]) for words in commands], "preview": preview,
+            "check": checked, "check_problem": problem}
 
 
 def _preview(site: Site, recipe: str, file: Path) -> RedirectResponse:
@@ -79,7 +69,7 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/data")
-    def data_json(recipe: str, row: str = "", check: bool = False, overrides: str = "") -> DataAnswer:
+    def data_json(recipe: str, row: str = "", check: bool = False, overrides: str = "") -> dict[str, Any]:
         """Rows of a recipe with each token's text and whether it is learned; lengths; optionally the check."""
         return looked_at(site, recipe, row, check, override_words(overrides))
 
@@ -109,7 +99,6 @@ def router(site: Site) -> APIRouter:
         except RequestError as error:
             problem = error
         return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,
-                         check=check, problem=problem, overrides=overrides, file=file,
-                         shipped=list(shipped_recipes()), written=recipe_files(site.folder))
+                         check=check, problem=problem, overrides=overrides, file=file, **recipe_choices(site.folder))
 
     return routes

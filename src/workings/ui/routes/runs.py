@@ -15,7 +15,7 @@ from workings.errors import RequestError, WorkingsError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import render_report, report_views
 from workings.ui.ask import AskForm, start
-from workings.ui.detail import Detail, read_detail
+from workings.ui.detail import read_detail
 from workings.ui.jobs import Job
 from workings.ui.listing import RunRow, starting_row
 from workings.ui.routes.compare import MAX_RUNS
@@ -24,16 +24,6 @@ from workings.ui.tabs import TABS, OpenedRun, PageQuery
 
 SortKey = Literal["started_at", "name", "state", "recipe", "model", "engine", "device", "dtypes", "tokens", "loss",
                   "steps", "accuracy", "verified"]
-
-
-class RunList(BaseModel):
-    """Matching runs in the requested order; by time, running ones come first."""
-
-    folder: str
-    total: int
-    found: int
-    states: list[str]
-    rows: list[RunRow]
 
 
 class ListQuery(BaseModel):
@@ -51,34 +41,27 @@ class ListQuery(BaseModel):
         return f"/?{urlencode(parameters)}" if parameters else "/"
 
 
-class RunAnswer(BaseModel):
-    """One run: its row in the list, and the contents of its files."""
-
-    row: RunRow
-    detail: Detail
-
-
-def listed(site: Site, text: str, state: str, sort: str, descending: bool) -> RunList:
-    """Search (every word in some column), filter and order."""
+def listed(site: Site, wanted: ListQuery) -> dict[str, Any]:
+    """Matching runs (every word in some column) in the requested order; by time, running ones come first."""
     rows = site.rows()
-    words = text.casefold().split()
-    passing = [row for row in rows if (not state or row.state == state) and all(
+    words = wanted.q.casefold().split()
+    passing = [row for row in rows if wanted.state in ("", row.state) and all(
         word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
                           row.state)).casefold() for word in words)]
     # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     passing.sort(key=lambda row: row.name)
-    passing.sort(key=lambda row: _key(row, sort), reverse=descending)
-    if sort == "started_at":
+    passing.sort(key=lambda row: _key(row, wanted.sort), reverse=wanted.order == "down")
+    if wanted.sort == "started_at":
         passing.sort(key=lambda row: row.state != "running")
     # An untrained model's evaluation appears in the row of its run.
     total, found = (sum(not row.base_of for row in run_rows) for run_rows in (rows, passing))
-    return RunList(folder=site.folder.root.name, total=total, found=found, rows=passing,
-                   states=sorted({row.state for row in rows}))
+    return {"folder": site.folder.root.name, "total": total, "found": found, "rows": passing,
+            "states": sorted({row.state for row in rows})}
 
 
 def _key(row: RunRow, sort: str) -> Any:
     if sort == "accuracy":
-        return row.accuracy.mean if row.accuracy else -1.0
+        return row.accuracy["mean"] if row.accuracy else -1.0
     if sort == "verified":
         # A run that reached no level has -1; an unverified run sorts below it.
         return row.verified.level if row.verified else -2
@@ -92,29 +75,27 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/runs")
-    def runs_json(q: str = "", state: str = "", sort: SortKey = "started_at", order: Literal["up", "down"] = "down",
-                  ) -> RunList:
+    def runs_json(wanted: Annotated[ListQuery, Query()]) -> dict[str, Any]:
         """Runs of the folder."""
-        return listed(site, q, state, sort, order == "down")
+        return listed(site, wanted)
 
     @routes.get("/api/begun")
     def begun_json() -> list[str]:
         """Names of the folder's runs that a process of this machine works on."""
-        return sorted(site.phases())
+        return sorted(site.folder.phases())
 
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
-        run_list = listed(site, wanted.q, wanted.state, wanted.sort, wanted.order == "down")
+        found = listed(site, wanted)
         # Offer the quickstart instead of an empty table.
-        if not run_list.total:
+        if not found["total"]:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              quickstart="quickstart")
-        earlier = Counter(row.earlier_of for row in run_list.rows if row.earlier_of)
-        runs = [row for row in run_list.rows if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
-        return site.html("runs.html.jinja", page="runs", found=run_list, wanted=wanted,
-                         runs=runs,
-                         alone=[row for row in run_list.rows if row.kind != "run" and not row.base_of], earlier=earlier,
-                         begun=sorted(site.phases()), most=MAX_RUNS)
+        earlier = Counter(row.earlier_of for row in found["rows"] if row.earlier_of)
+        runs = [row for row in found["rows"] if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
+        alone = [row for row in found["rows"] if row.kind != "run" and not row.base_of]
+        return site.html("runs.html.jinja", page="runs", found=found, wanted=wanted, runs=runs, alone=alone,
+                         earlier=earlier, begun=sorted(site.folder.phases()), most=MAX_RUNS)
 
     _run_routes(site, routes)
     return routes
@@ -122,10 +103,10 @@ def router(site: Site) -> APIRouter:
 
 def _run_routes(site: Site, routes: APIRouter) -> None:
     @routes.get("/api/run/{name:path}")
-    def run_json(name: str) -> RunAnswer:
-        """One run."""
+    def run_json(name: str) -> dict[str, Any]:
+        """One run: its row in the list, and the contents of its files."""
         run = site.folder.path(name)
-        return RunAnswer(row=site.row(run), detail=read_detail(site.folder, run))
+        return {"row": site.row(run), "detail": read_detail(site.folder, run)}
 
     @routes.get("/api/live/{name:path}")
     def live_json(name: str) -> RunRow:
@@ -184,7 +165,7 @@ def _page(site: Site, name: str, wanted: PageQuery) -> Response:
 
 def _page_before_the_run(site: Site, name: str, job: Job | None) -> Response | None:
     """The page of a run without a directory yet, or of the command that ended without one; None without either."""
-    if (phase := site.phases().get(name)) is not None:
+    if (phase := site.folder.phases().get(name)) is not None:
         return site.html("starting.html.jinja", page="runs", row=starting_row(name, phase), job=job)
     if job is None:
         return None

@@ -6,16 +6,15 @@ A recipe is shown as fields of a form: every key with its value, what it means, 
 import asyncio
 import json
 import typing
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from functools import wraps
 from itertools import count
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Header
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from pydantic import BaseModel, Field
 
-from workings.config.load import load_recipe, shipped_recipes
+from workings.config.load import load_recipe
 from workings.config.recipe import section_at
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
@@ -23,23 +22,13 @@ from workings.record.layout import PARTIAL_SUFFIX
 from workings.record.values import leaves
 from workings.reports.gather import recipe_of
 from workings.ui.jobs import Job, json_object, place_of
-from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_files
+from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_choices
 from workings.ui.site import Site
 
 
-class RecipeField(BaseModel):
-    """One key of a recipe."""
-
-    key: str = Field(description="Dotted")
-    value: str = Field(description="As an override would write it")
-    help: str
-    choices: list[str] = Field(default=[], description="Allowed values, if they are a list")
-    number: bool = False
-
-
-def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
+def recipe_fields(recipe: str) -> dict[str, list[dict[str, Any]]]:
     """Keys of a recipe with their values, by section. Raises `RequestError` for an invalid recipe."""
-    sections: dict[str, list[RecipeField]] = {name: [] for name in FIRST_SECTIONS}
+    sections: dict[str, list[dict[str, Any]]] = {name: [] for name in FIRST_SECTIONS}
     for key, value in leaves(load_recipe(recipe).resolved()):
         # A list belongs in the recipe: a field has one line.
         if not isinstance(value, list):
@@ -48,22 +37,18 @@ def recipe_fields(recipe: str) -> dict[str, list[RecipeField]]:
     return {name: fields for name, fields in sections.items() if fields}
 
 
-def _field(key: str, value: Any) -> RecipeField:
+def _field(key: str, value: Any) -> dict[str, Any]:
+    """A key, its value as an override would write it, its help, and the allowed values if they are a list."""
     *place, name = key.split(".")
     fields = [section.model_fields[name] for section in section_at(place) if name in section.model_fields]
-    choices = list(dict.fromkeys(str(literal) for field in fields for literal in _literals(field.annotation)))
-    if isinstance(value, bool):
-        choices = ["true", "false"]
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    is_flag = isinstance(value, bool)
+    choices = ["true", "false"] if is_flag else list(dict.fromkeys(
+        str(literal) for field in fields if typing.get_origin(field.annotation) is typing.Literal
+        for literal in typing.get_args(field.annotation)))
+    text = str(value).lower() if is_flag else str(value)
     # A key of several kinds of a section is described by each.
-    help_text = fields[0].description if len(fields) == 1 else ""
-    return RecipeField(key=key, value=text, help=help_text or "",
-                       choices=choices if text in choices else [],
-                       number=isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _literals(annotation: Any) -> tuple[Any, ...]:
-    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
+    return {"key": key, "value": text, "help": (fields[0].description or "") if len(fields) == 1 else "",
+            "choices": choices if text in choices else [], "number": isinstance(value, int | float) and not is_flag}
 
 
 Text = Annotated[str, Form()]
@@ -99,12 +84,13 @@ def verbs(site: Site) -> dict[str, Callable[..., Job]]:
     def evaluate(run: Text, items: Text, name: Text) -> Job:
         """Evaluate a run on items: a shipped name, or a file inside the folder."""
         run_path = site.folder.path(run)
-        chosen = items if items == "eval" else str(site.folder.inside(items))
-        if items.startswith("-") or (items != "eval" and not site.folder.inside(items).is_file()):
+        file = site.folder.inside(items)
+        if items != "eval" and (items.startswith("-") or not file.is_file()):
             raise RequestError(f"there is no file of items {items}", "`eval`, or a file of items in this folder",
                                "eval")
         out = new_place(site.folder, f"{run}/eval/{name}")
-        return site.jobs.start("eval", [str(run_path), "--items", chosen, "--out", out], subject=run)
+        return site.jobs.start("eval", [str(run_path), "--items", items if items == "eval" else str(file), "--out",
+                                        out], subject=run)
 
     def verify(run: Text) -> Job:
         """Verify a run."""
@@ -127,7 +113,7 @@ def router(site: Site) -> APIRouter:
         return _page(site, {"recipe": recipe, "overrides": overrides})
 
     @routes.get("/api/fields")
-    def fields_json(recipe: str) -> dict[str, list[RecipeField]]:
+    def fields_json(recipe: str) -> dict[str, list[dict[str, Any]]]:
         """Keys of a recipe with their values and what they mean, by section."""
         return recipe_fields(recipe_argument(site.folder, recipe))
 
@@ -185,18 +171,16 @@ def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = Non
     except RequestError as error:
         fields, problem = {}, problem or error
     runs = site.folder.runs()
-    taken = {name.partition("/")[0] for name in (*map(site.folder.name, runs), *site.phases())}
-    return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(),
-                     empty=not runs, shipped=list(shipped_recipes()), written=recipe_files(site.folder),
-                     filled={"out": _free_name("first-run", taken), **filled}, fields=fields, first=FIRST_SECTIONS,
-                     targets=list(targets()),
-                     problem=problem, quickstart=_free_name("quickstart", taken))
+    taken = {name.partition("/")[0] for name in (*map(site.folder.name, runs), *site.folder.phases())}
 
+    def free(name: str) -> str:
+        """The name, with the next free number if it is taken."""
+        return next(each for number in count(1) if (each := name if number == 1 else f"{name}-{number}") not in taken)
 
-def _free_name(name: str, taken: Collection[str]) -> str:
-    """The name, with the next free number if it is taken."""
-    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(candidate for candidate in numbered if candidate not in taken)
+    return site.html("start.html.jinja", 422 if problem else 200, page="start", jobs=site.jobs.all(), empty=not runs,
+                     filled={"out": free("first-run"), **filled}, fields=fields, first=FIRST_SECTIONS,
+                     targets=list(targets()), problem=problem, quickstart=free("quickstart"),
+                     **recipe_choices(site.folder))
 
 
 def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Response]:
