@@ -65,7 +65,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
         shape=find_shape(loaded), device=target.platform, optimizer=asked.optimizer, precision=asked.precision,
         memory=asked.memory, mesh=asked.mesh, seed=asked.seed, method=asked.method)
     spec = build_spec(request, Layout(mesh), target.platform)
-    state = abstract_state(spec, request)
+    state = abstract_state(spec)
     count = len(devices)
 
     def split(path: Any, x: Any) -> NamedSharding:

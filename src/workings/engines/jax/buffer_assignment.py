@@ -9,12 +9,12 @@ V vocabulary (of one device: V / n).
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import pairwise
 from math import prod
 from pathlib import Path
+
+import numpy as np
 
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The numbers by which an array is recognized, for one device."""
+    """The numbers of one device by which an array is recognized."""
 
     shape: ModelShape
     rows: int
@@ -116,8 +116,9 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
     if dims in sizes.single:
         return WEIGHTS
     # Length by length, or length by a block of queries or keys: attention's loops use blocks of 128, 256 or 512.
-    if sum(n == sizes.length or n in (128, 256, 512) for n in value.dims[-2:]) == 2 and elements % sizes.length == 0 \
-            and sizes.length in value.dims[-2:] and elements >= tokens * min(256, sizes.length):
+    last = value.dims[-2:]
+    if (len(last) == 2 and sizes.length in last and {*last} <= {sizes.length, 128, 256, 512}
+            and elements >= tokens * min(256, sizes.length)):
         return SCORES
     return LAYER if elements % tokens == 0 else OTHER
 
@@ -125,35 +126,21 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
 def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
     """Bytes of the heap by name; they add up to its size."""
     heap_bytes, values = read_heap(text)
-    parts: dict[str, int] = {}
-    covered = 0
-    for start, end, value in _visible_intervals(values):
-        name = name_of(value, sizes)
-        parts[name] = parts.get(name, 0) + end - start
-        covered += end - start
+    # Between two neighboring edges nothing begins or ends, so the largest array there has the whole piece: it is
+    # written last.
+    edges = np.unique([edge for value in values for edge in (value.offset, value.offset + value.size)])
+    largest = np.full(len(edges), -1)
+    for i in sorted(range(len(values)), key=lambda i: (values[i].size, -values[i].offset, -i)):
+        start, end = np.searchsorted(edges, (values[i].offset, values[i].offset + values[i].size))
+        largest[start:end] = i
+    parts: Counter[str] = Counter()
+    for i, piece in zip(largest.tolist(), np.diff(edges).tolist(), strict=False):
+        if i >= 0:
+            parts[name_of(values[i], sizes)] += piece
     # Alignment and the arrays that are too small to look at are covered by no value.
-    if heap_bytes > covered:
-        parts[OTHER] = parts.get(OTHER, 0) + heap_bytes - covered
-    return dict(sorted(parts.items(), key=lambda item: -item[1]))
-
-
-def _visible_intervals(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
-    """Pieces of the address space ``(start, end, largest array there)``, ascending, without gaps inside a piece."""
-    ordered = sorted(values, key=lambda value: value.offset)
-    edges = sorted({edge for value in ordered for edge in (value.offset, value.offset + value.size)})
-    waiting: list[tuple[int, int, Value]] = []
-    position = 0
-    # Between two neighboring edges nothing begins or ends, so the largest array there has the whole piece.
-    for number, (start, end) in enumerate(pairwise(edges)):
-        while position < len(ordered) and ordered[position].offset == start:
-            # The middle entry is unique, because two arrays of the same size cannot be ordered.
-            heappush(waiting, (-ordered[position].size, number * len(ordered) + position, ordered[position]))
-            position += 1
-        # Arrays that have ended are dropped only when they are on top: below it they cannot be the largest.
-        while waiting and waiting[0][2].offset + waiting[0][2].size <= start:
-            heappop(waiting)
-        if waiting:
-            yield start, end, waiting[0][2]
+    if (rest := heap_bytes - parts.total()) > 0:
+        parts[OTHER] += rest
+    return dict(parts.most_common())
 
 
 def assignment_text(folder: Path) -> str:
