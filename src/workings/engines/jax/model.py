@@ -129,7 +129,7 @@ def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, la
     chunks = chunks and not any(DROPOUT_KEY in tensors for tensors in matrices)
     if chunks and feed_forward.chunk_count(positions) > 1:
         return feed_forward.chunked(x, matrices, shape, layout, shape.mlp_width_of(layer))
-    return feed_forward.gated(x, matrices, shape, layout)
+    return feed_forward.gated(x, matrices, shape, layout, layout.inner)
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,

@@ -91,6 +91,10 @@ class Layout:
         # Uneven parts would need padding of a table that is stored and exported.
         return self.fsdp * self.tp > 1 and vocab_size % (self.fsdp * self.tp) == 0
 
+    def shard_map(self, function: Any, inputs: Any, outputs: Any) -> Any:
+        """A function of each device's own arrays as one of whole arrays; partitions of its arguments and results."""
+        return jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
+
     def sum_over_copies(self, x: jax.Array) -> jax.Array:
         """Inside `shard_map`: the sum of what the copies of the parameters have, each from its own rows."""
         return jax.lax.psum(x, REPLICATE) if self.copies else x
