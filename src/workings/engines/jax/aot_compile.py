@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -22,7 +23,7 @@ from jax.experimental import topologies
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
 from workings.engines.child_process import wrong
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
-from workings.engines.jax.generate import MAX_ROWS, bucket, make_generate, padded_prompts
+from workings.engines.jax.generate import MAX_ROWS, bucket, generate, padded_prompts
 from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import (
@@ -33,16 +34,16 @@ from workings.engines.jax.spec import (
     lower_step,
     state_shardings,
 )
-from workings.engines.jax.step import MASTER, StepSpec, make_evaluation, make_log_probs
+from workings.engines.jax.step import MASTER, StepSpec, evaluate, log_probs
 from workings.engines.jax.target import PACKAGES, inspection, refusal, why_unsplit
-from workings.engines.jax.top_tokens import make_most_likely
+from workings.engines.jax.top_tokens import most_likely
 from workings.engines.prefill import largest_divisor
 from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.models.weights import layer_shapes
 from workings.objectives.top_tokens import TopTokens
 
-FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
+FORWARD: dict[str, Callable[..., Any]] = {"evaluation": evaluate, "log_probs": log_probs}
 """Programs that take a batch without updating, by name."""
 
 
@@ -51,8 +52,8 @@ def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings
     """One of `FORWARD` for a batch of this shape."""
     objective = spec.objective
     # With this objective the teacher is asked for its most likely tokens.
-    program = make_most_likely(objective.top_k, spec.shape.vocab_size, spec) if (
-        name == "log_probs" and isinstance(objective, TopTokens)) else FORWARD[name](spec)
+    program = partial(most_likely, objective.top_k, spec.shape.vocab_size) if (
+        name == "log_probs" and isinstance(objective, TopTokens)) else FORWARD[name]
     return forward_program(program, spec, shardings).lower(abstract["params"], batch_shapes(shape))
 
 
@@ -67,7 +68,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
     array = jax.ShapeDtypeStruct
-    jitted = jax.jit(make_generate(spec, room, drawn > 0), out_shardings=spec.layout.replicated())
+    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.replicated())
     # Another number of stop tokens than these two is another program, but differs by bytes only.
     return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),

@@ -30,9 +30,9 @@ from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.step import State, StepSpec, all_hidden_states, make_evaluation, make_log_probs
+from workings.engines.jax.step import State, all_hidden_states, evaluate, log_probs
 from workings.engines.jax.target import inspection, refusal
-from workings.engines.jax.top_tokens import make_most_likely
+from workings.engines.jax.top_tokens import most_likely
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes, return_free_memory
 from workings.models.batch import ROWS, Batch
@@ -49,8 +49,8 @@ class JaxEngine(JaxPlanning):
         # Shapes only: opening an engine allocates no arrays, so a program can be compiled before weights are read.
         self.abstract_state = spec.abstract_state(self.spec)
         self.shardings = spec.state_shardings(self.spec, self.abstract_state)
-        self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
-        self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self._steps: dict[Any, Any] = {}
+        self._forward: dict[Any, Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
@@ -157,18 +157,17 @@ class JaxEngine(JaxPlanning):
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        total = self._run_forward("evaluation", make_evaluation, state, batch)
-        return LossSum(loss_sum=float(total), supervised_tokens=batch.supervised_tokens)
+        total = float(self._run_forward(evaluate, state, batch))
+        return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+        return np.asarray(self._run_forward(log_probs, state, batch))
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
-        tokens, log_probs = self._run_forward(f"most_likely {count} {below}", partial(make_most_likely, count, below),
-                                              state, batch)
-        return np.asarray(tokens), np.asarray(log_probs)
+        tokens, of_tokens = self._run_forward(most_likely, state, batch, count, below)
+        return np.asarray(tokens), np.asarray(of_tokens)
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes."""
@@ -188,11 +187,11 @@ class JaxEngine(JaxPlanning):
 
         return np.asarray(compute(state["params"], {name: batch.arrays[name][0] for name in ROWS}))
 
-    def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
-        """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""
-        key = name, batch.tokens.shape
+    def _run_forward(self, program: Callable[..., Any], state: State, batch: Batch, *settings: int) -> Any:
+        """Run a program of settings, a spec, parameters and a batch, compiled once for each shape."""
+        key = program, settings, batch.tokens.shape
         if key not in self._forward:
-            self._forward[key] = spec.forward_program(make(self.spec), self.spec, self.shardings)
+            self._forward[key] = spec.forward_program(partial(program, *settings), self.spec, self.shardings)
         return self._forward[key](state["params"], self._arrays(batch))
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,

@@ -54,8 +54,7 @@ class Layout:
 
     @property
     def copies(self) -> str | None:
-        """The mesh axis of the copies, as a part of a `PartitionSpec`."""
-        # With one copy the mesh has two axes, so the programs of such runs stay the same.
+        """The mesh axis of the copies, as a part of a `PartitionSpec`; a mesh of one copy has none."""
         return REPLICATE if self.replicate > 1 else None
 
     @property
@@ -88,7 +87,6 @@ class Layout:
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
         """Whether each device holds a part of the embedding: a copy has several, and they divide the vocabulary."""
-        # Uneven parts would need padding of a table that is stored and exported.
         return self.fsdp * self.tp > 1 and vocab_size % (self.fsdp * self.tp) == 0
 
     def shard_map(self, function: Any, inputs: Any, outputs: Any) -> Any:
@@ -117,7 +115,6 @@ class Layout:
             return P()
         # Whole rows over both axes: a device owns a token's embedding, its logit and its part of the gradient.
         if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
-            # An indivisible vocabulary is copied: correct, and larger.
             return P((FSDP, TP), None) if size[0] % (self.fsdp * self.tp) == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
@@ -135,7 +132,6 @@ class Layout:
 
     def _fit(self, length: int, axes: tuple[str, ...]) -> Any:
         """The mesh axes that split this length: as many from the front as divide it."""
-        # The last axis is dropped first, because `tp` before `fsdp` is what the matrix itself does.
         while axes and length % prod(self.mesh.shape[axis] for axis in axes):
             axes = axes[:-1]
         return axes[0] if len(axes) == 1 else axes or None
@@ -162,7 +158,7 @@ class Layout:
         return jax.lax.with_sharding_constraint(x, self.sharding(*(TP if TP in axis else None for axis in names)))
 
     def params(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """Shardings of a tree of parameters (or of arrays of the same names and shapes)."""
+        """Shardings of a tree of parameters."""
         placed: dict[str, Any] = {
             name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
         # The layer axis is never split, because a scan goes along it.
@@ -175,29 +171,23 @@ def make_layout(devices: tuple[jax.Device, ...], asked: MeshConfig) -> Layout:
     """The mesh of a request.
 
     ``fsdp: auto`` takes all devices that ``replicate`` and ``tp`` leave; on a CPU, where several devices of a process
-    are a simulation, it takes one.
-
-    Raises:
-        RequestError: a mesh of more devices than there are, or of fewer than several processes have.
+    are a simulation, it takes one. Raises `RequestError` for a mesh of more devices than there are, or of fewer than
+    several processes have.
     """
     available, others = len(devices), asked.replicate * asked.tp
     several = len({device.process_index for device in devices}) > 1
-    # Several CPU devices of one process share its memory and cores, so splitting would save nothing.
     alone = devices[0].platform == "cpu" and not several
     fsdp = asked.fsdp if isinstance(asked.fsdp, int) else 1 if alone else max(1, available // others)
     wanted = MeshShape(fsdp, asked.tp, asked.replicate)
-    if wanted.devices > available:
+    # Of several processes, one without a device of the mesh could take no part.
+    too_few = several and wanted.devices < available and jax.distributed.is_initialized()
+    if wanted.devices > available or too_few:
         raise RequestError(f"{wanted.text()} needs {wanted.devices} devices, and {available} are here",
-                           "a mesh that fits them", _fitting(available, asked))
-    if several and wanted.devices < available and jax.distributed.is_initialized():
-        raise RequestError(f"{wanted.text()} needs {wanted.devices} devices, and the processes have {available}",
-                           "all devices: a process without any could take no part", _fitting(available, asked))
+                           "a mesh of all of them" if too_few else "a mesh that fits them", _fitting(available, asked))
     # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer; copies are
     # the farthest from each other, because they exchange gradients only.
-    grid = np.array(devices[:wanted.devices])
-    if asked.replicate == 1:
-        return Layout(Mesh(grid.reshape(fsdp, asked.tp), (FSDP, TP)))
-    return Layout(Mesh(grid.reshape(asked.replicate, fsdp, asked.tp), (REPLICATE, FSDP, TP)))
+    axes = wanted.axes()
+    return Layout(Mesh(np.array(devices[:wanted.devices]).reshape(*axes.values()), tuple(axes)))
 
 
 def _fitting(available: int, asked: MeshConfig) -> str:

@@ -19,7 +19,7 @@ from workings.engines.jax.lora import init_adapters, make_lora
 from workings.engines.jax.optimizers import make_optimizer
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor, unflatten_params
 from workings.engines.jax.sharding import Layout
-from workings.engines.jax.step import MASTER, Arrays, StepSpec, make_step
+from workings.engines.jax.step import MASTER, StepSpec, step
 from workings.engines.refusals import jax_refusals, refuse, refuse_uneven_rows
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -113,7 +113,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())
     replicated = spec.layout.replicated()
     # The state has the same shardings before and after, so that donated buffers take the results.
-    jitted = jax.jit(make_step(spec), donate_argnums=0,
+    jitted = jax.jit(partial(step, spec), donate_argnums=0,
                      in_shardings=(shardings, batch_shardings, replicated, replicated),
                      out_shardings=(shardings, replicated, replicated))
     # Divisor and learning rate are arguments, so a schedule needs one program.
@@ -121,7 +121,8 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     return jitted.lower(abstract, arrays, number, number)
 
 
-def forward_program(program: Callable[[Params, Arrays], Any], spec: StepSpec, shardings: dict[str, Any]) -> Any:
-    """A jitted program of parameters and a batch; its results are on every device."""
+def forward_program(program: Callable[..., Any], spec: StepSpec, shardings: dict[str, Any]) -> Any:
+    """A jitted function of a spec, parameters and a batch; its results are on every device."""
     batch = dict.fromkeys(batch_shapes(()), spec.layout.batch())
-    return jax.jit(program, in_shardings=(shardings["params"], batch), out_shardings=spec.layout.replicated())
+    return jax.jit(partial(program, spec), in_shardings=(shardings["params"], batch),
+                   out_shardings=spec.layout.replicated())

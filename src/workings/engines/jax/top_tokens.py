@@ -5,8 +5,8 @@ Logits exist for as many positions at a time as in the loss, on each device for 
 Shape suffixes: A micro batches, B rows, S positions, D width, V vocabulary, C positions of a chunk, K tokens.
 """
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,27 +21,24 @@ TokensAndLogProbs = tuple[jax.Array, jax.Array]
 """Tokens, int32, the most likely one first; and their log probabilities, float32."""
 
 
-def make_most_likely(count: int, below: int, spec: StepSpec) -> Callable[[Params, Arrays], TokensAndLogProbs]:
+def most_likely(count: int, below: int, spec: StepSpec, params: Params, batch: Arrays) -> TokensAndLogProbs:
     """``[A, B, S, K]`` tokens with ids under ``below``, and their log probabilities among all; 0 where not supervised.
 
     ``below``: at most the model's vocabulary.
     """
-    def most_likely(params: Params, batch: Arrays) -> TokensAndLogProbs:
-        def micro_batch_top_tokens(rows: Arrays) -> TokensAndLogProbs:
-            hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
-            # The same pieces as those of the loss: all logits of a micro batch at once may be larger than the model.
-            partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)
-            local = partial(_local, partition, count, below)
-            if spec.layout.size > 1:
-                rows_spec, head_spec = partition.specs
-                local = spec.layout.shard_map(local, (rows_spec, head_spec), (rows_spec, rows_spec))
-            tokens, log_probs = local(hidden, head.astype(hidden.dtype))
-            supervised = rows["loss_mask"][..., None] > 0
-            return jnp.where(supervised, tokens, 0), jnp.where(supervised, log_probs, 0.0)
+    def micro_batch_top_tokens(rows: Arrays) -> TokensAndLogProbs:
+        hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
+        # The same pieces as those of the loss: all logits of a micro batch at once may be larger than the model.
+        partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)
+        local: Any = partial(_local, partition, count, below)
+        if spec.layout.size > 1:
+            rows_spec, head_spec = partition.specs
+            local = spec.layout.shard_map(local, (rows_spec, head_spec), (rows_spec, rows_spec))
+        tokens, log_probs = local(hidden, head.astype(hidden.dtype))
+        supervised = rows["loss_mask"][..., None] > 0
+        return jnp.where(supervised, tokens, 0), jnp.where(supervised, log_probs, 0.0)
 
-        return jax.lax.map(micro_batch_top_tokens, batch)
-
-    return most_likely
+    return jax.lax.map(micro_batch_top_tokens, batch)
 
 
 def _local(partition: LossPartition, count: int, below: int, hidden: jax.Array, head: jax.Array) -> TokensAndLogProbs:
@@ -64,6 +61,6 @@ def _local(partition: LossPartition, count: int, below: int, hidden: jax.Array, 
             tokens = jnp.take_along_axis(tokens, order, 1)
         return carry, (partition.own(tokens, chunk), partition.own(logits - chunk_logits.log_z[:, None], chunk))
 
-    _, most_likely = jax.lax.scan(chunk_top_tokens, None, chunks(hidden, chunk))
-    tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in most_likely)
+    _, found = jax.lax.scan(chunk_top_tokens, None, chunks(hidden, chunk))
+    tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in found)
     return tokens, log_probs
