@@ -21,7 +21,7 @@ from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import adapter_shapes, init_adapters, merged
 from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
-from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE, is_adapter
+from workings.engines.jax.projection import ADAPTER, ADAPTER_A, ADAPTER_B, SCALE, is_adapter
 from workings.engines.jax.sharding import NF4_TENSORS
 from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import Index, write_shard, write_tensors
@@ -29,8 +29,6 @@ from workings.engines.weight_files import model_weights
 from workings.models.shapes import to_hf_config
 from workings.models.shards import slice_name
 from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
-
-Shardings = dict[str, Any]
 
 
 def unstacked(name: str, layers: int) -> list[str]:
@@ -49,9 +47,8 @@ def weights_file(spec: StepSpec) -> str:
 def _gathered(x: jax.Array, layer: int) -> np.ndarray:
     """An array of several processes, or one layer of a stack if ``layer`` is not negative, on the host.
 
-    A collective call, for which every device holds all of what is returned: a layer of a stack in place of the stack.
+    A collective call, for which every device holds all of what is returned.
     """
-    # It waits forever if one process does not call it for the same array.
     assert isinstance(x.sharding, NamedSharding)
     program = gather(NamedSharding(x.sharding.mesh, PartitionSpec()), of_a_stack=layer >= 0)
     return np.asarray(program(x, max(layer, 0)).addressable_data(0))
@@ -74,7 +71,6 @@ class LazyArray:
 
 def _stored_names(key: str, x: jax.Array | LazyArray) -> list[tuple[str, int]]:
     """Names of a flat array's tensors in a file, and the layer of each; -1 for an array without layers."""
-    # A sign that no tensor's name has, so that the slot can be told from the name.
     slot, _, name = key.rpartition("|")
     stacked = name.startswith("layers.")
     return [(f"{slot}.{stored}" if slot else stored, i if stacked else -1)
@@ -89,12 +85,12 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
         for full, layer in _stored_names(key, x):
             plan[full] = (np.dtype(x.dtype), x.shape if layer < 0 else x.shape[1:])
             source[full] = (key, layer)
-    # The file is written in the order of `plan`, with the layers of a stack together: each stack is made once.
+    # In the order of `plan` the layers of a stack are together: each stack is made once.
     held: dict[str, jax.Array | np.ndarray] = {}
 
     def fetch(full: str) -> np.ndarray:
         key, i = source[full]
-        if key not in held:  # one tensor at a time
+        if key not in held:
             # Before the next array is made, or two of them would be there.
             held.clear()
             x = arrays[key]
@@ -152,8 +148,6 @@ def _write_slices(directory: Path, file: str, arrays: Mapping[str, jax.Array]) -
 
 _Described = jax.Array | jax.ShapeDtypeStruct
 """An array or a description of one: only shape and dtype are read."""
-
-
 _Read = Callable[[str, Index], np.ndarray]
 """Function that reads a part of a tensor by Hugging Face's name."""
 
@@ -192,15 +186,8 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
             base: Callable[[], Params]) -> dict[str, Any]:
     """The state that `save` wrote, on any mesh.
 
-    Args:
-        directory: of one checkpoint.
-        spec: of the step that goes on.
-        abstract: the state as shapes and dtypes (`jax.eval_shape` of its creation).
-        shardings: a tree like it, of shardings.
-        base: gives the parameters that training started from; called only with adapters.
-
-    Raises:
-        RecordError: a file or tensor is missing, damaged, or of another shape or dtype.
+    ``abstract``: the state as shapes and dtypes; ``base``: gives the parameters that training started from; called only
+    with adapters. Raises `RecordError` for what is missing, damaged, or of another shape or dtype.
     """
     params = saved_weights(directory, spec, abstract["params"], shardings["params"])
     optimizer = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
@@ -216,22 +203,18 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
     return {"params": unflatten_params(params), "moments": moments, "step": step}
 
 
-def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings) -> dict[str, jax.Array]:
+def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Params) -> dict[str, jax.Array]:
     """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
     saved, shardings = spec.saved(abstract), flatten_params(shardings)
     read = _reader(files.CheckpointFile(directory, weights_file(spec)), saved, "")
     return {name: _placed(read, name, x, shardings[name]) for name, x in saved.items()}
 
 
-def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
+def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Params, seed: int) -> Params:
     """Parameters from a directory in Hugging Face's format, cast to the state's dtype, and fresh adapters.
 
-    Weights are quantized matrix by matrix on the host, so the whole model is never in memory.
-
-    Raises:
-        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
+    Weights are quantized matrix by matrix on the host. Raises `RequestError` as `model_weights`.
     """
-    # Headers are checked before anything is allocated on a device.
     source = model_weights(directory, spec.shape)
     shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
@@ -259,7 +242,6 @@ def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> 
     sizes = nf4.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
     codes, scales = np.empty((len(layers), *sizes[0]), np.uint8), np.empty((len(layers), *sizes[1]), np.float32)
     for i, tensor in enumerate(unstacked(name, len(layers))):
-        # On the host and one layer at a time: the unquantized model may not fit the devices.
         codes[i], scales[i] = nf4.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
     return codes, scales
 
@@ -270,7 +252,6 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     tensors = flatten_params(params)
-    # Shapes of the full model, for every kind of run: codes of fewer bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     # A merged weight is made when its turn has come, so only one at a time exists in addition to the state.
     write(directory / files.MODEL_FILE, {
@@ -278,7 +259,7 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
         for name, x in shapes.items()})
     # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
-    # Every process enters `write`, because gathering needs all of them; files are the first one's alone.
+    # Every process enters `write`, because gathering needs all of them.
     if jax.process_index() == 0:
         targets = [name.rpartition(".")[2] for name in spec.lora.targets] if spec.lora else []
         files.write_configs(directory, to_hf_config(spec.shape) | {"dtype": dtype},
@@ -290,15 +271,12 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
 def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:
     """A stacked weight, dequantized and with its adapter added."""
     stem = name.removesuffix("weight")
-    run = partial(_combined, inner=inner, dtype=dtype)
-    names = [name] if name in tensors else [stem + each for each in NF4_TENSORS if stem + each in tensors]
-    if stem + ADAPTER_A in tensors:
-        names += [stem + ADAPTER_A, stem + ADAPTER_B]
-    if names == [name]:
+    own = {key: tensors[stem + key] for key in ("weight", *NF4_TENSORS, *ADAPTER) if stem + key in tensors}
+    if own.keys() <= {"weight"}:
         return tensors[name]
     scale = tensors.get(name.removesuffix(layer_tensor(name)) + SCALE)
     # Compiled, so that temporaries of the product are freed inside; split arrays stay split.
-    return jax.jit(run)({each.removeprefix(stem): tensors[each] for each in names}, scale)
+    return jax.jit(partial(_combined, inner=inner, dtype=dtype))(own, scale)
 
 
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:

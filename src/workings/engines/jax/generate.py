@@ -22,7 +22,7 @@ from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
-from workings.engines.jax.model import block, decoder_layer, embed, per_layer_inputs, query_scale
+from workings.engines.jax.model import block, embed, per_layer_inputs, query_scale, run_layers
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import Layout, P
 from workings.engines.jax.step import StepSpec
@@ -49,13 +49,8 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
     positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
 
-    def layer(layers: Sequence[int]) -> Layer:
-        return decoder_layer(spec.shape, positions, segments, attention=attention, layout=spec.layout, chunks=False,
-                             layers=layers)
-
-    x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
-    inputs, transform = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
-    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
+    x, kv_by_stack = run_layers(params, spec.shape, tokens, positions, segments, attention=attention,
+                                dtype=spec.compute_dtype, layout=spec.layout, keep_kv=True)
     return x[:, -1], kv_by_stack
 
 
@@ -221,7 +216,7 @@ def generate(spec: StepSpec, room: int, sampled: bool, params: Params, tokens: j
     def draw(params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
         return sampling.draw(spec, sampling.next_logits(spec, params, x), temperature, seeds, count)
 
-    pick = draw if sampled else partial(_pick_greedy, spec)
+    pick: PickToken = draw if sampled else partial(_pick_greedy, spec)
     start = start_decoding(spec, room, pick, params, tokens, lengths, real)
     return decode_until(spec, pick, params, lengths, limit, stop_ids, start).written
 

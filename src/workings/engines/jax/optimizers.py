@@ -49,7 +49,6 @@ def is_matrix(name: str, x: jax.Array) -> bool:
 
 def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
     """L2 norm over all tensors, in float32."""
-    # On a mesh each device squares its own parts, and one number a tensor is added over devices.
     return jnp.sqrt(sum(jnp.sum(jnp.square(g.astype(jnp.float32))) for g in grads.values()))
 
 
@@ -77,13 +76,12 @@ class AdamW(Optimizer):
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """See `Optimizer.update`."""
         c = self.config
-        # Moments may be stored in bfloat16, but this step uses their float32 means, before these are rounded.
+        # This step uses float32 moments, before these are rounded to what is stored.
         mean = c.beta1 * moments["exp_avg"].astype(jnp.float32) + (1 - c.beta1) * grad
         square = c.beta2 * moments["exp_avg_sq"].astype(jnp.float32) + (1 - c.beta2) * jnp.square(grad)
         count = step.astype(jnp.float32)
         # As in PyTorch, epsilon is added after the correction and after the root.
         direction = (mean / (1 - c.beta1 ** count)) / (jnp.sqrt(square / (1 - c.beta2 ** count)) + c.epsilon)
-        # Decay is decoupled: it acts on the weight itself and never enters the moments.
         wide = param.astype(jnp.float32)
         if c.weight_decay and is_matrix(name, param):
             direction = direction + c.weight_decay * wide
@@ -119,7 +117,6 @@ class Adafactor(Optimizer):
         """A row of moments is split as the parameter's rows are, a column as its columns."""
         if slot == "exp_avg_sq":
             return parameter
-        # A partition may name fewer axes than the array has; those that it leaves out are not split.
         spec = (*parameter.spec, *[None] * (2 + is_stacked(name) - len(parameter.spec)))
         kept = spec[:-1] if slot == "exp_avg_sq_row" else (*spec[:-2], spec[-1])
         return NamedSharding(parameter.mesh, PartitionSpec(*kept))
@@ -144,8 +141,7 @@ class Adafactor(Optimizer):
         else:
             full = mixed("exp_avg_sq", square)
             factor, new, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
-        # The clip of the paper's section 6: an update whose root mean square is above the threshold is scaled down to
-        # it.
+        # Section 6 of the paper: an update whose root mean square is above the threshold is scaled down to it.
         size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
         wide = param.astype(jnp.float32)
         direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)
@@ -184,18 +180,15 @@ class Muon(Optimizer):
         """See `Optimizer.update`."""
         if not self._orthogonal(name, param):
             return self.adamw.update(name, param, grad, moments, step, learning_rate)
-        # Imported here, so that runs with another optimizer load no optax.
         from optax.contrib import MuonDimensionNumbers, MuonState, scale_by_muon
 
         c = self.config
-        # Hugging Face's matrices are [out, in].
         transform = scale_by_muon(beta=c.momentum, ns_steps=c.ns_steps, nesterov=c.nesterov,
                                   weight_dimension_numbers=MuonDimensionNumbers(reduction_axis=1, output_axis=0))
 
         def one(layer: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             mine, before = layer[0], layer[1].astype(jnp.float32)
-            # optax counts the steps that are over, ours counts this one, too.
-            # Its coefficients are constants, so our state does not hold them.
+            # optax counts the steps that are over; its coefficients are constants, so our state does not hold them.
             state = MuonState(count=step - 1, mu=before, ns_coeffs=transform.init(mine).ns_coeffs)
             direction, after = transform.update(mine, state)
             return direction, after.mu.astype(self.moment_dtype)

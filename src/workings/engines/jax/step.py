@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.init import tensor_key
-from workings.engines.jax.layers import Remat
+from workings.engines.jax.layers import Remat, unroll
 from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
-from workings.engines.jax.model import final_norm, last_layer_output, unembedding
+from workings.engines.jax.model import final_norm, run_layers, unembedding
 from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizers import Optimizer, clip_factor, global_norm
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
@@ -108,8 +108,9 @@ class StepSpec:
 
 
 def _last_layer(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
-    return last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                             attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return run_layers(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                      attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout,
+                      unroll=unroll(spec.shape))[0]
 
 
 def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
