@@ -5,7 +5,6 @@ those of the adapters alone: ``adapter_model.safetensors`` with peft's names in 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -60,16 +59,7 @@ def gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
     return jax.jit(lambda x, layer: x[layer] if of_a_stack else x, out_shardings=replicated)
 
 
-@dataclass(frozen=True)
-class LazyArray:
-    """An array that is computed when it is written, such as a merged weight."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    make: Callable[[], jax.Array]
-
-
-def _stored_names(key: str, x: jax.Array | LazyArray) -> list[tuple[str, int]]:
+def _stored_names(key: str, x: Any) -> list[tuple[str, int]]:
     """Names of a flat array's tensors in a file, and the layer of each; -1 for an array without layers."""
     slot, _, name = key.rpartition("|")
     stacked = name.startswith("layers.")
@@ -77,8 +67,11 @@ def _stored_names(key: str, x: jax.Array | LazyArray) -> list[tuple[str, int]]:
             for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0))]
 
 
-def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
-    """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``)."""
+def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array]) -> None:
+    """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``).
+
+    Of ``arrays`` only shape and format are read; ``make`` gives an array when its turn has come.
+    """
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int]] = {}
     for key, x in arrays.items():
@@ -93,8 +86,7 @@ def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
         if key not in held:
             # Before the next array is made, or two of them would be there.
             held.clear()
-            x = arrays[key]
-            made = x.make() if isinstance(x, LazyArray) else x
+            made = make(key)
             held[key] = np.asarray(made) if made.is_fully_addressable else made
         array = held[key]
         if isinstance(array, np.ndarray):
@@ -117,7 +109,7 @@ def _files(state: Mapping[str, Any], spec: StepSpec) -> dict[str, dict[str, jax.
 def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
     """Write a state into a directory."""
     for file, arrays in _files(state, spec).items():
-        write(directory / file, arrays)
+        write(directory / file, arrays, arrays.__getitem__)
 
 
 def save_shards(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
@@ -146,13 +138,11 @@ def _write_slices(directory: Path, file: str, arrays: Mapping[str, jax.Array]) -
     write_shard(directory, file, (jax.process_index(), jax.process_count()), plan, fetch)
 
 
-_Described = jax.Array | jax.ShapeDtypeStruct
-"""An array or a description of one: only shape and dtype are read."""
 _Read = Callable[[str, Index], np.ndarray]
 """Function that reads a part of a tensor by Hugging Face's name."""
 
 
-def _placed(read: _Read, name: str, spec: _Described, sharding: Any) -> jax.Array:
+def _placed(read: _Read, name: str, spec: Any, sharding: Any) -> jax.Array:
     """A flat tensor from its file, cast to the state's dtype, layers stacked; each process reads its devices' parts."""
     def part(index: tuple[slice, ...] | None) -> np.ndarray:
         assert index is not None  # only the type allows it
@@ -169,13 +159,7 @@ def _placed(read: _Read, name: str, spec: _Described, sharding: Any) -> jax.Arra
     return jax.make_array_from_callback(spec.shape, sharding, part)
 
 
-def _put(array: np.ndarray, sharding: Any) -> jax.Array:
-    """An array on the mesh; every process provides its own devices' shards."""
-    # The callback is called for the devices of this process only.
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-
-def _reader(file: files.CheckpointFile, spec: Mapping[str, _Described], slot: str) -> _Read:
+def _reader(file: files.CheckpointFile, spec: Mapping[str, Any], slot: str) -> _Read:
     """Function that reads a tensor by Hugging Face's name and checks its shape and dtype."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
@@ -228,7 +212,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Pa
         if name.endswith(f".{nf4.CODES}"):
             stem = name.removesuffix(nf4.CODES)
             arrays = _quantized(source.read, f"{stem}weight", spec)
-            params |= {key: _put(array, shardings[key])
+            params |= {key: jax.make_array_from_callback(array.shape, shardings[key], array.__getitem__)
                        for key, array in zip((name, stem + nf4.ABSMAX), arrays, strict=True)}
         # Scales are set together with their codes, and adapters are set already.
         elif name not in params and not name.endswith(f".{nf4.ABSMAX}"):
@@ -254,9 +238,8 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     tensors = flatten_params(params)
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     # A merged weight is made when its turn has come, so only one at a time exists in addition to the state.
-    write(directory / files.MODEL_FILE, {
-        name: LazyArray(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
-        for name, x in shapes.items()})
+    write(directory / files.MODEL_FILE, shapes,
+          lambda name: _full(tensors, name, shapes[name].shape[-1], shapes[name].dtype))
     # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
     # Every process enters `write`, because gathering needs all of them.
@@ -265,7 +248,8 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
         files.write_configs(directory, to_hf_config(spec.shape) | {"dtype": dtype},
                             spec.lora.method if spec.lora else FULL, targets)
     if spec.lora:
-        write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, spec.trained(params))
+        adapters = spec.trained(params)
+        write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, adapters, adapters.__getitem__)
 
 
 def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:

@@ -10,6 +10,7 @@ A position may have several targets, each with its own weight: its loss is then 
 Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk, K targets of a position.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -68,12 +69,6 @@ class LossPartition:
             return xs
         return tuple(jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
 
-    def own(self, x: jax.Array, chunk: int) -> jax.Array:
-        """This device's own positions out of a gathered chunk."""
-        if not self.vocabulary_parallel:
-            return x
-        return jax.lax.dynamic_slice_in_dim(x, jax.lax.axis_index(FSDP) * chunk, chunk)
-
 
 def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: jax.Array, shape: ModelShape,
              layout: Layout, chunk: int) -> jax.Array:
@@ -99,26 +94,40 @@ def with_temperature(hidden: jax.Array, shape: ModelShape, temperature: float) -
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
                      chunk: int) -> jax.Array:
     """Float32 log probability of every target, in the targets' shape; no derivative. Arguments as in `loss_sum`."""
-    partition, head = LossPartition.from_head(head, shape, layout, chunk), head.astype(hidden.dtype)
-    local = partial(_local_log_probs, partition)
-    if layout.size == 1:
-        return local(hidden, head, targets)
-    rows, own = partition.specs
-    return layout.shard_map(local, (rows, own, rows), rows)(hidden, head, targets)
+    partition = LossPartition.from_head(head, shape, layout, chunk)
+
+    def log_probs(h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> jax.Array:
+        return logits_of_chunk(partition, h, t, head, first).log_probs
+
+    return map_chunks(partition, log_probs, (hidden, targets), head.astype(hidden.dtype))
 
 
-def _local_log_probs(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
-    """Log probabilities of one device's rows, chunk by chunk: the logits of one chunk exist at a time."""
-    count, first = targets.shape[0] * targets.shape[1], partition.first_token(head)
-    chunk = partition.chunk_size(count)
+def map_chunks(partition: LossPartition, function: Callable[..., Any], rows: tuple[jax.Array, ...],
+               head: jax.Array) -> Any:
+    """Arrays ``[B, S, ...]`` of ``function(*chunk of each of rows, head, first)``, chunk by chunk.
 
-    def chunk_log_probs(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
-        h, t = partition.gather(xs)
-        return carry, partition.own(logits_of_chunk(partition, h, t, head, first).log_probs, chunk)
+    ``rows``: ``[B, S, ...]`` each; ``head`` is a device's part, from token ``first`` on.
+    """
+    def local(rows: tuple[jax.Array, ...], head: jax.Array) -> Any:
+        (batch, length), first = rows[0].shape[:2], partition.first_token(head)
+        chunk = partition.chunk_size(batch * length)
 
-    _, log_probs = jax.lax.scan(chunk_log_probs, None, (chunks(hidden, chunk), chunks(targets, chunk)))
-    # Cut to the real positions: the last chunk was filled up.
-    return log_probs.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
+        def of_chunk(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, Any]:
+            found = function(*partition.gather(xs), head, first)
+            if partition.vocabulary_parallel:  # this device's own positions out of the gathered chunk
+                start = jax.lax.axis_index(FSDP) * chunk
+                found = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, chunk), found)
+            return carry, found
+
+        _, found = jax.lax.scan(of_chunk, None, tuple(chunks(x, chunk) for x in rows))
+        # Cut to the real positions: the last chunk was filled up.
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch * length].reshape(
+            batch, length, *x.shape[2:]), found)
+
+    if partition.layout.size == 1:
+        return local(rows, head)
+    rows_spec, head_spec = partition.specs
+    return partition.layout.shard_map(local, (rows_spec, head_spec), rows_spec)(rows, head)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

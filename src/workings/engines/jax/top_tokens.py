@@ -6,12 +6,11 @@ Shape suffixes: A micro batches, B rows, S positions, D width, V vocabulary, C p
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from workings.engines.jax.loss import LossPartition, chunks, logits_of_chunk
+from workings.engines.jax.loss import LossPartition, logits_of_chunk, map_chunks
 from workings.engines.jax.model import unembedding
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP
@@ -30,37 +29,25 @@ def most_likely(count: int, below: int, spec: StepSpec, params: Params, batch: A
         hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
         # The same pieces as those of the loss: all logits of a micro batch at once may be larger than the model.
         partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)
-        local: Any = partial(_local, partition, count, below)
-        if spec.layout.size > 1:
-            rows_spec, head_spec = partition.specs
-            local = spec.layout.shard_map(local, (rows_spec, head_spec), (rows_spec, rows_spec))
-        tokens, log_probs = local(hidden, head.astype(hidden.dtype))
+        tokens, log_probs = map_chunks(partition, partial(_of_chunk, partition, count, below), (hidden,),
+                                       head.astype(hidden.dtype))
         supervised = rows["loss_mask"][..., None] > 0
         return jnp.where(supervised, tokens, 0), jnp.where(supervised, log_probs, 0.0)
 
     return jax.lax.map(micro_batch_top_tokens, batch)
 
 
-def _local(partition: LossPartition, count: int, below: int, hidden: jax.Array, head: jax.Array) -> TokensAndLogProbs:
-    """The most likely tokens of one device's rows ``[B, S, D]``, chunk by chunk."""
-    positions, first = hidden.shape[0] * hidden.shape[1], partition.first_token(head)
-    chunk = partition.chunk_size(positions)
-
-    def chunk_top_tokens(carry: None, h: jax.Array) -> tuple[None, TokensAndLogProbs]:
-        h, = partition.gather((h,))
-        chunk_logits = logits_of_chunk(partition, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
-        # Tokens beyond the student's vocabulary are never chosen; they still count in the normalization.
-        eligible = jax.lax.broadcasted_iota(jnp.int32, chunk_logits.logits.shape, 1) + first < below
-        logits, tokens = jax.lax.top_k(jnp.where(eligible, chunk_logits.logits, -jnp.inf), min(count, head.shape[0]))
-        tokens = tokens + first
-        if partition.vocabulary_parallel:
-            # The best tokens of the whole vocabulary are among the best of each device.
-            logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
-            # Each device sends `count` candidates for a position, not its part of the vocabulary.
-            logits, order = jax.lax.top_k(logits, count)
-            tokens = jnp.take_along_axis(tokens, order, 1)
-        return carry, (partition.own(tokens, chunk), partition.own(logits - chunk_logits.log_z[:, None], chunk))
-
-    _, found = jax.lax.scan(chunk_top_tokens, None, chunks(hidden, chunk))
-    tokens, log_probs = (x.reshape(-1, count)[:positions].reshape(*hidden.shape[:2], count) for x in found)
-    return tokens, log_probs
+def _of_chunk(partition: LossPartition, count: int, below: int, h: jax.Array, head: jax.Array,
+              first: jax.Array | int) -> TokensAndLogProbs:
+    """``[C, K]`` tokens and log probabilities of a chunk ``[C, D]``."""
+    chunk_logits = logits_of_chunk(partition, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
+    # Tokens beyond the student's vocabulary are never chosen; they still count in the normalization.
+    eligible = jax.lax.broadcasted_iota(jnp.int32, chunk_logits.logits.shape, 1) + first < below
+    logits, tokens = jax.lax.top_k(jnp.where(eligible, chunk_logits.logits, -jnp.inf), min(count, head.shape[0]))
+    tokens = tokens + first
+    if partition.vocabulary_parallel:
+        # The best tokens of the whole vocabulary are among the best of each device, which sends no more than those.
+        logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
+        logits, order = jax.lax.top_k(logits, count)
+        tokens = jnp.take_along_axis(tokens, order, 1)
+    return tokens, logits - chunk_logits.log_z[:, None]
