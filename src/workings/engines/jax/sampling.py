@@ -13,10 +13,7 @@ from workings.engines.jax.step import StepSpec
 
 
 def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
-    """``[B, V]`` float32 logits of hidden states ``[B, D]``.
-
-    Every device computes all rows of its copy for its own part of the vocabulary: a few rows travel, not the embedding.
-    """
+    """``[B, V]`` float32 logits of hidden states ``[B, D]``; where the vocabulary is split, each device's own part."""
     hidden = final_norm(x, params, spec.shape)
     head = unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
@@ -33,7 +30,7 @@ def greedy(logits: jax.Array) -> jax.Array:
     """``[B]`` int32: the likeliest token; of equals the first."""
     # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
     last = logits.shape[-1] - 1
-    # NaN equals nothing: a row that holds one gives the last token, which is an index in range.
+    # NaN equals nothing: a row that holds one gives the last token.
     largest = logits == jnp.max(logits, -1, keepdims=True)
     return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
 
@@ -42,8 +39,8 @@ def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.A
          count: jax.Array) -> tuple[jax.Array, jax.Array]:
     """``[B]`` int32: one token from ``softmax(logits / temperature)``, and ``[B]`` float32: its log probability there.
 
-    The logits get noise of Gumbel's distribution, and the largest sum wins. The noise of a row comes from its own seed
-    and from ``count`` alone, by a generator that gives the same bits on every device and mesh.
+    The largest sum of a logit and Gumbel noise wins. The noise of a row comes from its own seed and ``count`` alone, by
+    a generator that gives the same bits on every device and mesh.
     """
     def noise(seed: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), count)

@@ -118,20 +118,14 @@ def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array
     return final_norm(_last_layer(spec, params, rows), params, spec.shape)
 
 
-def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
-    """``[B, M, D]`` normed hidden states of one micro batch and its rows at loss positions; all where it has none."""
+def supervised_hidden_states(spec: StepSpec, params: Params,
+                             rows: Arrays) -> tuple[jax.Array, Arrays, LossPositions | None]:
+    """``[B, M, D]`` normed hidden states of one micro batch, its rows at loss positions, and these, if it has some."""
     if LOSS_POSITIONS not in rows:
-        return all_hidden_states(spec, params, rows), rows
+        return all_hidden_states(spec, params, rows), rows, None
     loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
     return (final_norm(loss_at.select(_last_layer(spec, params, rows)), params, spec.shape),
-            {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS})
-
-
-def at_all_positions(log_probs: jax.Array, rows: Arrays) -> jax.Array:
-    """``[B, S]`` log probabilities from those of `supervised_hidden_states`; 0 at other positions."""
-    if LOSS_POSITIONS not in rows:
-        return log_probs
-    return LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1]).at_positions(log_probs)
+            {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS}, loss_at)
 
 
 LossAndMetrics = tuple[jax.Array, jax.Array]
@@ -150,15 +144,17 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
     def micro_batch_objective(trained: Params, rows: Arrays, key: jax.Array | None
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
         all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
-        hidden, rows = supervised_hidden_states(spec, all_params, rows)
+        hidden, rows, loss_at = supervised_hidden_states(spec, all_params, rows)
         differentiated, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
+        if loss_at is not None and log_probs is not None:
+            log_probs = loss_at.at_positions(log_probs)
         # Divided here, so that the sum over micro batches is the gradient of the step.
         return differentiated / divisor, ((total / divisor, metrics), log_probs)
 
     def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
         (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows, key)
-        return (loss, gradient), None if log_probs is None else at_all_positions(log_probs, rows)
+        return (loss, gradient), log_probs
 
     keys = dropout_keys(spec.lora, spec.seed, step, batch["tokens"].shape[0])
     # One micro batch needs no sum, and so no accumulator of the size of all gradients.
