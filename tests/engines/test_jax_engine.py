@@ -1,6 +1,5 @@
 """The JAX engine as the loop sees it: steps, repeats, checkpoints, accumulation, packing, generation, memory."""
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.step import gradients
 from workings.errors import RequestError
 from workings.models.batch import Batch
-from workings.models.shapes import to_hf_config
 
 
 @pytest.mark.slow
@@ -86,19 +84,8 @@ def test_what_does_not_come_out_even_is_refused() -> None:
         JaxEngine.open(request(tiny_shape(), mesh=MeshConfig(fsdp=4)))
 
 
-def test_wrong_weights_are_one_clear_error(tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     engine = JaxEngine.open(request(tiny_shape()))
-    with pytest.raises(RequestError, match=r"has no config\.json"):
-        engine.load(tmp_path)
     engine.export(engine.init(0), tmp_path)
     with pytest.raises(RequestError, match="vocab_size=60"):
         JaxEngine.open(request(tiny_shape(vocab=60))).load(tmp_path)
-    (tmp_path / "model.safetensors.index.json").write_text(
-        '{"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}')
-    with pytest.raises(RequestError, match="model-00001-of-00002"):
-        engine.load(tmp_path)
-    (tmp_path / "model.safetensors.index.json").unlink()
-    config = to_hf_config(tiny_shape(mlp_width=49))
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RequestError, match=r"gate_proj.weight: \(48, 32\), expected \(49, 32\)"):
-        JaxEngine.open(request(tiny_shape(mlp_width=49))).load(tmp_path)
