@@ -4,19 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.engines.objective_oracle import expected_step
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import AdapterEngine, EngineRequest
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.model import final_logits, unembedding
-from workings.engines.jax.objective import ARRAY
-from workings.engines.jax.params_tree import flatten_params
-from workings.engines.jax.step import all_hidden_states
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
@@ -52,29 +48,6 @@ def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int)
         np.testing.assert_allclose(found[micro], np.where(one.loss_mask[0] > 0, expected, 0), atol=2e-5)
     evaluated = engine.evaluate(state, Batch.of({key: x[:1] for key, x in batch.arrays.items()}))
     np.testing.assert_allclose(evaluated.loss_sum, -found[0].sum(), rtol=1e-5)
-
-
-def expected_step(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, float, dict[str, float]]:
-    """Value, gradient norm and metrics by automatic differentiation through all logits at once."""
-    spec = engine.spec
-
-    def total(params: Any) -> tuple[Any, Any]:
-        value, metrics = 0.0, []
-        for micro in range(batch.tokens.shape[0]):
-            rows = {name: x[micro] for name, x in batch.arrays.items()}
-            hidden = all_hidden_states(spec, params, rows)
-            logits = final_logits(hidden, unembedding(params), spec.shape)
-            softmax = jax.nn.log_softmax(logits / getattr(spec.objective, "temperature", 1.0))
-            log_probs = jnp.take_along_axis(softmax, rows["targets"][..., None], -1)[..., 0] * rows["loss_mask"]
-            terms = spec.objective.terms(ARRAY, log_probs, rows["loss_mask"], rows)
-            value += terms.total
-            metrics.append([jnp.stack(terms.metrics[name]) for name in spec.objective.metrics])
-        return value / batch.divisor, jnp.sum(jnp.asarray(metrics), 0)
-
-    (value, metrics), gradient = jax.value_and_grad(total, has_aux=True)(state["params"])
-    norm = np.sqrt(sum(float(jnp.sum(jnp.square(x))) for x in flatten_params(gradient).values()))
-    return float(value), norm, {name: float(x / n) for name, (x, n) in
-                                zip(spec.objective.metrics, metrics, strict=True)}
 
 
 @pytest.mark.slow

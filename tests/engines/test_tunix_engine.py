@@ -22,10 +22,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 ASKED = request(tiny_shape("gemma", kv_heads=1), optimizer=AdamWConfig(name="adamw", weight_decay=0.1, clip_norm=0.5))
 
 
-def test_twenty_steps_a_checkpoint_and_an_answer_are_those_of_the_jax_engine(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def tunix() -> Any:
+    """Imported here, where Flax's warnings are ignored."""
     from workings.engines.tunix.engine import TunixEngine
 
-    ours, theirs = JaxEngine.open(ASKED), TunixEngine.open(ASKED)
+    return TunixEngine
+
+
+def test_twenty_steps_a_checkpoint_and_an_answer_are_those_of_the_jax_engine(tunix: Any, tmp_path: Path) -> None:
+    ours, theirs = JaxEngine.open(ASKED), tunix.open(ASKED)
     state, their_state = ours.init(0), theirs.init(0)
     for i in range(20):
         batch = plain_batch(ASKED.shape, i % 3)
@@ -62,30 +68,26 @@ def test_twenty_steps_a_checkpoint_and_an_answer_are_those_of_the_jax_engine(tmp
      r"precision\.rounding: stochastic"),
     ({"precision": PrecisionConfig(parameters="bf16")}, r"precision\.compute: fp32"),
     ({"optimizer": AdafactorConfig(name="adafactor")}, r"optimizer\.name: adafactor"),
-    ({"shape": tiny_shape("llama")}, "family llama"),
+    ({"shape": tiny_shape("llama")}, "family llama"), ({"shape": tiny_shape(query_scale=0.1)}, "query_scale"),
+    ({"shape": tiny_shape("gemma3", sliding_pattern=2)}, "a global layer every 2"),
+    ({"shape": tiny_shape(rms_norm_eps=1e-5)}, "rms_norm_eps"),
 ])
-def test_what_tunix_cannot_do_is_refused_with_a_way_out(changes: dict[str, Any], said: str) -> None:
-    from workings.engines.tunix.engine import TunixEngine
-
+def test_what_tunix_cannot_do_is_refused_with_a_way_out(tunix: Any, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said) as refused:
-        TunixEngine.open(request(**({"shape": ASKED.shape} | changes)))
+        tunix.open(request(**({"shape": ASKED.shape} | changes)))
     assert "engine=jax" in refused.value.try_next
 
 
-def test_gemma2_prompts_are_never_padded() -> None:
+def test_gemma2_prompts_are_never_padded(tunix: Any) -> None:
     """Where Tunix's Gemma 2 would lose its window, prompts of different lengths are answered apart."""
-    from workings.engines.tunix.engine import TunixEngine
-
     prompts = [[1, 2, 3], [4, 5], [6, 7, 8], [9]]
-    gemma2 = TunixEngine.open(request(tiny_shape("gemma2", query_scale=0.0)))
+    gemma2 = tunix.open(request(tiny_shape("gemma2", query_scale=0.0)))
     assert gemma2.prompt_batches(prompts) == [([0, 2], 3), ([1], 2), ([3], 1)]
-    assert TunixEngine.open(ASKED).prompt_batches(prompts) == [([3, 1, 0, 2], 16)]
+    assert tunix.open(ASKED).prompt_batches(prompts) == [([3, 1, 0, 2], 16)]
 
 
-def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly() -> None:
-    from workings.engines.tunix.engine import TunixEngine
-
+def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly(tunix: Any) -> None:
     batch = plain_batch(ASKED.shape, 0)
     two = type(batch)(**{name: np.concatenate([x, x]) for name, x in batch.arrays.items()})
     with pytest.raises(RequestError, match=r"batch\.accumulation: 2"):
-        TunixEngine.open(ASKED).inspect(two)
+        tunix.open(ASKED).inspect(two)
