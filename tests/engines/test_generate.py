@@ -38,15 +38,6 @@ def test_prompts_are_padded_to_few_shapes() -> None:
     assert cut.log_probs == [-1.0, -2.0, -3.0]
 
 
-@pytest.mark.slow
-def test_answers_of_several_batches_keep_their_order(engine: JaxEngine, state: dict) -> None:
-    prompts = [[number % 40 + 8, number % 7 + 8] for number in range(150)]  # two batches
-    together = engine.generate(state, prompts, max_new_tokens=3, stop_ids=[])
-    few = [0, 63, 64, 127, 128, 149]
-    alone = engine.generate(state, [prompts[number] for number in few], max_new_tokens=3, stop_ids=[])
-    assert [together[number].tokens for number in few] == [each.tokens for each in alone]
-
-
 def test_a_sliding_layer_keeps_its_window_and_no_more(engine: JaxEngine) -> None:
     shape = engine.spec.shape
     keys = jax.ShapeDtypeStruct((2, 8, 16, shape.kv_heads, shape.head_dim), np.float32)

@@ -109,9 +109,12 @@ ADAPTED = {"jax lora": ("jax", False), "jax lora, optimized for a CPU": ("jax", 
     case if case in ("jax lora, optimized for a CPU", "torch lora") else pytest.param(case, marks=pytest.mark.full)
     for case in ADAPTED])
 def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> None:
-    """Also after further steps, of the state that they return; the state itself trains on as if no one had asked."""
+    """Also after further steps, of the state that they return; the state itself trains on as if no one had asked.
+
+    With the optimizations of a CPU, in a model with adapters in several stacks of layers.
+    """
     name, on = ADAPTED[case]
-    shape = tiny_shape("gemma", width=64, mlp_width=128, head_dim=16)
+    shape = tiny_shape("gemma4") if on else tiny_shape("gemma", width=64, mlp_width=128, head_dim=16)
     method = (QloraConfig(name="qlora", rank=4, alpha=8) if "qlora" in case
               else LoraConfig(name="lora", rank=4, alpha=8))
     asked = request(shape, method=method, objective=PolicyGradient(), cpu_optimizations=on)
