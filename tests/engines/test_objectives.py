@@ -182,15 +182,10 @@ def test_missing_signals_and_missing_adapters_are_refused(name: str) -> None:
         engine.step(state, random_batch(asked.shape), 1e-3)
 
 
-@pytest.mark.parametrize("precision", [
-    pytest.param(PrecisionConfig(), id="fp32", marks=pytest.mark.full),
-    pytest.param(PrecisionConfig(parameters="bf16", compute="fp32"), id="bf16 stored"),
-    pytest.param(PrecisionConfig(parameters="bf16", compute="bf16", moments="bf16"), id="bf16",
-                 marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_batch_without_supervised_tokens_has_no_loss(name: str, precision: PrecisionConfig) -> None:
+def test_a_batch_without_supervised_tokens_has_no_loss(name: str) -> None:
     """The last held-out batch of several processes may have a share that is all padding."""
-    engine, state, asked = opened(name, precision=precision)
+    engine, state, asked = opened(name, precision=PrecisionConfig(parameters="bf16", compute="fp32"))
     plain = random_batch(asked.shape)
     empty = replace(plain, loss_mask=np.zeros_like(plain.loss_mask))
     assert engine.evaluate(state, empty).loss_sum == 0

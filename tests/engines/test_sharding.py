@@ -14,8 +14,8 @@ from tests.engines.tiny import same_tensors
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def ask(run_forked, case: str, folder: Path) -> dict:
-    done = run_forked("-m", "tests.engines.eight_devices", case, folder, cwd=ROOT, devices=8)
+def ask(run_forked, case: str, folder: Path, devices: int = 8) -> dict:
+    done = run_forked("-m", "tests.engines.eight_devices", case, folder, cwd=ROOT, devices=devices)
     return json.loads(done.stdout)
 
 
@@ -115,6 +115,13 @@ def test_the_compiled_module_holds_no_unsplit_batch_and_no_whole_embedding(run_f
     assert (48, 32) in saved
     assert (3, 48, 32) not in saved
     assert not sizes & {(16, 32, 32), (512, 32), (16, 32, 48), (512, 48), (128, 32)}
+
+
+def test_sixteen_devices_gather_no_more_than_eight(run_forked, tmp_path: Path) -> None:
+    found = ask(run_forked, "pod", tmp_path, devices=16)
+    assert found["loss"] < 1e-6
+    assert max(found["rows"], *found["gradients"]) < 1e-5
+    assert (found["gathered"], found["whole_chunks"]) == (True, False), "2 of 4 positions each"
 
 
 @pytest.mark.full

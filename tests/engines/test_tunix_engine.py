@@ -1,20 +1,23 @@
-"""`engine: tunix` next to the JAX engine: same losses, same text, checkpoints that either reads; what it refuses."""
+"""`engine: tunix` next to the JAX engine: same losses, same text, checkpoints that either reads; what it refuses; our
+weights in Tunix's classes and back."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.engines.tiny import PROMPTS, plain_batch, request, tiny_shape
+from tests.engines.tiny import PROMPTS, our_logits, plain_batch, request, roughened, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import Sampler
 from workings.engines.jax.engine import JaxEngine
 from workings.errors import RequestError
 
+nnx = pytest.importorskip("flax.nnx")
 pytest.importorskip("tunix")
 # Tunix uses names that Flax has deprecated.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -91,3 +94,39 @@ def test_accumulation_is_refused_because_it_would_weigh_rows_wrongly(tunix: Any)
     two = type(batch)(**{name: np.concatenate([x, x]) for name, x in batch.arrays.items()})
     with pytest.raises(RequestError, match=r"batch\.accumulation: 2"):
         tunix.open(ASKED).inspect(two)
+
+
+GEMMA3 = {"query_scale": 0.0, "layers": 6, "sliding_pattern": 6, "rope_scaling": 8.0}
+
+
+def their_logits(model: Any, tokens: np.ndarray) -> np.ndarray:
+    index = jnp.arange(tokens.shape[1])[None]
+    mask = index[..., None] >= index[:, None]
+    return np.asarray(nnx.jit(lambda m, t: m(t, index, None, mask)[0])(model, tokens))
+
+
+@pytest.mark.parametrize(("family", "changes", "dtype"), [
+    pytest.param("gemma", {"kv_heads": 2}, "bf16", marks=pytest.mark.full), ("gemma", {"kv_heads": 4}, "fp32"),
+    pytest.param("gemma2", {"query_scale": 0.0}, "fp32", marks=pytest.mark.full),
+    ("gemma3", GEMMA3, "fp32"),
+])
+def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
+        family: str, changes: dict[str, Any], dtype: str) -> None:
+    """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms;
+    Gemma 3 with its norms on q and k, both rope bases and a scaled one."""
+    from workings.engines.tunix.bridge import from_tunix, tunix_model
+
+    shape = tiny_shape(family, **changes)
+    engine = JaxEngine.open(request(shape, precision=PrecisionConfig(parameters=dtype)))
+    params = roughened(engine)["params"]
+    model = tunix_model(params, shape)
+    back = from_tunix({path: x.get_value() for path, x in nnx.to_flat_state(nnx.state(model, nnx.Param))}, shape)
+    assert jax.tree.structure(back) == jax.tree.structure(params)
+    for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(back), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes()
+    if dtype == "fp32":
+        tokens = np.array([PROMPTS[0]], np.int32)
+        ours, theirs = our_logits(engine, {"params": params}, tokens), their_logits(model, tokens)
+        assert np.abs(theirs).max() > 0.5
+        assert np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
