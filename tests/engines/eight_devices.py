@@ -6,6 +6,7 @@ Prints one JSON object. Usage: python -m tests.engines.eight_devices CASE DIR
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,12 +36,13 @@ WIDE = {"width": 128, "mlp_width": 256, "head_dim": 32, "kv_heads": 4}
 """Every matrix is whole blocks of 64 on every device."""
 
 
-def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8) -> JaxEngine:
+def engine(mesh: str, family: str = "gemma2", *, vocab: int = 64, layers: int = 3, optimizer: str = "adamw",
+           chunk: int = 8, wide: bool = False, **changes: Any) -> JaxEngine:
     """Three layers, so that the scan is a real loop."""
     rule = AdamWConfig(name="adamw", clip_norm=1.0) if optimizer == "adamw" else AdafactorConfig(name="adafactor")
-    shape = tiny_shape("gemma2", vocab=vocab, layers=3)
+    shape = tiny_shape(family, vocab=vocab, layers=layers, **WIDE if wide else {})
     memory = MemoryConfig(loss_chunk=chunk, remat="layer")
-    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=memory))
+    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=memory, **changes))
 
 
 def curve(e: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, list[float]]:
@@ -51,23 +53,25 @@ def curve(e: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, 
     return state, found
 
 
-def objective(meshes: tuple[tuple[str, int], ...], family: str, **form: int) -> dict:
+def same_batch(e: JaxEngine, state: dict, batch: Batch, steps: int) -> tuple[list, Any]:
+    """Results of steps on one batch, and the log probabilities of the first."""
+    found = []
+    for _ in range(steps):
+        state, result = e.step(state, batch, 1e-3)
+        found.append(result)
+    return [[each.loss, each.grad_norm, *each.metrics.values()] for each in found], found[0].log_probs
+
+
+def objective(meshes: tuple[tuple[str, int], ...], family: str, layers: int) -> dict:
     """Log probabilities and three steps of a policy gradient on meshes, each with its chunk of the loss."""
     found = {}
     rewarded = PolicyGradient(kl_beta=0.3, ratio="sequence", normalize="sequences")
     for mesh, chunk in meshes:
-        asked = request(tiny_shape(family, vocab=64, **form), objective=rewarded, mesh=MESHES[mesh],
-                        memory=MemoryConfig(loss_chunk=chunk))
-        e = JaxEngine.open(asked)
-        state, plain = e.init(0), random_batch(asked.shape, micro=2, rows=8)
+        e = engine(mesh, family, layers=layers, chunk=chunk, objective=rewarded)
+        state, plain = e.init(0), random_batch(e.spec.shape, micro=2, rows=8)
         log_probs = e.log_probs(state, plain)
-        results = []
-        of_steps = []
-        for _ in range(3):
-            state, result = e.step(state, with_signals(plain, log_probs), 1e-3)
-            results.append([result.loss, result.grad_norm, *result.metrics.values()])
-            of_steps.append(result.log_probs)
-        found[mesh] = {"log_probs": log_probs.tolist(), "of_first_step": of_steps[0].tolist(), "results": results}
+        results, first = same_batch(e, state, with_signals(plain, log_probs), 3)
+        found[mesh] = {"log_probs": log_probs.tolist(), "of_first_step": first.tolist(), "results": results}
     return found
 
 
@@ -75,15 +79,10 @@ def top_tokens() -> dict:
     """What a teacher finds the most likely, and two steps that learn from it, on one device and on a mesh."""
     found = {}
     for mesh, chunk in (("1", 0), ("4x2", 5)):
-        asked = request(tiny_shape("gemma2", vocab=64, layers=1), objective=TopTokens(top_k=12), mesh=MESHES[mesh],
-                        memory=MemoryConfig(loss_chunk=chunk))
-        e = JaxEngine.open(asked)
-        batch, state = random_batch(asked.shape, micro=2, rows=8), e.init(0)
+        e = engine(mesh, layers=1, chunk=chunk, objective=TopTokens(top_k=12))
+        batch = random_batch(e.spec.shape, micro=2, rows=8)
         tokens, log_probs = e.most_likely(e.init(1), batch, 12, 60)
-        learned, results = with_top_tokens(batch, tokens, log_probs), []
-        for _ in range(2):
-            state, result = e.step(state, learned, 1e-3)
-            results.append([result.loss, result.grad_norm, *result.metrics.values()])
+        results, _ = same_batch(e, e.init(0), with_top_tokens(batch, tokens, log_probs), 2)
         found[mesh] = {"tokens": tokens.tolist(), "log_probs": log_probs.tolist(), "results": results}
     return found
 
@@ -92,9 +91,7 @@ def adapters(method: str, folder: Path) -> dict:
     """Curves on a mesh and on one device, and a checkpoint of the mesh that continues with one."""
     found = {}
     for mesh, chunk in (("4x2", 5) if method == "qlora" else ("8", 8), ("1", 0)):
-        shape = tiny_shape("gemma2", vocab=64, layers=3, **WIDE if method == "qlora" else {})
-        e = JaxEngine.open(request(shape, mesh=MESHES[mesh], method=METHODS[method],
-                                   memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
+        e = engine(mesh, chunk=chunk, method=METHODS[method], wide=method == "qlora")
         state, found[mesh] = curve(e, e.init(0), 5)
         if mesh == "1":
             found["1 later"] = curve(e, e.restore(folder), 2, 5)[1]
@@ -194,7 +191,7 @@ if __name__ == "__main__":
                "generation on every mesh": lambda: generation(("1", "8", "4x2")),
                "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
                "pod": pod,
-               "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", layers=2),
+               "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", 2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
-               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4")}
+               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4", 0)}
     json.dump(answers[case](), sys.stdout)

@@ -6,8 +6,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from workings.engines.hardware_probe import accelerators, cpu_memory
-from workings.engines.jax.device import coarser_products, find_devices
+from workings.engines.hardware_probe import accelerators
+from workings.engines.jax.device import find_devices
 from workings.errors import DeviceError
 
 PCI = "sys/bus/pci/devices/0000:01:00.0"
@@ -49,13 +49,6 @@ def test_what_is_absent_or_cannot_be_used_is_refused(asked: str, present: dict, 
     assert caught.value.try_next.endswith(try_next)
 
 
-def test_memory_of_the_control_group_comes_first(tmp_path: Path) -> None:
-    group = "sys/fs/cgroup/memory.max"
-    machine(tmp_path, {"proc/meminfo": "MemTotal:       2048 kB\n", group: "max\n"})
-    assert cpu_memory(tmp_path) == (2048 * 1024, "machine (/proc/meminfo)")
-    assert cpu_memory(machine(tmp_path, {group: "1000\n"}))[0] == 1000
-
-
 def test_a_device_whose_product_is_not_a_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from workings.engines.jax import device
 
@@ -73,11 +66,3 @@ def test_a_driver_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(device.subprocess, "run", hangs)
     assert device.nvidia_smi() == "absent: nvidia-smi did not answer within 60 s\n"
-
-
-@pytest.mark.parametrize(("platform", "compute", "said"), [
-    ("gpu", "fp32", "TF32"), ("tpu", "fp32", "bf16"), ("gpu", "bf16", ""), ("cpu", "fp32", "")])
-def test_float32_that_is_multiplied_in_fewer_bits_is_said(platform: str, compute: str, said: str) -> None:
-    notes = coarser_products(platform, compute)
-    assert bool(notes) is bool(said)
-    assert all(said in note and "JAX_DEFAULT_MATMUL_PRECISION" in note for note in notes)

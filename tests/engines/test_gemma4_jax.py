@@ -18,13 +18,13 @@ from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.checkpoint import unstacked
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbers, layer_tensor, stacks
+from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_tensor, stacks
 from workings.engines.jax.step import gradients
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops
+from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen
 
 pytestmark = pytest.mark.slow
 
@@ -46,20 +46,6 @@ def computed(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, dict[s
     rows = {name: getattr(batch, name) for name in ("tokens", "targets", "loss_mask", "segment_ids", "positions")}
     (loss, _), tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], rows, np.float32(batch.divisor))
     return float(loss), {name: np.asarray(x) for name, x in flatten_params(tree).items()}
-
-
-def test_layers_make_loops_of_places_with_equal_tensors() -> None:
-    shape = tiny_shape("gemma4")
-    assert layer_loops(shape) == (LayerLoop(2, ((0, 2), (1, 3))), LayerLoop(1, ((4,),)), LayerLoop(1, ((5,),)))
-    assert set(stacks(shape).values()) == {"0:4:2.", "1:4:2.", "4:5:1.", "5:6:1."}
-    assert layer_loops(tiny_shape("gemma3", layers=5)) == (LayerLoop(5, ((0, 1, 2, 3, 4),)),)
-    assert layer_loops(NEIGHBORS) == (
-        LayerLoop(2, ((0, 1, 3, 4), (2, 5))), LayerLoop(2, ((6, 7),)), LayerLoop(1, ((8,),)))
-    assert list(stacks(NEIGHBORS).values()) == ["0-1:6:3.", "2:6:3.", "6:8:1.", "8:9:1."]
-    for each in (shape, NEIGHBORS):
-        for layers, prefix in stacks(each).items():
-            name = f"layers.{prefix}self_attn.q_proj.weight"
-            assert (tuple(layer_numbers(name, len(layers))), layer_tensor(name)) == (layers, "self_attn.q_proj.weight")
 
 
 @pytest.mark.parametrize("memory", [MemoryConfig(), pytest.param(

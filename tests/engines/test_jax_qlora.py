@@ -127,6 +127,7 @@ def test_both_engines_store_a_float32_file_in_the_same_bits(tmp_path: Path) -> N
     ours, theirs = written
     assert set(ours.names()) == set(theirs.names())
     for name in ours.names():
+        assert str(ours.dtype(name)) == str(theirs.dtype(name)) == "bfloat16"
         np.testing.assert_array_equal(ours.read(name), theirs.read(name), err_msg=name)
 
 

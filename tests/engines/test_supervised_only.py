@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +11,6 @@ from tests.engines.tiny import random_batch, tiny_shape
 from tests.engines.tiny import request as plain_request
 from tests.other_package.other_engine import UnigramEngine
 from workings.config.training import MeshConfig
-from workings.engines.jax.attention import masked_attention, trained_attention
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import build_spec
@@ -50,23 +47,6 @@ def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     flops = [each.compiled_step(batch).cost_analysis()["flops"]
              for each, batch in ((engine, few), (whole, Batch.blank((1, 4, 24))))]
     assert flops[0] < 0.95 * flops[1]  # logits of a vocabulary of 61 tokens only
-
-
-@pytest.mark.parametrize(("kv_heads", "softcap"), [
-    (2, 5.0), *(pytest.param(*case, marks=pytest.mark.full) for case in ((1, 0.0), (1, 5.0), (2, 0.0)))])
-def test_attentions_derivative_is_the_automatic_one(softcap: float, kv_heads: int) -> None:
-    draw = np.random.default_rng(0)
-    q, k, v, ct = (jnp.asarray(draw.normal(size=(2, length, heads, 8)), jnp.float32)
-                   for length, heads in ((5, 4), (7, kv_heads), (7, kv_heads), (5, 4)))
-    allowed = jnp.asarray(np.tril(np.ones((5, 7), bool), 2) & (draw.random((2, 5, 7)) < 0.7) | (np.arange(7) == 0))
-
-    def total(attention: Any, *x: jax.Array) -> jax.Array:
-        return jnp.sum(attention(*x) * ct)
-
-    by_hand = partial(total, lambda *x: trained_attention(*x, allowed, 0.3, softcap))
-    automatic = partial(total, lambda *x: masked_attention(*x, allowed, scale=0.3, softcap=softcap))
-    for one, other in zip(*(jax.value_and_grad(f, (0, 1, 2))(q, k, v) for f in (by_hand, automatic)), strict=True):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), one, other)
 
 
 def test_off_and_on_other_platforms_a_step_is_the_one_of_accelerators() -> None:

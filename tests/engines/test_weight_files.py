@@ -1,17 +1,13 @@
 """Weight files: our writer against the library's reader, prefixes of multimodal checkpoints; damaged checkpoints."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from tests.engines.tiny import request, tiny_shape
-from workings.config.training import PrecisionConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.params_tree import flatten_params
 from workings.engines.safetensors_file import TensorFile, write_tensors
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import WeightFiles
@@ -35,21 +31,6 @@ def test_the_library_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Pa
         np.testing.assert_array_equal(theirs[name], x)
         np.testing.assert_array_equal(again.read(name), x)
         assert (again.shape(name), again.dtype(name)) == (x.shape, x.dtype)
-
-
-def test_bfloat16_weights_survive_export_in_torch_bit_for_bit(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    load = pytest.importorskip("safetensors.torch").load_file
-    engine = JaxEngine.open(request(tiny_shape("gemma3"), precision=PrecisionConfig(parameters="bf16")))
-    state = engine.init(0)
-    engine.export(state, tmp_path)
-    stored = load(tmp_path / "model.safetensors")
-    stacked = np.asarray(flatten_params(state["params"])["layers.mlp.up_proj.weight"])
-    assert stored["model.layers.1.mlp.up_proj.weight"].dtype == torch.bfloat16
-    bits = stored["model.layers.1.mlp.up_proj.weight"].view(torch.int16).numpy()
-    np.testing.assert_array_equal(bits, stacked[1].view(np.int16))
-    assert stacked.dtype == ml_dtypes.bfloat16
-    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
 
 
 @pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])

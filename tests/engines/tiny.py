@@ -154,7 +154,7 @@ def with_top_tokens(batch: Batch, tokens: np.ndarray, log_probs: np.ndarray) -> 
 def plain_batch(shape: ModelShape, seed: int) -> Batch:
     """Rows of their own, whose targets are the next tokens."""
     batch = random_batch(shape, seed=seed)
-    mask = batch.loss_mask * np.roll(batch.segment_ids, -1, -1)
+    mask = np.where(np.roll(batch.segment_ids, -1, -1) > 0, batch.loss_mask, 0)
     mask[..., -1] = 0
     return replace(batch, loss_mask=mask, targets=np.where(mask > 0, np.roll(batch.tokens, -1, -1), 0).astype(np.int32))
 
