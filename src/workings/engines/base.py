@@ -358,9 +358,7 @@ class EngineClass(Protocol):
     def open(self, request: EngineRequest) -> Engine:
         """Find and open the devices.
 
-        Raises:
-            DeviceError: the requested device is absent or unusable.
-            RequestError: a setting that this engine does not support.
+        Raises `DeviceError` for an absent or unusable device, `RequestError` for a setting that it does not support.
         """
         ...
 

@@ -35,8 +35,7 @@ def engine_names() -> list[str]:
 def find_engine(name: str) -> RegisteredEngine:
     """Import the engine registered under a name.
 
-    Raises:
-        RequestError: no such engine, two packages claim the name, or its libraries are not installed.
+    Raises `RequestError` where there is none or two packages claim the name, or its libraries are not installed.
     """
     point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
     if point is None:
@@ -69,8 +68,7 @@ def engine_libraries(name: str) -> tuple[str, ...]:
 def find_planning_engine(name: str) -> PlanningEngine | None:
     """The planning engine of the engine with this name; None if it has none.
 
-    Raises:
-        RequestError: two packages register the name, or the registered class lacks a method.
+    Raises `RequestError` where two packages register the name, or the registered class lacks a method.
     """
     point = find_plugin(PLANNING_GROUP, name, given=f"engine: {name}", task="plan for")
     if point is None:

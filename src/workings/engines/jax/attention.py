@@ -21,15 +21,6 @@ segments. ``window`` (positions seen back) and ``slides`` are scalars of the lay
 ``slides`` is a bool where it is known before."""
 
 
-def allowed_pairs(segment_ids: jax.Array, window: jax.Array) -> jax.Array:
-    """``[B, S, S]`` True where query s may see key t: same segment, not later, at most ``window - 1`` back."""
-    index = jnp.arange(segment_ids.shape[-1])
-    # By place in the row: within a segment that is the distance of positions, too.
-    distance = index[:, None] - index[None, :]
-    causal = (distance >= 0) & (distance < window)
-    return causal & (segment_ids[..., :, None] == segment_ids[..., None, :])
-
-
 def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Array:
     """``[B, K, G, S, T]`` float32 scores before masking."""
     batch, queries, heads, size = q.shape
@@ -108,7 +99,11 @@ def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: ja
                     slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention with the whole ``[S, S]`` square of scores in memory."""
     del slides  # the window says it all
-    return trained_attention(q, k, v, allowed_pairs(segment_ids, window), scale, softcap)
+    index = jnp.arange(segment_ids.shape[-1])
+    # By place in the row: within a segment that is the distance of positions, too.
+    distance = index[:, None] - index[None, :]
+    allowed = (distance >= 0) & (distance < window) & (segment_ids[..., :, None] == segment_ids[..., None, :])
+    return trained_attention(q, k, v, allowed, scale, softcap)
 
 
 def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,

@@ -19,9 +19,9 @@ import numpy as np
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops
 
-ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(?P<kind>.*)")
-VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
-                   r"(?P<dtype>[a-z]+\d*)\[(?P<dims>[\d,]*)\]")
+ALLOCATION = re.compile(r"allocation \d+: size (\d+),(.*)")
+VALUE = re.compile(r"^ value: <\d+ \S+ @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
+                   r"(?P<dtype>[a-z]+\d*)\[(?P<dims>[\d,]*)\]", re.MULTILINE)
 OTHER = "other temporaries"
 GRADIENTS, UPDATE = "gradients", "update in fp32"
 LOGITS, HEAD, HEAD_FP32 = "logits", "gradient of the embedding", "embedding in fp32 (gradient and update)"
@@ -66,22 +66,19 @@ class Sizes:
 
 def read_heap(text: str) -> tuple[int, list[Value]]:
     """Size of the largest heap of a buffer assignment in text form, and the arrays in it."""
-    values: list[Value] = []
-    current: list[Value] = []
-    largest = inside = 0
+    largest, values = 0, list[Value]()
     # Arguments, constants and outputs have their own allocations; the heap is where temporaries share addresses.
-    for line in text.splitlines():
-        if match := ALLOCATION.match(line):
-            if inside > largest:
-                largest, values = inside, current
-            main = "preallocated-temp" in match["kind"] and "color" not in match["kind"]  # colors: on-chip memories
-            inside, current = (int(match[1]), []) if main else (0, [])
-        elif inside and (value := VALUE.match(line)) and int(value["size"]) >= MIN_BYTES:
-            # Axes of length one come and go in the compiler; without them an array is recognized in every form.
-            dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
-            current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
-    # The last allocation has no other after it that would have compared it.
-    return (inside, current) if inside > largest else (largest, values)
+    for block in re.split(r"^(?=allocation )", text, flags=re.MULTILINE):
+        head = ALLOCATION.match(block)
+        # Colors are on-chip memories.
+        if not head or "preallocated-temp" not in head[2] or "color" in head[2] or int(head[1]) <= largest:
+            continue
+        # Axes of length one come and go in the compiler; without them an array is recognized in every form.
+        largest, values = int(head[1]), [
+            Value(int(found["offset"]), int(found["size"]), found["dtype"],
+                  tuple(int(n) for n in found["dims"].split(",") if n and n != "1"))
+            for found in VALUE.finditer(block) if int(found["size"]) >= MIN_BYTES]
+    return largest, values
 
 
 def name_of(value: Value, sizes: Sizes) -> str:

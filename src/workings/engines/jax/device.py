@@ -19,7 +19,7 @@ from workings.engines.kernel_check import check_products
 from workings.engines.source_digest import library_versions
 from workings.errors import DeviceError, RequestError, first_line
 from workings.hardware.device import without_alias
-from workings.hardware.machine import cache_directory, cpu_model
+from workings.hardware.machine import cache_directory
 from workings.hints import pip_install
 
 PLUGINS = {"gpu": pip_install("cuda"), "tpu": pip_install("tpu")}
@@ -97,11 +97,6 @@ def memory_limit(device: jax.Device) -> tuple[int, str]:
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"]), "device (memory_stats)"
     return cpu_memory()
-
-
-def device_name(device: jax.Device) -> str:
-    """The device's own name; for the CPU the kernel's name of it."""
-    return cpu_model() if device.platform == "cpu" else str(device.device_kind)
 
 
 def coarser_products(platform: str, compute: str) -> list[str]:

@@ -34,6 +34,7 @@ from workings.engines.jax.step import State, all_hidden_states, evaluate, log_pr
 from workings.engines.jax.target import inspection, refusal
 from workings.engines.jax.top_tokens import most_likely
 from workings.hardware.device import DeviceFacts
+from workings.hardware.machine import cpu_model
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes, return_free_memory
 from workings.models.batch import ROWS, Batch
 
@@ -79,8 +80,9 @@ class JaxEngine(JaxPlanning):
         """The devices."""
         platform, (limit, source) = self.devices.platform, device.memory_limit(self._own()[0])
         return DeviceFacts(
-            platform=platform, kind=device.device_name(self.devices.devices[0]), count=self.layout.size,
-            memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
+            platform=platform, kind=cpu_model() if platform == "cpu" else str(self.devices.devices[0].device_kind),
+            count=self.layout.size, memory_limit_bytes=limit, memory_limit_source=source,
+            mesh=dict(self.layout.mesh.shape),
             memory_share=gpu_share() if platform == "gpu" else 1.0, versions=device.versions(), reason="; ".join(
                 [self.devices.reason, *device.coarser_products(platform, self.request.precision.compute)]))
 

@@ -24,7 +24,7 @@ from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
 from workings.engines.jax.model import block, embed, per_layer_inputs, query_scale, run_layers
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.sharding import Layout, P
+from workings.engines.jax.sharding import P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.weights import EMBEDDING
@@ -54,80 +54,56 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
     return x[:, -1], kv_by_stack
 
 
-@dataclass(frozen=True)
-class _PromptParts:
-    """Prompts that are read in equal parts, one after the other: of each part every device has the same number of rows.
-
-    The axis of rows ``[G]`` is seen as ``[devices, parts, rows of a part]``.
-    """
-
-    layout: Layout
-    count: int
-    """Parts."""
-
-    @classmethod
-    def for_memory(cls, spec: StepSpec, tokens: jax.Array) -> "_PromptParts":
-        """The fewest parts that are small enough (`workings.engines.prefill`)."""
-        rows = tokens.shape[0] // spec.layout.row_devices
-        most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
-        return cls(spec.layout, next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most))
-
-    def split_rows(self, x: jax.Array, axis: int) -> jax.Array:
-        """The axis of rows as three axes."""
-        return x.reshape(*x.shape[:axis], self.layout.row_devices, self.count, -1, *x.shape[axis + 1:])
-
-    def merge_rows(self, x: jax.Array, axis: int) -> jax.Array:
-        """The inverse of `split_rows`."""
-        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
-
-    def shard(self, x: jax.Array, axis: int) -> jax.Array:
-        """Keep split rows on the devices that they belong to."""
-        if self.layout.size == 1:
-            return x
-        sharding = self.layout.sharding(*[P.UNCONSTRAINED] * axis, self.layout.row_axes,
-                                        *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
-        return jax.lax.with_sharding_constraint(x, sharding)
-
-    def select(self, x: jax.Array, part: jax.Array) -> jax.Array:
-        """The rows of one part, out of ``[G, ...]``."""
-        return self.merge_rows(jax.lax.dynamic_slice_in_dim(self.split_rows(x, 0), part, 1, 1), 0)
-
-    def write(self, buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
-        """A buffer with split rows, in which the rows of one part are replaced."""
-        rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
-        return self.shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
-
-
 def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
                       room: int) -> tuple[jax.Array, cache.Caches]:
-    """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens; some prompts at a time."""
+    """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens.
+
+    Prompts are read in the fewest equal parts that are small enough (`workings.engines.prefill`), one after the other:
+    of each part every device has the same number of rows. The axis of rows ``[G]`` is seen as ``[devices, parts, rows
+    of a part]``.
+    """
+    layout = spec.layout
+    by_head = cache.fills_by_head(layout)
+    rows = tokens.shape[0] // layout.row_devices
+    most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
+    parts = next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most)
+
     def prefill(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
         x, kv_by_stack = _prefill(spec, params, tokens, lengths)
-        return x, cache.from_prompts(spec.shape, spec.layout, kv_by_stack, room)
+        caches = cache.from_prompts(spec.shape, layout, kv_by_stack, room)
+        return x, cache.by_head(caches) if by_head and parts > 1 else caches
 
-    parts = _PromptParts.for_memory(spec, tokens)
-    if parts.count == 1:
+    if parts == 1:
         return prefill(tokens, lengths)
-    by_head = cache.fills_by_head(spec.layout)
 
-    def prefill_ordered(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
-        x, caches = prefill(tokens, lengths)
-        return x, cache.by_head(caches) if by_head else caches
+    def split(x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], layout.row_devices, parts, -1, *x.shape[axis + 1:])
+
+    def merged(x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
+
+    def shard(x: jax.Array, axis: int) -> jax.Array:
+        """Split rows on the devices that they belong to; the compiler chooses the other axes."""
+        return x if layout.size == 1 else jax.lax.with_sharding_constraint(x, layout.sharding(
+            *[P.UNCONSTRAINED] * axis, layout.row_axes, *[P.UNCONSTRAINED] * (x.ndim - axis - 1)))
+
+    def write(buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
+        rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
+        return shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
 
     def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
-        x, caches = prefill_ordered(*(parts.select(array, part) for array in (tokens, lengths)))
+        x, caches = prefill(*(merged(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0)
+                              for array in (tokens, lengths)))
         # Layers come first in caches.
-        return parts.write(buffers[0], x, part, 0), jax.tree.map(
-            lambda buffer, rows: parts.write(buffer, rows, part, 1), buffers[1], caches)
+        return write(buffers[0], x, part, 0), jax.tree.map(
+            lambda buffer, rows: write(buffer, rows, part, 1), buffers[1], caches)
 
     # Each part is written in place into the caches of all rows: stacked parts would be the whole cache once more.
-    x, caches = jax.eval_shape(prefill_ordered, tokens, lengths)
-    x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, caches))
-    buffers = (parts.shard(parts.split_rows(x, 0), 0),
-               jax.tree.map(lambda x: parts.shard(parts.split_rows(x, 1), 1), caches))
-    x, caches = jax.lax.fori_loop(0, parts.count, prefill_part, buffers)
-    caches = jax.tree.map(lambda x: parts.merge_rows(x, 1), caches)
-    return parts.merge_rows(x, 0), cache.by_position(caches) if by_head else caches
+    x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(prefill, tokens, lengths))
+    buffers = shard(split(x, 0), 0), jax.tree.map(lambda x: shard(split(x, 1), 1), caches)
+    x, caches = jax.lax.fori_loop(0, parts, prefill_part, buffers)
+    caches = jax.tree.map(lambda x: merged(x, 1), caches)
+    return merged(x, 0), cache.by_position(caches) if by_head else caches
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,

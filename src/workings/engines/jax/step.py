@@ -58,11 +58,6 @@ def round_keys(seed: int, step: jax.Array, names: Sequence[str]) -> dict[str, ja
     return dict(zip(names, jax.vmap(jax.random.fold_in, (0, None))(keys, step), strict=True))
 
 
-def stored(value: jax.Array, dtype: jnp.dtype, key: jax.Array | None) -> jax.Array:
-    """The value as it is stored: rounded to nearest, or at random by a key."""
-    return value.astype(dtype) if key is None else stochastic_bfloat16(value, key)
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepSpec:
     """Everything that decides the step's program."""
@@ -197,7 +192,7 @@ def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.A
         value, slots = spec.optimizer.update(name, source, grads[name], slots, step, learning_rate)
         if MASTER in moments:
             slots[MASTER] = value
-        new[name] = stored(value, param.dtype, keys.get(name))
+        new[name] = stochastic_bfloat16(value, keys[name]) if name in keys else value.astype(param.dtype)
         for slot, x in slots.items():
             new_moments[slot][name] = x
     return {"params": unflatten_params(new | spec.frozen(state["params"])), "moments": new_moments, "step": step}
