@@ -1,9 +1,11 @@
 """Optimizers of the JAX engine: update rules as pure functions of arrays by flat name.
 
-Arrays have a first axis L where layers are stacked.
+Arrays have a first axis L where layers are stacked. ``update`` gives the new float32 value of one tensor (or stack of
+tensors) and its new moments; its ``step`` counts from 1.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,24 +19,12 @@ Moments = dict[str, dict[str, jax.Array]]
 """Slot -> flat name -> array."""
 
 
-class Optimizer(ABC):
+@dataclass(frozen=True)
+class _Rule:
     """An update rule: initial moments, the update of one tensor, and the shardings of its moments."""
 
-    slots: tuple[str, ...]
-    """Names of the moments."""
-
-    def __init__(self, config: AdamWFields | AdafactorConfig, moment_dtype: Any) -> None:
-        self.config = config
-        self.moment_dtype = moment_dtype
-
-    @abstractmethod
-    def init(self, params: dict[str, jax.Array]) -> Moments:
-        """Zero moments."""
-
-    @abstractmethod
-    def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
-               learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """New float32 value of one tensor (or stack of tensors) and its new moments. ``step`` counts from 1."""
+    config: Any
+    moment_dtype: Any
 
     def moment_sharding(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
         """Sharding of a moment: that of its parameter, unless the shapes differ."""
@@ -58,23 +48,20 @@ def clip_factor(norm: jax.Array, limit: float) -> jax.Array:
     return jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
 
 
-class AdamW(Optimizer):
-    """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2).
+@dataclass(frozen=True)
+class AdamW(_Rule):
+    """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2)."""
 
-    Moments ``exp_avg`` and ``exp_avg_sq`` have the parameter's shape.
-    """
-
-    slots = ("exp_avg", "exp_avg_sq")
     config: AdamWFields
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments of the parameters' shapes."""
         return {slot: {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in params.items()}
-                for slot in AdamW.slots}
+                for slot in ("exp_avg", "exp_avg_sq")}
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """See `Optimizer.update`."""
+        """New value and moments of a tensor."""
         c = self.config
         # This step uses float32 moments, before these are rounded to what is stored.
         mean = c.beta1 * moments["exp_avg"].astype(jnp.float32) + (1 - c.beta1) * grad
@@ -89,7 +76,8 @@ class AdamW(Optimizer):
         return wide - learning_rate * direction, new
 
 
-class Adafactor(Optimizer):
+@dataclass(frozen=True)
+class Adafactor(_Rule):
     """Adafactor (Shazeer and Stern, 2018) with a given learning rate.
 
     It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False`` and no first moment.
@@ -99,12 +87,11 @@ class Adafactor(Optimizer):
     these small vectors, so the compiler fuses them and no float32 copy of a matrix exists.
     """
 
-    slots = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
     config: AdafactorConfig
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments: a row and a column for a matrix, the whole for a vector."""
-        moments: Moments = {slot: {} for slot in self.slots}
+        moments: Moments = {slot: {} for slot in ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")}
         for name, x in params.items():
             if is_matrix(name, x):
                 moments["exp_avg_sq_row"][name] = jnp.zeros(x.shape[:-1], self.moment_dtype)
@@ -123,7 +110,7 @@ class Adafactor(Optimizer):
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """See `Optimizer.update`."""
+        """New value and moments of a tensor."""
         c = self.config
         # This is 0 at step 1: the zeros that moments begin with get no weight, and no correction is needed.
         decay = 1.0 - step.astype(jnp.float32) ** -c.decay_power
@@ -150,19 +137,20 @@ class Adafactor(Optimizer):
         return wide - learning_rate * direction, {slot: x.astype(self.moment_dtype) for slot, x in new.items()}
 
 
-class Muon(Optimizer):
+@dataclass(frozen=True)
+class Muon(_Rule):
     """Muon by optax for the matrices of the layers, `AdamW` for everything else.
 
     Every matrix of a stack is handled alone, and they are made orthogonal one after the other: the float32
     temporaries of an update are those of one layer's matrix.
     """
 
-    slots = ("momentum_buffer", *AdamW.slots)
     config: MuonConfig
 
-    def __init__(self, config: MuonConfig, moment_dtype: Any) -> None:
-        super().__init__(config, moment_dtype)
-        self.adamw = AdamW(config, moment_dtype)
+    @property
+    def adamw(self) -> AdamW:
+        """The rule of all other tensors."""
+        return AdamW(self.config, self.moment_dtype)
 
     @staticmethod
     def _orthogonal(name: str, x: jax.Array) -> bool:
@@ -177,7 +165,7 @@ class Muon(Optimizer):
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """See `Optimizer.update`."""
+        """New value and moments of a tensor."""
         if not self._orthogonal(name, param):
             return self.adamw.update(name, param, grad, moments, step, learning_rate)
         from optax.contrib import MuonDimensionNumbers, MuonState, scale_by_muon
@@ -202,7 +190,8 @@ class Muon(Optimizer):
         return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "muon": Muon}
+Optimizer = AdamW | Adafactor | Muon
+OPTIMIZERS: dict[str, Callable[[Any, Any], Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "muon": Muon}
 """By the names that recipes have for them."""
 
 
