@@ -47,16 +47,6 @@ FORWARD: dict[str, Callable[..., Any]] = {"evaluation": evaluate, "log_probs": l
 """Programs that take a batch without updating, by name."""
 
 
-def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
-                  shape: tuple[int, ...]) -> Any:
-    """One of `FORWARD` for a batch of this shape."""
-    objective = spec.objective
-    # With this objective the teacher is asked for its most likely tokens.
-    program = partial(most_likely, objective.top_k, spec.shape.vocab_size) if (
-        name == "log_probs" and isinstance(objective, TopTokens)) else FORWARD[name]
-    return forward_program(program, spec, shardings).lower(abstract["params"], batch_shapes(shape))
-
-
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
                      size: GenerationShape, *, drawn: int) -> Any:
     """Completions of prompts, as `Generator` compiles it, which also pads ``size``.
@@ -171,7 +161,11 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     sizes = _sizes(spec, state, shardings, size.rows, size.positions, updates=program == "step")
     if program == "step":
         return lower_step(spec, state, shardings, size), 0, batch, sizes
-    return lower_forward(program, spec, state, shardings, size), resident, batch, sizes
+    objective, forward = spec.objective, FORWARD[program]
+    if program == "log_probs" and isinstance(objective, TopTokens):
+        # With this objective the teacher is asked for its most likely tokens.
+        forward = partial(most_likely, objective.top_k, spec.shape.vocab_size)
+    return forward_program(forward, spec, shardings).lower(state["params"], arrays), resident, batch, sizes
 
 
 def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], rows: int, length: int,

@@ -106,11 +106,8 @@ def by_position(caches: Caches) -> Caches:
 
 
 def _shard(layout: Layout, x: jax.Array) -> jax.Array:
-    if layout.size == 1:
-        return x
     # Fewer key heads than devices along `tp` are copied to each.
-    heads = TP if x.shape[3] % layout.tp == 0 else None
-    return jax.lax.with_sharding_constraint(x, layout.sharding(None, layout.row_axes, None, heads))
+    return layout.constrain(x, None, layout.row_axes, None, TP if x.shape[3] % layout.tp == 0 else None)
 
 
 def append(shape: ModelShape, layout: Layout, caches: Caches, kv_by_stack: dict[str, KeysValues],

@@ -84,8 +84,8 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
 
     def shard(x: jax.Array, axis: int) -> jax.Array:
         """Split rows on the devices that they belong to; the compiler chooses the other axes."""
-        return x if layout.size == 1 else jax.lax.with_sharding_constraint(x, layout.sharding(
-            *[P.UNCONSTRAINED] * axis, layout.row_axes, *[P.UNCONSTRAINED] * (x.ndim - axis - 1)))
+        free = [P.UNCONSTRAINED] * x.ndim
+        return layout.constrain(x, *free[:axis], layout.row_axes, *free[axis + 1:])
 
     def write(buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
         rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])

@@ -290,7 +290,11 @@ class _ChunkLogits(NamedTuple):
 def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int
                     ) -> _ChunkLogits:
     """Logits of a chunk; arguments as in `_add_loss`."""
-    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), partition.softcap)
+    slope: jax.Array | float = 1.0
+    logits = jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32)
+    if partition.softcap:
+        tanh = jnp.tanh(logits / partition.softcap)
+        logits, slope = partition.softcap * tanh, 1.0 - jnp.square(tanh)
     targets: jax.Array | TargetIndices
     if t.ndim > 1:
         # Clipped, because a gather needs valid indices everywhere.
@@ -309,11 +313,3 @@ def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: 
         # Target logits are 0 on all devices but the owner's. The two sums, `[C]` each, travel together.
         total, target_logit = jax.lax.psum((total, target_logit), (FSDP, TP))
     return _ChunkLogits(logits, slope, targets, jnp.log(total) + top, target_logit)
-
-
-def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | float]:
-    """Logits after the soft cap, and the derivative of the cap."""
-    if not softcap:
-        return raw, 1.0
-    tanh = jnp.tanh(raw / softcap)
-    return softcap * tanh, 1.0 - jnp.square(tanh)

@@ -18,12 +18,8 @@ def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
     head = unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
         return final_logits(hidden, head, spec.shape)
-    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.sharding(spec.layout.copies))
-    return _split(spec, final_logits(hidden, head, spec.shape))
-
-
-def _split(spec: StepSpec, x: jax.Array) -> jax.Array:
-    return jax.lax.with_sharding_constraint(x, spec.layout.sharding(spec.layout.copies, (FSDP, TP)))
+    hidden = spec.layout.constrain(hidden, spec.layout.copies)
+    return spec.layout.constrain(final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
 
 
 def greedy(logits: jax.Array) -> jax.Array:
@@ -48,7 +44,7 @@ def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.A
 
     drawn = jax.vmap(noise)(seeds)
     if spec.layout.splits_vocabulary(logits.shape[1]):
-        drawn = _split(spec, drawn)
+        drawn = spec.layout.constrain(drawn, spec.layout.copies, (FSDP, TP))
     scaled = logits / temperature
     token = greedy(scaled + drawn)
     # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.

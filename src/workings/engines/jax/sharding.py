@@ -71,19 +71,18 @@ class Layout:
         """A sharding on this mesh."""
         return NamedSharding(self.mesh, P(*spec))
 
+    def constrain(self, x: jax.Array, *spec: Any) -> jax.Array:
+        """An array that is split in this way; the program of one device stays without a constraint."""
+        return x if self.size == 1 else jax.lax.with_sharding_constraint(x, self.sharding(*spec))
+
     def rows(self, x: jax.Array) -> jax.Array:
         """Keep activations ``[B, ...]`` split by row; without this the compiler may gather the whole batch."""
-        if self.size == 1:
-            return x
-        return jax.lax.with_sharding_constraint(x, self.sharding(self.row_axes))
+        return self.constrain(x, self.row_axes)
 
     def inner(self, x: jax.Array) -> jax.Array:
         """Keep activations inside a layer split by row; the compiler chooses the other axes (``tp`` splits heads)."""
-        if self.size == 1:
-            return x
         # `None` would mean copies along these axes: heads that `tp` splits would be gathered.
-        free = [P.UNCONSTRAINED] * (x.ndim - 1)
-        return jax.lax.with_sharding_constraint(x, self.sharding(self.row_axes, *free))
+        return self.constrain(x, self.row_axes, *[P.UNCONSTRAINED] * (x.ndim - 1))
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
         """Whether each device holds a part of the embedding: a copy has several, and they divide the vocabulary."""
@@ -152,10 +151,8 @@ class Layout:
 
     def without_fsdp(self, name: str, x: jax.Array) -> jax.Array:
         """A parameter gathered over ``fsdp`` and still split over ``tp``."""
-        if self.size == 1:
-            return x
         names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, x.shape))
-        return jax.lax.with_sharding_constraint(x, self.sharding(*(TP if TP in axis else None for axis in names)))
+        return self.constrain(x, *(TP if TP in axis else None for axis in names))
 
     def params(self, tree: dict[str, Any]) -> dict[str, Any]:
         """Shardings of a tree of parameters."""

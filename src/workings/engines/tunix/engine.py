@@ -31,7 +31,6 @@ from workings.engines.tunix.trainer import check_request, make_trainer, model_cl
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
-from workings.models.shape import ModelShape
 
 PAD = -1
 """No token: Tunix masks what equals its padding, so a real id here would vanish from prompts."""
@@ -42,22 +41,6 @@ NO_STOP = -2
 IDS_FOR_TEXT = SimpleNamespace(encode=list, decode=lambda ids: "", bos_id=lambda: None, eos_id=lambda: NO_STOP,
                                pad_id=lambda: PAD)
 """Tokenizer for Tunix whose texts are sequences of ids; it puts nothing before them."""
-
-
-def make_sampler(model: nnx.Module, shape: ModelShape, slots: int) -> Any:
-    """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
-    return Sampler(model, IDS_FOR_TEXT, CacheConfig(cache_size=slots, num_layers=shape.layers,
-                                                    num_kv_heads=shape.kv_heads, head_dim=shape.head_dim))
-
-
-def greedy(sampler: Any, prompts: Sequence[Sequence[int]], *, padded: int, max_new_tokens: int,
-           stop_ids: Sequence[int]) -> list[Completion]:
-    """Greedy completions of prompts that are at most ``padded`` tokens long."""
-    sampled = sampler(list(prompts), max_generation_steps=max_new_tokens, max_prompt_length=padded,
-                      eos_tokens=list(stop_ids) or [NO_STOP])
-    rows: list[list[int]] = [np.asarray(jax.device_get(tokens)).tolist() for tokens in sampled.tokens]
-    return [Completion(tokens=row[:max_new_tokens], finish_reason="stop" if len(row) < max_new_tokens else "length")
-            for row in rows]
 
 
 State = Mapping[str, Any]
@@ -161,9 +144,12 @@ class TunixEngine:
         for indices, padded in self.prompt_batches(prompts):
             some = [list(prompts[i]) for i in indices]
             some += [some[0]] * (bucket(len(some), 8) - len(some))  # few shapes, so few programs
-            completions = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
-                                 max_new_tokens=max_new_tokens, stop_ids=stop_ids)
-            answers |= zip(indices, completions, strict=False)
+            sampler = self._sampler(state, padded + bucket(max_new_tokens))
+            sampled = sampler(some, max_generation_steps=max_new_tokens, max_prompt_length=padded,
+                              eos_tokens=list(stop_ids) or [NO_STOP])
+            for i, tokens in zip(indices, map(np.asarray, jax.device_get(sampled.tokens)), strict=False):
+                answers[i] = Completion(tokens=tokens[:max_new_tokens].tolist(), finish_reason=(
+                    "stop" if len(tokens) < max_new_tokens else "length"))
         return [answers[i] for i in range(len(prompts))]
 
     def prompt_batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
@@ -181,10 +167,14 @@ class TunixEngine:
                 for first in range(0, len(together), MAX_ROWS)]
 
     def _sampler(self, state: State, slots: int) -> Any:
-        # A sampler keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
+        """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
+        # It keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
         weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._ours.devices.devices[0]))
         if slots not in self._samplers:
-            self._samplers[slots] = make_sampler(nnx.merge(self._trainer.model, weights), self.request.shape, slots)
+            shape = self.request.shape
+            cache = CacheConfig(cache_size=slots, num_layers=shape.layers, num_kv_heads=shape.kv_heads,
+                                head_dim=shape.head_dim)
+            self._samplers[slots] = Sampler(nnx.merge(self._trainer.model, weights), IDS_FOR_TEXT, cache)
         self._samplers[slots].transformer_state = weights
         return self._samplers[slots]
 

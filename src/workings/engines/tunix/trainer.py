@@ -135,17 +135,14 @@ def make_trainer(make_model: Callable[[], nnx.Module], config: AdamWConfig) -> T
 
 def _rule(config: AdamWConfig) -> optax.GradientTransformation:
     def rule(learning_rate: Any) -> optax.GradientTransformation:
+        # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
         adamw = optax.adamw(learning_rate, b1=config.beta1, b2=config.beta2, eps=config.epsilon,
-                            weight_decay=config.weight_decay, mask=_matrices)
+                            weight_decay=config.weight_decay,
+                            mask=lambda params: jax.tree.map(lambda x: x.ndim >= 2, params))
         # Clipping is first, because it has to see the gradients as they are.
         return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw) if config.clip_norm else adamw
 
     return optax.inject_hyperparams(rule)(learning_rate=0.0)
-
-
-def _matrices(params: Any) -> Any:
-    # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
-    return jax.tree.map(lambda x: x.ndim >= 2, params)
 
 
 def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> dict[str, Any]:
