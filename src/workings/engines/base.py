@@ -297,56 +297,43 @@ class Engine(Protocol):
 
     def describe(self) -> DeviceFacts:
         """Its devices: platform, kind, count, memory limit, versions, mesh."""
-        ...
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats in use: `parameters`, `compute`, `moments`, `gradients`, `accumulator`."""
-        ...
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A new state with random weights; if it is not ``trainable``, without the optimizer's state."""
-        ...
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A new state with weights from a directory in Hugging Face's format; ``trainable`` as in `init`."""
-        ...
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update with one batch. ``state`` is consumed: only the returned state may be used afterwards."""
-        ...
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Negative log likelihood of a batch (``A`` is 1), regardless of the objective; no update."""
-        ...
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy completions of token prompts, in the order of the prompts, batched and with a key/value cache."""
-        ...
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` (Hugging Face's names) and ``optimizer.safetensors`` into an existing folder."""
-        ...
 
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit. Raises `RecordError` for a missing tensor or a wrong shape."""
-        ...
 
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format into an existing directory."""
-        ...
 
     def memory(self) -> Memory:
         """Peak memory so far, per device."""
-        ...
 
     def inspect(self, batch: Batch) -> Inspection:
         """Compile or trace the program of `step` for a batch of this shape, without running it."""
-        ...
 
     def check_device(self) -> Mapping[str, Any]:
         """Run one small kernel on every device and return its results; raises `DeviceError` on failure."""
-        ...
 
 
 class EngineClass(Protocol):
@@ -360,7 +347,6 @@ class EngineClass(Protocol):
 
         Raises `DeviceError` for an absent or unusable device, `RequestError` for a setting that it does not support.
         """
-        ...
 
 
 @runtime_checkable
@@ -369,7 +355,6 @@ class MicroBatchEngine(Protocol):
 
     def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
         """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all."""
-        ...
 
 
 @runtime_checkable
@@ -381,7 +366,6 @@ class ShardSavingEngine(Protocol):
 
         It may return before the other processes have written theirs.
         """
-        ...
 
 
 @runtime_checkable
@@ -390,7 +374,6 @@ class LikelihoodEngine(Protocol):
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 natural log probabilities of a batch's targets; 0 where they are not supervised."""
-        ...
 
 
 @runtime_checkable
@@ -403,7 +386,6 @@ class TeachingEngine(Protocol):
         And their float32 natural log probabilities among all tokens of the model; 0 at other positions. Only ids
         under ``below`` are chosen: at least ``count``, at most the model's vocabulary. Targets are not read.
         """
-        ...
 
 
 @runtime_checkable
@@ -416,7 +398,6 @@ class AdapterEngine(Protocol):
         The next `step` may consume these weights: after it, ask again with the state that it returned. Raises
         `RequestError` for method ``full``: use ``load(weights, trainable=False)`` there.
         """
-        ...
 
 
 @runtime_checkable
@@ -428,7 +409,6 @@ class AdapterReadingEngine(Protocol):
 
         Raises `RequestError` for method ``full``, `RecordError` for what is missing, damaged, or of another shape.
         """
-        ...
 
 
 @runtime_checkable
@@ -441,7 +421,6 @@ class Sampler(Protocol):
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy completions of token prompts, in the order of the prompts."""
-        ...
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
@@ -449,7 +428,6 @@ class Sampler(Protocol):
 
         ``seeds``: a number below 2**32 per prompt, on which alone its completion depends and not on the other prompts.
         """
-        ...
 
 
 def sampler_of(engine: Engine) -> Sampler | None:
@@ -464,11 +442,9 @@ class TaggedSampler(Sampler, Protocol):
     @property
     def tag(self) -> dict[str, str]:
         """What the record says of the last completions: the program, its version, and which weights it had."""
-        ...
 
     def load(self, state: State) -> None:
         """Load the weights of a state; `sample` does so itself, unless its state is None."""
-        ...
 
 
 @runtime_checkable
@@ -478,7 +454,6 @@ class StreamingEngine(Protocol):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The completion that `generate` returns for one prompt; ``tell`` is called with each token in order."""
-        ...
 
 
 @runtime_checkable
@@ -487,7 +462,6 @@ class ComparableEngine(Protocol):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch."""
-        ...
 
 
 @runtime_checkable
@@ -496,7 +470,6 @@ class ReportingEngine(Protocol):
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts by file name, such as ``cuda_check.txt``, without names of people or processes."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -538,7 +511,6 @@ class PlanningEngine(Protocol):
 
     def refusals(self, request: EngineRequest) -> Sequence[Refusal]:
         """Features of the request that the engine does not have; empty if it has all."""
-        ...
 
     def inspect_for(self, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
         """An inspection of each program, compiled or traced for a target; of a refused step the others may be left out.
@@ -548,18 +520,15 @@ class PlanningEngine(Protocol):
             NotInspected: no compiler and no trace can inspect the programs for this target here.
             WorkingsError: the compiler or the trace failed.
         """
-        ...
 
     def inspection_key(self, target: Target) -> Mapping[str, Any]:
         """Everything besides request and programs that decides the results of `inspect_for`, as JSON values.
 
         That is the target as the compiler gets it, versions, flags, and a digest of the engine's own source.
         """
-        ...
 
     def usable_memory(self, target: Target) -> tuple[int, str]:
         """Memory in bytes of one device of the target that this engine may use, and its source. Not for a CPU."""
-        ...
 
 
 class Processes(Protocol):
@@ -576,19 +545,15 @@ class Processes(Protocol):
 
     def set(self, key: str, value: bytes) -> None:
         """Store a value; replaces an earlier one. Raises `RuntimeError` if the store cannot be reached any more."""
-        ...
 
     def wait(self, key: str, seconds: float) -> bytes | None:
         """Wait for a value; None after the time limit, with 0 at once. Raises as `set` does."""
-        ...
 
     def broadcast(self, value: Any) -> Any:
         """Process 0's value, anything that can be pickled: a collective operation, in the same order everywhere."""
-        ...
 
     def shutdown(self, *, stopped: bool) -> None:
         """Leave the group of processes at the end of the run; ``stopped``: the program ends, too."""
-        ...
 
 
 @runtime_checkable
@@ -600,7 +565,6 @@ class JoiningEngine(Protocol):
 
         Raises `RequestError` for contradicting variables of a launcher.
         """
-        ...
 
 
 @runtime_checkable

@@ -51,12 +51,10 @@ class Objective(Protocol):
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the `Batch.signals` that the objective reads."""
-        ...
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of `Terms.metrics`, which do not depend on the batch."""
-        ...
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows.
@@ -64,7 +62,6 @@ class Objective(Protocol):
         Log probabilities of the targets are natural logarithms, 0 where ``mask_BS`` is 0; it is 1.0 at supervised
         positions. ``signals``: ``[B, S]`` each, by the names of `signals`.
         """
-        ...
 
 
 @runtime_checkable
@@ -74,11 +71,9 @@ class SeveralTargets(Protocol):
     @property
     def target_signals(self) -> tuple[str, ...]:
         """Names of the K signals with token ids; float32 represents every id exactly."""
-        ...
 
     def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """`Objective.terms` with ``[B, S, K]`` log probabilities, one for each target."""
-        ...
 
 
 class OfCompletions:

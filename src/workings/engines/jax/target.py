@@ -20,7 +20,6 @@ from workings.engines.child_process import ask_child, crash
 from workings.engines.gpu_settings import same_kernels
 from workings.errors import first_line
 from workings.hints import pip_install
-from workings.models.batch import BatchShape
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
@@ -84,16 +83,6 @@ def refused_bytes(message: str) -> tuple[int, int]:
     if not match:
         return 0, 0
     return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
-
-
-def why_unsplit(tokens: tuple[int, ...], size: BatchShape, devices: int) -> str:
-    """A clause if the token array of one device's program is not that device's share of the rows; else empty.
-
-    A library that reads the host's platform while tracing can silently leave a batch whole.
-    """
-    expected = size._replace(rows=size.rows // devices)
-    return "" if tokens == expected else (f"the compiled program takes tokens {list(tokens)} on each device; "
-                                          f"{list(expected)} were expected, so this is not the program that would run")
 
 
 def inspection(compiled: Any) -> Inspection:
