@@ -21,7 +21,7 @@ def main(address: str, index: str, load: str, save: str, first: str) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, num_processes=2, process_id=int(index))
     e = engine("2")
-    assert e.layout.size == 2
+    assert e.layout.shape.devices == 2
     assert jax.process_count() == 2
     state, losses = curve(e, e.restore(Path(load)), 3, int(first))
     e.save(state, Path(save))

@@ -53,7 +53,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
 
     ``drawn``: completions that are sampled of each prompt, with noise for every token of the vocabulary; 0: greedy.
     """
-    prompts, rows, prompt, room = generation_sizes(size, spec.layout.row_devices, drawn)
+    prompts, rows, prompt, room = generation_sizes(size, spec.layout.shape.row_devices, drawn)
     # Shardings come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
@@ -108,7 +108,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         size = program_shape(ask["program"], ask["batch"])
         if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
             tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
-            expected = size._replace(rows=size.rows // layout.row_devices)
+            expected = size._replace(rows=size.rows // layout.shape.row_devices)
             if tokens != expected:  # a library that read this host's platform while tracing left the batch whole
                 return {"failed": f"each device's program takes tokens {list(tokens)} and not {list(expected)}"}
     # Wall-clock seconds depend on other processes; processor time is that of the whole child.
@@ -153,7 +153,7 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
-        prompts, *padded = generation_sizes(size, spec.layout.row_devices, drawn)
+        prompts, *padded = generation_sizes(size, spec.layout.shape.row_devices, drawn)
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
         return lowered, resident, 4 * prompts * padded[1], _sizes(
             spec, state, shardings, padded[0], padded[1], padded[1] + padded[2])
@@ -179,11 +179,11 @@ def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], row
     single = {_ordered(size) for size in (*unsharded, *(size[1:] for size in local.values())) if len(size) > 1}
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
     # By the alphabet `bfloat16` comes before `float32`, and both come before the integers of quantized matrices.
-    return Sizes(
-        shape=spec.shape, rows=max(1, rows // spec.layout.row_devices), length=length, devices=spec.layout.size,
-        stacked=frozenset(_ordered(size) for size in local.values() if len(size) > 2),
-        single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"), cache_slots=slots,
-        updates=updates)
+    stacked = frozenset(_ordered(size) for size in local.values() if len(size) > 2)
+    mesh = spec.layout.shape
+    return Sizes(shape=spec.shape, rows=max(1, rows // mesh.row_devices), length=length, devices=mesh.devices,
+                 stacked=stacked, single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"),
+                 cache_slots=slots, updates=updates)
 
 
 def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:

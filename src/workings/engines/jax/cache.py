@@ -107,7 +107,7 @@ def by_position(caches: Caches) -> Caches:
 
 def _shard(layout: Layout, x: jax.Array) -> jax.Array:
     # Fewer key heads than devices along `tp` are copied to each.
-    return layout.constrain(x, None, layout.row_axes, None, TP if x.shape[3] % layout.tp == 0 else None)
+    return layout.constrain(x, None, layout.row_axes, None, TP if x.shape[3] % layout.shape.tp == 0 else None)
 
 
 def append(shape: ModelShape, layout: Layout, caches: Caches, kv_by_stack: dict[str, KeysValues],

@@ -81,7 +81,7 @@ class JaxEngine(JaxPlanning):
         platform, (limit, source) = self.devices.platform, device.memory_limit(self._own()[0])
         return DeviceFacts(
             platform=platform, kind=cpu_model() if platform == "cpu" else str(self.devices.devices[0].device_kind),
-            count=self.layout.size, memory_limit_bytes=limit, memory_limit_source=source,
+            count=self.layout.shape.devices, memory_limit_bytes=limit, memory_limit_source=source,
             mesh=dict(self.layout.mesh.shape),
             memory_share=gpu_share() if platform == "gpu" else 1.0, versions=device.versions(), reason="; ".join(
                 [self.devices.reason, *device.coarser_products(platform, self.request.precision.compute)]))

@@ -45,7 +45,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
                            "memory.attention=chunked")
     # A group of query heads must find its key head on its own device, so both numbers have to divide.
     numbers = {shape.heads, *(shape.kv_heads_of(i) for i in range(shape.layers))}
-    heads_axis = TP if all(number % layout.tp == 0 for number in numbers) else None
+    heads_axis = TP if all(number % layout.shape.tp == 0 for number in numbers) else None
     sliding = any(shape.slides(i) for i in range(shape.layers))
 
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
@@ -61,7 +61,7 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         q, k, v = (x.swapaxes(1, 2) for x in (q if scale == 1 else q * scale, k, v))
         run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
         # The mask's tables are made for the heads of one device; undivided heads are whole on every device.
-        shards = layout.tp if heads_axis else 1
+        shards = layout.shape.tp if heads_axis else 1
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
         # A window as long as the row hides no more than causality does, so one kernel serves all layers.
         if not sliding or shape.sliding_window >= length or slides is False:

@@ -64,7 +64,7 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
     """
     layout = spec.layout
     by_head = cache.fills_by_head(layout)
-    rows = tokens.shape[0] // layout.row_devices
+    rows = tokens.shape[0] // layout.shape.row_devices
     most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
     parts = next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most)
 
@@ -77,7 +77,7 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
         return prefill(tokens, lengths)
 
     def split(x: jax.Array, axis: int) -> jax.Array:
-        return x.reshape(*x.shape[:axis], layout.row_devices, parts, -1, *x.shape[axis + 1:])
+        return x.reshape(*x.shape[:axis], layout.shape.row_devices, parts, -1, *x.shape[axis + 1:])
 
     def merged(x: jax.Array, axis: int) -> jax.Array:
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
@@ -279,7 +279,7 @@ class Generator:
                                                     out_shardings=self.spec.layout.replicated())
         program, stops = self._programs[room, sampled], stop_array(stop_ids)
 
-        devices = self.spec.layout.row_devices
+        devices = self.spec.layout.shape.row_devices
         # At least one prompt for each device, because every device reads its own.
         copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // devices) if sampled else 1
         answers: dict[int, Completion] = {}
@@ -302,7 +302,7 @@ class Generator:
             self._streaming[room] = (jax.jit(partial(start_decoding, self.spec, room, greedy)),
                                      jax.jit(partial(decode_until, self.spec, greedy), donate_argnums=4))
         first, following = self._streaming[room]
-        rows = prompt_batches([prompt], self.spec.layout.row_devices)[0]
+        rows = prompt_batches([prompt], self.spec.layout.shape.row_devices)[0]
         stops, written = stop_array(stop_ids), list[int]()
         state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):

@@ -39,7 +39,7 @@ class LossPartition:
     @property
     def is_unpartitioned(self) -> bool:
         """Whether the loss is not split at all."""
-        return self.layout.size == 1 and self.chunk == 0
+        return self.layout.shape.devices == 1 and self.chunk == 0
 
     @property
     def specs(self) -> tuple[P, P]:
@@ -56,7 +56,7 @@ class LossPartition:
         chunk = min(self.chunk or count, count)
         if self.chunk and self.vocabulary_parallel:
             # A gathered chunk has those of all devices, so its logits would grow with their number.
-            return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.fsdp))
+            return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.shape.fsdp))
         return chunk
 
     def first_token(self, head: jax.Array) -> jax.Array | int:
@@ -124,7 +124,7 @@ def map_chunks(partition: LossPartition, function: Callable[..., Any], rows: tup
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch * length].reshape(
             batch, length, *x.shape[2:]), found)
 
-    if partition.layout.size == 1:
+    if partition.layout.shape.devices == 1:
         return local(rows, head)
     rows_spec, head_spec = partition.specs
     return partition.layout.shard_map(local, (rows_spec, head_spec), rows_spec)(rows, head)

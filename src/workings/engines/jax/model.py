@@ -36,16 +36,8 @@ from workings.engines.jax.layers import (
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.projection import DROPOUT_KEY, cast, project, projection
 from workings.engines.jax.sharding import Layout
+from workings.models import weights as names
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    EMBEDDING,
-    FINAL_NORM,
-    HEAD,
-    LAYER_SCALAR,
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_NORM,
-    PER_LAYER_PROJECTION,
-)
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
 """``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
@@ -123,7 +115,7 @@ def _normed_heads(x: jax.Array, w: Params, letter: str, shape: ModelShape) -> ja
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, layer: int, chunks: bool) -> jax.Array:
     # Cast before chunks gather the matrices, so that devices send the smaller format.
     matrices = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
-    positions = x.shape[0] * x.shape[1] // layout.row_devices
+    positions = x.shape[0] * x.shape[1] // layout.shape.row_devices
     # Chunks run on each device by itself, and would drop the same inputs on all of them.
     chunks = chunks and not any(DROPOUT_KEY in tensors for tensors in matrices)
     if chunks and feed_forward.chunk_count(positions) > 1:
@@ -156,7 +148,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
         x = x + _feed_forward(normed(x, "post_attention"), w, shape, layout, layer, chunks)
     if PER_LAYER in inputs:
         x = add_per_layer(x, w, inputs[PER_LAYER], shape, layout)
-    return x * w[LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, kv
+    return x * w[names.LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, kv
 
 
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
@@ -168,7 +160,7 @@ def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, la
 
 def unembedding(params: Params) -> jax.Array:
     """The ``[V, D]`` matrix that turns hidden states into logits."""
-    return params[HEAD] if HEAD in params else params[EMBEDDING]
+    return params[names.HEAD] if names.HEAD in params else params[names.EMBEDDING]
 
 
 def final_logits(hidden: jax.Array, head: jax.Array, shape: ModelShape) -> jax.Array:
@@ -179,7 +171,7 @@ def final_logits(hidden: jax.Array, head: jax.Array, shape: ModelShape) -> jax.A
 
 def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
     """The norm before the logits."""
-    return rms_norm(x, params[FINAL_NORM], shape)
+    return rms_norm(x, params[names.FINAL_NORM], shape)
 
 
 def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array, *,
@@ -201,7 +193,7 @@ def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: 
 
         return layer
 
-    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
+    x = layout.rows(embed(params[names.EMBEDDING], tokens, shape, dtype, layout))
     inputs, transform = per_layer_inputs(params, shape, tokens, x, layout)
     return LayerScan(shape, make_layer, inputs, transform, remat.wrap, keep_kv, unroll).run(params, x)
 
@@ -214,21 +206,21 @@ def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: ja
     """
     if not shape.per_layer_width:
         return {}, lambda inputs: inputs
-    rows = table_rows(params[PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
+    rows = table_rows(params[names.PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
     rows = jnp.moveaxis(layout.rows(rows.reshape(*tokens.shape, shape.layers, shape.per_layer_width)), 2, 0)
-    name = PER_LAYER_PROJECTION.removesuffix(".weight")
+    name = names.PER_LAYER_PROJECTION.removesuffix(".weight")
 
     def add_embeddings(inputs: Params) -> Params:
         embeddings = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
         # The factors are rounded to the format of computation, like that of the token embeddings in `embed`.
         embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
-        context = project(x, {"weight": inputs[PER_LAYER_PROJECTION]}, name, layout)
-        context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
+        context = project(x, {"weight": inputs[names.PER_LAYER_PROJECTION]}, name, layout)
+        context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[names.PER_LAYER_NORM], shape)
         # Divided by the root of two: a sum of two independent parts of one scale is larger by that factor.
         return inputs | {PER_LAYER: (context + embeddings) * jnp.asarray(2.0 ** -0.5, x.dtype)}
 
-    projections = params[PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
-    return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, add_embeddings
+    projections = params[names.PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
+    return {NUMBER: jnp.arange(shape.layers), names.PER_LAYER_PROJECTION: projections}, add_embeddings
 
 
 def add_per_layer(x: jax.Array, w: Params, embeddings: jax.Array, shape: ModelShape, layout: Layout) -> jax.Array:

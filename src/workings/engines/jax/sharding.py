@@ -33,39 +33,19 @@ class Layout:
     mesh: Mesh
 
     @property
-    def size(self) -> int:
-        """Number of devices."""
-        return int(self.mesh.size)
-
-    @property
-    def replicate(self) -> int:
-        """Copies of the parameters."""
-        return int(self.mesh.shape.get(REPLICATE, 1))
-
-    @property
-    def fsdp(self) -> int:
-        """Devices over which the parameters of one copy are split by rows."""
-        return int(self.mesh.shape[FSDP])
-
-    @property
-    def row_devices(self) -> int:
-        """Devices over which rows are split."""
-        return self.replicate * self.fsdp
+    def shape(self) -> MeshShape:
+        """Devices along each axis."""
+        return MeshShape.of(self.mesh.shape)
 
     @property
     def copies(self) -> str | None:
         """The mesh axis of the copies, as a part of a `PartitionSpec`; a mesh of one copy has none."""
-        return REPLICATE if self.replicate > 1 else None
+        return REPLICATE if self.shape.replicate > 1 else None
 
     @property
     def row_axes(self) -> Any:
         """The mesh axes that split rows, as a part of a `PartitionSpec`."""
         return (REPLICATE, FSDP) if self.copies else FSDP
-
-    @property
-    def tp(self) -> int:
-        """Devices over which matrices are split."""
-        return int(self.mesh.shape[TP])
 
     def sharding(self, *spec: Any) -> NamedSharding:
         """A sharding on this mesh."""
@@ -73,7 +53,7 @@ class Layout:
 
     def constrain(self, x: jax.Array, *spec: Any) -> jax.Array:
         """An array that is split in this way; the program of one device stays without a constraint."""
-        return x if self.size == 1 else jax.lax.with_sharding_constraint(x, self.sharding(*spec))
+        return x if self.shape.devices == 1 else jax.lax.with_sharding_constraint(x, self.sharding(*spec))
 
     def rows(self, x: jax.Array) -> jax.Array:
         """Keep activations ``[B, ...]`` split by row; without this the compiler may gather the whole batch."""
@@ -86,7 +66,7 @@ class Layout:
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
         """Whether each device holds a part of the embedding: a copy has several, and they divide the vocabulary."""
-        return self.fsdp * self.tp > 1 and vocab_size % (self.fsdp * self.tp) == 0
+        return self.shape.fsdp * self.shape.tp > 1 and vocab_size % (self.shape.fsdp * self.shape.tp) == 0
 
     def shard_map(self, function: Any, inputs: Any, outputs: Any) -> Any:
         """A function of each device's own arrays as one of whole arrays; partitions of its arguments and results."""
@@ -114,7 +94,7 @@ class Layout:
             return P()
         # Whole rows over both axes: a device owns a token's embedding, its logit and its part of the gradient.
         if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
-            return P((FSDP, TP), None) if size[0] % (self.fsdp * self.tp) == 0 else P()
+            return P((FSDP, TP), None) if size[0] % (self.shape.fsdp * self.shape.tp) == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
         # the adapter further, so that every device holds its own part.
@@ -143,7 +123,7 @@ class Layout:
         # Codes and scales have the input first and the output last, the other way round than the weight.
         if row_wise:
             ends = self._fit(blocks, (TP,)), self._fit(out, (FSDP,))
-        elif blocks % self.fsdp:  # the other side takes both axes
+        elif blocks % self.shape.fsdp:  # the other side takes both axes
             ends = None, self._fit(out, (TP, FSDP))
         else:
             ends = FSDP, self._fit(out, (TP,))

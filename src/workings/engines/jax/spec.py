@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.base import EngineRequest, MeshShape
+from workings.engines.base import EngineRequest
 from workings.engines.jax import nf4
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
@@ -32,7 +32,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     """The step of a request. Raises `RequestError` for features that this engine does not have."""
     precision, memory = request.precision, request.memory
     refuse(jax_refusals(request))
-    lora = make_lora(request.method, request.shape, layout.tp)
+    lora = make_lora(request.method, request.shape, layout.shape.tp)
     return StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
         attention=_attention(memory.attention, request.shape, layout, platform),
@@ -40,7 +40,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora,
         # Several devices of one CPU simulate a mesh, and run the program of the mesh.
-        at_loss_positions=platform == "cpu" and layout.size == 1 and memory.cpu_optimizations)
+        at_loss_positions=platform == "cpu" and layout.shape.devices == 1 and memory.cpu_optimizations)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -107,7 +107,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     The state is donated, so parameters and moments exist once. Of ``more``, a batch's `loss_positions` by name, only
     the shape is read. Raises `RequestError` for rows that do not divide.
     """
-    refuse_uneven_rows(shape[1], MeshShape.of(spec.layout.mesh.shape))
+    refuse_uneven_rows(shape[1], spec.layout.shape)
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())

@@ -57,8 +57,8 @@ class TunixEngine:
     def __init__(self, request: EngineRequest, optimizer: AdamWConfig, ours: JaxEngine) -> None:
         self.request = request
         self._ours = ours
-        if ours.layout.size > 1:
-            raise RequestError(f"engine tunix does not take mesh.fsdp: {ours.layout.fsdp}",
+        if ours.layout.shape.devices > 1:
+            raise RequestError(f"engine tunix does not take mesh.fsdp: {ours.layout.shape.fsdp}",
                                "1, because it runs on one device", "mesh.fsdp=1, or engine=jax")
         dtype = DTYPES[request.precision.parameters]
         make_model = model_class(request.shape, dtype, remat=request.memory.remat == "layer")
