@@ -68,7 +68,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
 def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
     """Padded numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens."""
     copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // devices)
-    prompts = padded_prompts(size.prompts // copies, copies, devices, MAX_ROWS)
+    prompts = padded_prompts(size.prompts // copies, copies, devices)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
 
 

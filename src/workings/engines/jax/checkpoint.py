@@ -43,16 +43,6 @@ def weights_file(spec: StepSpec) -> str:
     return files.ADAPTER_FILE if spec.lora else files.MODEL_FILE
 
 
-def _gathered(x: jax.Array, layer: int) -> np.ndarray:
-    """An array of several processes, or one layer of a stack if ``layer`` is not negative, on the host.
-
-    A collective call, for which every device holds all of what is returned.
-    """
-    assert isinstance(x.sharding, NamedSharding)
-    program = gather(NamedSharding(x.sharding.mesh, PartitionSpec()), of_a_stack=layer >= 0)
-    return np.asarray(program(x, max(layer, 0)).addressable_data(0))
-
-
 @cache
 def gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
     """A program that copies an array, or the layer with the number of a second argument, to every device."""
@@ -79,7 +69,7 @@ def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array
             plan[full] = (np.dtype(x.dtype), x.shape if layer < 0 else x.shape[1:])
             source[full] = (key, layer)
     # In the order of `plan` the layers of a stack are together: each stack is made once.
-    held: dict[str, jax.Array | np.ndarray] = {}
+    held: dict[str, Any] = {}
 
     def fetch(full: str) -> np.ndarray:
         key, i = source[full]
@@ -91,7 +81,9 @@ def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array
         array = held[key]
         if isinstance(array, np.ndarray):
             return array if i < 0 else array[i]
-        return _gathered(array, i)
+        # Of several processes, which all make this call for the same array.
+        program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=i >= 0)
+        return np.asarray(program(array, max(i, 0)).addressable_data(0))
 
     if jax.process_index() == 0:
         write_tensors(path, plan, fetch, files.METADATA)

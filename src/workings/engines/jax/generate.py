@@ -210,16 +210,9 @@ class PromptBatch:
     real: np.ndarray
     """``[B]`` bool: rows that are not padding."""
 
-    def pad_seeds(self, seeds: Sequence[int]) -> np.ndarray:
-        """``[B]`` uint32 seeds of the rows, from those of all prompts."""
-        padded = np.zeros(len(self.real), np.uint32)
-        padded[:len(self.indices)] = [seeds[i] for i in self.indices]
-        return padded
 
-
-def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   max_rows: int = MAX_ROWS, *, copies: int = 1) -> list[PromptBatch]:
-    """Prompts grouped by padded length, in batches of at most ``max_rows`` rows.
+def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, copies: int = 1) -> list[PromptBatch]:
+    """Prompts grouped by padded length, in batches of at most `MAX_ROWS` rows.
 
     The number of prompts of a batch is a multiple of ``rows_multiple``; ``copies``: this many equal prompts are next to
     each other, and stay together.
@@ -227,25 +220,25 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(bucket(len(prompts[i])), []).append(i)
-    batch_rows = max_prompts(copies, rows_multiple, max_rows) * copies
-    return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies, max_rows)
+    batch_rows = max_prompts(copies, rows_multiple) * copies
+    return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies)
             for padded, indices in by_length.items() for start in range(0, len(indices), batch_rows)]
 
 
-def max_prompts(copies: int, multiple: int, max_rows: int) -> int:
+def max_prompts(copies: int, multiple: int) -> int:
     """The most prompts of a batch, each with this many copies; every device gets equally many, and at least one."""
-    return max_rows if copies == 1 else max(1, max_rows // copies // multiple) * multiple
+    return MAX_ROWS if copies == 1 else max(1, MAX_ROWS // copies // multiple) * multiple
 
 
-def padded_prompts(count: int, copies: int, multiple: int, max_rows: int) -> int:
+def padded_prompts(count: int, copies: int, multiple: int) -> int:
     """The number of prompts that ``count`` is padded to: a power of two where that is not too many."""
     padded = -(-bucket(count, -(-8 // copies)) // multiple) * multiple
-    return padded if copies == 1 else min(padded, max_prompts(copies, multiple, max_rows))
+    return padded if copies == 1 else min(padded, max_prompts(copies, multiple))
 
 
-def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int, copies: int,
-            max_rows: int) -> PromptBatch:
-    count = padded_prompts(len(indices) // copies, copies, rows_multiple, max_rows)
+def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int,
+            copies: int) -> PromptBatch:
+    count = padded_prompts(len(indices) // copies, copies, rows_multiple)
     tokens = np.zeros((count, padded), np.int32)
     # A row of padding has length 1, so that its token has something to attend to.
     lengths = np.ones(count, np.int32)
@@ -284,8 +277,10 @@ class Generator:
         copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // devices) if sampled else 1
         answers: dict[int, Completion] = {}
         for rows in prompt_batches(prompts, devices, copies=copies):
+            own_seeds = np.zeros(len(rows.real), np.uint32)  # of padding, too
+            own_seeds[:len(rows.indices)] = [seeds[i] for i in rows.indices] if seeds else 0
             generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
-                                np.float32(temperature), rows.pad_seeds(seeds or [0] * len(prompts)))
+                                np.float32(temperature), own_seeds)
             # Reading waits for the device; the room after the limit was never filled.
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             for i, row in zip(rows.indices, by_row, strict=False):  # the others are padding
