@@ -44,6 +44,10 @@ class MeterHooks:
         """Never."""
         return False
 
+    def early_end(self) -> str:
+        """Never."""
+        return ""
+
     def checkpoint_is_due(self, step: int) -> bool:
         """Never."""
         return False
