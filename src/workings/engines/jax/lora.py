@@ -42,9 +42,9 @@ def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, 
         return None
     lora = Lora(method=method, four_bits=method.name == "qlora",
                 targets=find_projections(method.target_modules, shape))
-    quantized = tuple(f"{name}.weight" for name in projections(shape)) if lora.four_bits else ()
-    every = [tensor for layers in stacks(shape) for tensor in layer_shapes(shape, layers[0]).items()]
-    for name, (out, inner) in [tensor for tensor in every if tensor[0] in quantized]:
+    sizes = [layer_shapes(shape, layers[0]) for layers in stacks(shape)] if lora.four_bits else []
+    for name, (out, inner) in ((name, size[f"{name}.weight"]) for size in sizes for name in projections(shape)
+                               if f"{name}.weight" in size):
         # Both sides, because `tp` splits the outputs of some projections and the inputs of others.
         if out * inner % BLOCK or (tp > 1 and (out % (BLOCK * tp) or inner % (BLOCK * tp))):
             raise RequestError(f"method.name=qlora does not work with mesh.tp={tp}: {name} is {out} x {inner}",
