@@ -15,6 +15,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     from workings.engines.jax.aot_compile import target_config
     from workings.engines.jax.sharding import Layout
     from workings.engines.jax.spec import abstract_state, build_spec
-    from workings.engines.jax.step import make_step
+    from workings.engines.jax.step import step
 
     if target.platform == "tpu":
         options = {key: tuple(value) for key, value in target.topology_options.items() if not isinstance(value, str)}
@@ -65,7 +66,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
         shape=find_shape(loaded), device=target.platform, optimizer=asked.optimizer, precision=asked.precision,
         memory=asked.memory, mesh=asked.mesh, seed=asked.seed, method=asked.method)
     spec = build_spec(request, Layout(mesh), target.platform)
-    state = abstract_state(spec, request)
+    state = abstract_state(spec)
     count = len(devices)
 
     def split(path: Any, x: Any) -> NamedSharding:
@@ -88,7 +89,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     batch["weights"] = jax.ShapeDtypeStruct(rows, np.float32)
     by_row, everywhere = NamedSharding(mesh, PartitionSpec(None, "fsdp")), NamedSharding(mesh, PartitionSpec())
     compiled = jax.jit(
-        make_step(spec), donate_argnums=(0,), in_shardings=(places, dict.fromkeys(batch, by_row), everywhere),
+        partial(step, spec), donate_argnums=(0,), in_shardings=(places, dict.fromkeys(batch, by_row), everywhere),
         out_shardings=(places, everywhere)).lower(state, batch, jax.ShapeDtypeStruct((), jnp.float32)).compile()
     stats = compiled.memory_analysis()
     total = (stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes

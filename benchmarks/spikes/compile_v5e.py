@@ -41,15 +41,15 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
         name=optimizer, clip_norm=float(option["clip"]))
     adapter = {"rank": int(option["rank"]), "alpha": 32.0} if option["method"] != "full" else {}
     method: Any = TypeAdapter(MethodConfig).validate_python({"name": option["method"], **adapter})
+    tp, devices = int(option["tp"]), int(option["devices"]) or CHIPS
+    fsdp = devices // tp
     request = EngineRequest(
-        shape=shape, method=method, device="tpu", optimizer=rule, mesh=MeshConfig(tp=int(option["tp"])),
+        shape=shape, method=method, device="tpu", optimizer=rule, mesh=MeshConfig(fsdp=fsdp, tp=tp),
         precision=PrecisionConfig(parameters="bf16", compute="bf16", moments=option["moments"],
                                   rounding=option["rounding"]),
         memory=MemoryConfig(attention=option["attention"], remat=option["remat"], loss_chunk=int(option["chunk"])))
     batch = BatchShape(int(option["accumulation"]), int(rows), int(length))
-    found = compile_for(request, batch, compile_target(find_target("v5e-8")), int(option["devices"]))
-    tp, devices = request.mesh.tp, int(option["devices"]) or CHIPS
-    fsdp = devices // tp
+    found = compile_for(request, batch, compile_target(find_target("v5e-8")))
     state = sum(size for name, size in found.exact.items() if name != "batch")
     parts = exact_parts(request, batch, fsdp, tp)
     deeper = replace(request, shape=replace(shape, layers=shape.layers + 1))

@@ -6,16 +6,20 @@ Prints one JSON object. Usage: python -m tests.engines.eight_devices CASE DIR
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from tests.engines.tiny import random_batch, request, tiny_shape, with_signals, with_top_tokens
+from tests.engines.tiny import random_batch, reference_loss_sum, request, tiny_shape, with_signals, with_top_tokens
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines import prefill
 from workings.engines.jax import checkpoint, embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
+from workings.engines.jax.loss import LossPartition, split_loss_sum
+from workings.engines.jax.sharding import FSDP, TP, make_layout
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import TopTokens
@@ -32,12 +36,13 @@ WIDE = {"width": 128, "mlp_width": 256, "head_dim": 32, "kv_heads": 4}
 """Every matrix is whole blocks of 64 on every device."""
 
 
-def engine(mesh: str, *, vocab: int = 64, optimizer: str = "adamw", chunk: int = 8) -> JaxEngine:
+def engine(mesh: str, family: str = "gemma2", *, vocab: int = 64, layers: int = 3, optimizer: str = "adamw",
+           chunk: int = 8, wide: bool = False, **changes: Any) -> JaxEngine:
     """Three layers, so that the scan is a real loop."""
     rule = AdamWConfig(name="adamw", clip_norm=1.0) if optimizer == "adamw" else AdafactorConfig(name="adafactor")
-    shape = tiny_shape("gemma2", vocab=vocab, layers=3)
+    shape = tiny_shape(family, vocab=vocab, layers=layers, **WIDE if wide else {})
     memory = MemoryConfig(loss_chunk=chunk, remat="layer")
-    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=memory))
+    return JaxEngine.open(request(shape, mesh=MESHES[mesh], optimizer=rule, memory=memory, **changes))
 
 
 def curve(e: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, list[float]]:
@@ -48,31 +53,25 @@ def curve(e: JaxEngine, state: dict, steps: int, first: int = 0) -> tuple[dict, 
     return state, found
 
 
-def curves(optimizer: str, vocab: int) -> dict:
-    found = {}
-    for mesh, chunk in (("1", 0), ("8", 8), ("4x2", 5)):
-        e = engine(mesh, vocab=vocab, optimizer=optimizer, chunk=chunk)
-        found[mesh] = curve(e, e.init(0), 20)[1]
-    return found
+def same_batch(e: JaxEngine, state: dict, batch: Batch, steps: int) -> tuple[list, Any]:
+    """Results of steps on one batch, and the log probabilities of the first."""
+    found = []
+    for _ in range(steps):
+        state, result = e.step(state, batch, 1e-3)
+        found.append(result)
+    return [[each.loss, each.grad_norm, *each.metrics.values()] for each in found], found[0].log_probs
 
 
-def objective(meshes: tuple[tuple[str, int], ...], family: str, **form: int) -> dict:
+def objective(meshes: tuple[tuple[str, int], ...], family: str, layers: int) -> dict:
     """Log probabilities and three steps of a policy gradient on meshes, each with its chunk of the loss."""
     found = {}
     rewarded = PolicyGradient(kl_beta=0.3, ratio="sequence", normalize="sequences")
     for mesh, chunk in meshes:
-        asked = request(tiny_shape(family, vocab=64, **form), objective=rewarded, mesh=MESHES[mesh],
-                        memory=MemoryConfig(loss_chunk=chunk))
-        e = JaxEngine.open(asked)
-        state, plain = e.init(0), random_batch(asked.shape, micro=2, rows=8)
+        e = engine(mesh, family, layers=layers, chunk=chunk, objective=rewarded)
+        state, plain = e.init(0), random_batch(e.spec.shape, micro=2, rows=8)
         log_probs = e.log_probs(state, plain)
-        results = []
-        of_steps = []
-        for _ in range(3):
-            state, result = e.step(state, with_signals(plain, log_probs), 1e-3)
-            results.append([result.loss, result.grad_norm, *result.metrics.values()])
-            of_steps.append(result.log_probs)
-        found[mesh] = {"log_probs": log_probs.tolist(), "of_first_step": of_steps[0].tolist(), "results": results}
+        results, first = same_batch(e, state, with_signals(plain, log_probs), 3)
+        found[mesh] = {"log_probs": log_probs.tolist(), "of_first_step": first.tolist(), "results": results}
     return found
 
 
@@ -80,15 +79,10 @@ def top_tokens() -> dict:
     """What a teacher finds the most likely, and two steps that learn from it, on one device and on a mesh."""
     found = {}
     for mesh, chunk in (("1", 0), ("4x2", 5)):
-        asked = request(tiny_shape("gemma2", vocab=64, layers=1), objective=TopTokens(top_k=12), mesh=MESHES[mesh],
-                        memory=MemoryConfig(loss_chunk=chunk))
-        e = JaxEngine.open(asked)
-        batch, state = random_batch(asked.shape, micro=2, rows=8), e.init(0)
+        e = engine(mesh, layers=1, chunk=chunk, objective=TopTokens(top_k=12))
+        batch = random_batch(e.spec.shape, micro=2, rows=8)
         tokens, log_probs = e.most_likely(e.init(1), batch, 12, 60)
-        learned, results = with_top_tokens(batch, tokens, log_probs), []
-        for _ in range(2):
-            state, result = e.step(state, learned, 1e-3)
-            results.append([result.loss, result.grad_norm, *result.metrics.values()])
+        results, _ = same_batch(e, e.init(0), with_top_tokens(batch, tokens, log_probs), 2)
         found[mesh] = {"tokens": tokens.tolist(), "log_probs": log_probs.tolist(), "results": results}
     return found
 
@@ -97,9 +91,7 @@ def adapters(method: str, folder: Path) -> dict:
     """Curves on a mesh and on one device, and a checkpoint of the mesh that continues with one."""
     found = {}
     for mesh, chunk in (("4x2", 5) if method == "qlora" else ("8", 8), ("1", 0)):
-        shape = tiny_shape("gemma2", vocab=64, layers=3, **WIDE if method == "qlora" else {})
-        e = JaxEngine.open(request(shape, mesh=MESHES[mesh], method=METHODS[method],
-                                   memory=MemoryConfig(loss_chunk=chunk, remat="layer")))
+        e = engine(mesh, chunk=chunk, method=METHODS[method], wide=method == "qlora")
         state, found[mesh] = curve(e, e.init(0), 5)
         if mesh == "1":
             found["1 later"] = curve(e, e.restore(folder), 2, 5)[1]
@@ -122,23 +114,22 @@ def checkpoint_of_adafactor(folder: Path) -> dict:
 
 
 def copies(folder: Path) -> dict:
-    """Three steps of several copies and of one, then three more: on the same mesh, from its slices, and of one copy."""
+    """Three steps of several copies and of one device, then three more: there, and on both from the slices."""
     found = {}
     # A vocabulary that is split, one that is not, and devices that each have a whole copy.
     for mesh, vocab, optimizer in (("2x2x2", 64, "adamw"), ("2x4x1", 61, "adafactor"), ("8x1x1", 64, "adamw")):
-        e, one = (engine(name, vocab=vocab, optimizer=optimizer) for name in (mesh, "8"))
+        e, one = (engine(name, vocab=vocab, optimizer=optimizer) for name in (mesh, "1"))
         (slices := folder / mesh).mkdir()
         state, losses = curve(e, e.init(0), 3)
         e.save_shards(state, slices)
         losses += curve(e, state, 3, 3)[1]
-        of_one, expected = curve(one, one.init(0), 6)
+        _, expected = curve(one, one.init(0), 6)
         prompts, asked = [[5, 9, 33], [8], [60, 7, 7, 2]], {"max_new_tokens": 6, "stop_ids": []}
         found[mesh] = {
             "losses": losses, "one": expected, "resumed": curve(e, e.restore(slices), 3, 3)[1],
             "one resumed": curve(one, one.restore(slices), 3, 3)[1], "mesh": dict(e.describe().mesh),
             "place": e.shardings["params"]["layers"]["mlp.up_proj.weight"].shard_shape((3, 48, 32)),
             "answers": [[c.tokens for c in x.generate(x.init(2), prompts, **asked)] for x in (e, one)]}
-        del of_one
     return found
 
 
@@ -169,17 +160,38 @@ def places() -> dict:
     return {"tokens": batch, "moment": moments, "text": compiled.as_text(), "saved": saved.as_text()}
 
 
+def pod() -> dict:
+    """Sixteen devices: loss, gradients and rows of an embedding next to the plain ones, and what is gathered."""
+    embedding.GATHERED = 32
+    layout, draw = make_layout(tuple(jax.devices()), MeshConfig(fsdp=16)), np.random.default_rng(0)
+    hidden, head = (jnp.asarray(draw.normal(size=size), jnp.float32) for size in ((16, 5, 8), (128, 8)))
+    targets = jnp.asarray(draw.integers(0, 128, (16, 5)))
+    weights = jnp.asarray(draw.integers(0, 2, (16, 5)), jnp.float32)
+    rows, own = layout.sharding(FSDP), layout.sharding((FSDP, TP))
+    placed = [jax.device_put(x, to) for x, to in ((hidden, rows), (head, own), (targets, rows), (weights, rows))]
+    partition = LossPartition(layout, 4, 0.0, True)
+    step = jax.jit(jax.value_and_grad(lambda *x: split_loss_sum(partition, *x), argnums=(0, 1)))
+    ours, lowered = step(*placed), step.lower(*placed).as_text()
+    plain = jax.value_and_grad(reference_loss_sum, argnums=(0, 1))(hidden, head, targets, weights)
+    looked = jax.jit(jax.value_and_grad(lambda table, at: (embedding.split_lookup(layout, table, at) ** 2).sum()))
+    table = looked(placed[1], placed[2])
+    direct = jax.value_and_grad(lambda table: (table[targets] ** 2).sum())(head)
+    return {"loss": float(abs(ours[0] / plain[0] - 1)), "rows": float(abs(table[0] / direct[0] - 1)),
+            "gradients": [float(abs(a - b).max()) for a, b in ((ours[1][0], plain[1][0]), (ours[1][1], plain[1][1]),
+                                                               (table[1], direct[1]))],
+            "gathered": "tensor<32x8xf32>" in lowered, "whole_chunks": "tensor<64x8xf32>" in lowered}
+
+
 if __name__ == "__main__":
-    assert len(jax.devices("cpu")) == 8
     case, folder = sys.argv[1], Path(sys.argv[2])
-    answers = {"adamw": lambda: curves("adamw", 64), "adafactor": lambda: curves("adafactor", 61),
-               "lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
+    answers = {"lora": lambda: adapters("lora", folder), "qlora": lambda: adapters("qlora", folder),
                "dropout": lambda: adapters("dropout", folder),
                "checkpoint of adafactor": lambda: checkpoint_of_adafactor(folder),
                "generation": lambda: generation(("1", "4x2")),
                "generation on every mesh": lambda: generation(("1", "8", "4x2")),
                "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
-               "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", layers=2),
+               "pod": pod,
+               "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", 2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
-               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4")}
+               "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4", 0)}
     json.dump(answers[case](), sys.stdout)

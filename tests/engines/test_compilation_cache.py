@@ -9,7 +9,6 @@ from pathlib import Path
 import jax
 import pytest
 
-from workings.engines.hardware_probe import cpu_features
 from workings.engines.jax import device
 from workings.engines.jax.device import keep_programs
 from workings.errors import RequestError
@@ -62,16 +61,6 @@ def test_a_second_run_compiles_nothing_and_computes_the_same(child_environment, 
     assert first.pop("misses") == second.pop("hits") >= 4, "step, first weights, moments and evaluation"
     assert (first.pop("hits"), second.pop("misses")) == (0, 0)
     assert first == second
-
-
-def test_a_cpu_with_other_instructions_is_another_one(tmp_path):
-    found = set()
-    for flags in ("fpu sse2", "fpu sse2 avx2"):
-        root = tmp_path / flags
-        (root / "proc").mkdir(parents=True)
-        (root / "proc/cpuinfo").write_text(f"processor\t: 0\nmodel name\t: X\ncpu MHz\t: 1.0\nflags\t\t: {flags}\n" * 2)
-        found.add(cpu_features(root))
-    assert found == {"X\nflags\t\t: fpu sse2", "X\nflags\t\t: fpu sse2 avx2"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")

@@ -18,14 +18,13 @@ from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.checkpoint import unstacked
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_numbers, layer_tensor, stacks
-from workings.engines.jax.projection import SCALE
+from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_tensor, stacks
 from workings.engines.jax.step import gradients
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, LayerLoop, is_frozen, layer_loops
+from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen
 
 pytestmark = pytest.mark.slow
 
@@ -49,22 +48,11 @@ def computed(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, dict[s
     return float(loss), {name: np.asarray(x) for name, x in flatten_params(tree).items()}
 
 
-def test_layers_make_loops_of_places_with_equal_tensors() -> None:
-    shape = tiny_shape("gemma4")
-    assert layer_loops(shape) == (LayerLoop(2, ((0, 2), (1, 3))), LayerLoop(1, ((4,),)), LayerLoop(1, ((5,),)))
-    assert set(stacks(shape).values()) == {"0:4:2.", "1:4:2.", "4:5:1.", "5:6:1."}
-    assert layer_loops(tiny_shape("gemma3", layers=5)) == (LayerLoop(5, ((0, 1, 2, 3, 4),)),)
-    assert layer_loops(NEIGHBORS) == (
-        LayerLoop(2, ((0, 1, 3, 4), (2, 5))), LayerLoop(2, ((6, 7),)), LayerLoop(1, ((8,),)))
-    assert list(stacks(NEIGHBORS).values()) == ["0-1:6:3.", "2:6:3.", "6:8:1.", "8:9:1."]
-    for each in (shape, NEIGHBORS):
-        for layers, prefix in stacks(each).items():
-            name = f"layers.{prefix}self_attn.q_proj.weight"
-            assert (tuple(layer_numbers(name, len(layers))), layer_tensor(name)) == (layers, "self_attn.q_proj.weight")
-
-
-def test_equal_neighbors_of_a_turn_share_a_body_and_get_the_gradients_of_the_other_engine(tmp_path: Path) -> None:
-    engine, other = opened(shape=NEIGHBORS), TorchEngine.open(request(NEIGHBORS))
+@pytest.mark.parametrize("memory", [MemoryConfig(), pytest.param(
+    MemoryConfig(remat="dots", attention="chunked", loss_chunk=8), id="saving", marks=pytest.mark.full)])
+def test_layers_that_share_a_body_or_keys_get_the_gradients_of_the_other_engine(memory: MemoryConfig,
+                                                                                tmp_path: Path) -> None:
+    engine, other = opened(shape=NEIGHBORS, memory=memory), TorchEngine.open(request(NEIGHBORS))
     state, batch = engine.init(3), random_batch(NEIGHBORS)
     engine.export(state, tmp_path)
     theirs = other.load(tmp_path)
@@ -79,20 +67,6 @@ def test_equal_neighbors_of_a_turn_share_a_body_and_get_the_gradients_of_the_oth
     largest = max(np.abs(x).max() for x in wanted.values())
     for name, x in wanted.items():
         np.testing.assert_allclose(found[name], x, rtol=1e-3, atol=1e-4 * largest, err_msg=name)
-
-
-@pytest.mark.full
-def test_saving_memory_changes_no_number() -> None:
-    """Recomputed layers read the shared keys and values of an earlier one, which has to be the same in both passes."""
-    plain, saving = (opened(shape=NEIGHBORS, memory=memory) for memory in (
-        MemoryConfig(), MemoryConfig(remat="dots", attention="chunked", loss_chunk=8)))
-    # Gradients, not steps: an optimizer that divides by their size makes rounding of small ones large.
-    (loss, ours), (other_loss, theirs) = (
-        computed(engine, engine.init(1), random_batch(NEIGHBORS)) for engine in (plain, saving))
-    assert loss == pytest.approx(other_loss, rel=1e-6)
-    largest = max(np.abs(x).max() for x in ours.values())
-    for name, x in ours.items():
-        np.testing.assert_allclose(theirs[name], x, rtol=1e-4, atol=1e-5 * largest, err_msg=name)
 
 
 @pytest.mark.full
@@ -126,18 +100,6 @@ def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_pat
     assert np.abs(our_logits(engine, state, tokens) - theirs).max() < 1e-4 * np.abs(theirs).max()
     with_keys = {name for name in arrays(state) if "k_proj.lora_A" in name}
     assert len(with_keys) == len([p for p in stacks(engine.spec.shape) if not engine.spec.shape.shares_keys(p[0])])
-
-
-def test_below_the_adapters_no_stack_has_a_scale() -> None:
-    """The reference of preferences and of rewards with a divergence: adapters in every stack are switched off."""
-    engine = opened(method=LoraConfig(name="lora", rank=2, target_modules=("q_proj",)))
-    state = engine.init(0)
-    trained, below = arrays(state), arrays(engine.without_adapters(state))
-    scales = {name for name in trained if name.endswith(SCALE)}
-    assert len(scales) == len(stacks(engine.spec.shape)) > 1
-    for name, x in trained.items():
-        np.testing.assert_array_equal(below[name], 0 * x if name in scales else x, err_msg=name)
-        assert name not in scales or x.all()
 
 
 def test_a_layer_that_finds_no_keys_of_its_kind_is_refused() -> None:

@@ -7,10 +7,9 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.engines.tiny import our_logits, request, tiny_shape
-from workings.engines.base import Completion, Sampler, StreamingEngine
+from workings.engines.base import Sampler, StreamingEngine
 from workings.engines.jax import cache
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import bucket, prompt_batches
 from workings.errors import RequestError
 
 
@@ -23,28 +22,6 @@ def engine() -> JaxEngine:
 @pytest.fixture(scope="module")
 def state(engine: JaxEngine) -> dict:
     return engine.init(4)
-
-
-def test_prompts_are_padded_to_few_shapes() -> None:
-    assert [bucket(n) for n in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
-    parts = prompt_batches([[1] * (n % 30 + 1) for n in range(300)])
-    assert sorted(i for part in parts for i in part.indices) == list(range(300))
-    assert [part.tokens.shape for part in parts] == [(128, 16), (32, 16), (128, 32), (16, 32)]
-    assert {part.tokens.shape[0] for part in prompt_batches([[1]] * 9, 6)} == {18}
-    assert parts[0].tokens[0].tolist() == [0] * 15 + [1]
-    assert Completion.of([5, 6], [7]) == Completion(tokens=[5, 6], finish_reason="length")
-    cut = Completion.of([5, 6, 7, 8], [7], [-1.0, -2.0, -3.0, -4.0])
-    assert cut == Completion(tokens=[5, 6], finish_reason="stop", stop_token=7)
-    assert cut.log_probs == [-1.0, -2.0, -3.0]
-
-
-@pytest.mark.slow
-def test_answers_of_several_batches_keep_their_order(engine: JaxEngine, state: dict) -> None:
-    prompts = [[number % 40 + 8, number % 7 + 8] for number in range(150)]  # two batches
-    together = engine.generate(state, prompts, max_new_tokens=3, stop_ids=[])
-    few = [0, 63, 64, 127, 128, 149]
-    alone = engine.generate(state, [prompts[number] for number in few], max_new_tokens=3, stop_ids=[])
-    assert [together[number].tokens for number in few] == [each.tokens for each in alone]
 
 
 def test_a_sliding_layer_keeps_its_window_and_no_more(engine: JaxEngine) -> None:

@@ -11,15 +11,12 @@ import json, os, sys
 from workings.engines import gpu_settings
 gpu_settings.accelerators = lambda: {here}
 gpu_settings.PLUGINS = {plugins}
-{before}
 import workings.engines.jax
 names = [*gpu_settings.MEMORY_VARIABLES, gpu_settings.FLAGS]
 found = {{name: os.environ[name] for name in names if os.environ.get(name)}}
 print(json.dumps([found, "jax" in sys.modules]))
 """
 GPU, PLUGIN = {"gpu": "/dev/nvidia0"}, ("jax",)  # jax itself is in for the plugin: it is installed everywhere
-
-
 FRACTION = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95"}
 UNTIMED = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
 TIMED = {"XLA_FLAGS": "--xla_gpu_autotune_level=4"}
@@ -38,7 +35,7 @@ TIMED = {"XLA_FLAGS": "--xla_gpu_autotune_level=4"}
     ({}, PLUGIN, {}, {}),
 ])
 def test_a_child_sees_the_setting_only_where_it_applies(here, plugins, own, found, run_python) -> None:
-    code = CODE.format(here=here, plugins=plugins, before="")
+    code = CODE.format(here=here, plugins=plugins)
     # The suite has its own flags, which a child would inherit.
     done = run_python("-c", code, environment={"XLA_FLAGS": ""} | own)
     assert json.loads(done.stdout) == [found, False]

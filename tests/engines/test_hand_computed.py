@@ -91,10 +91,10 @@ UPDATES = {
         [adamw_in_float64(1.0, [0.3, -0.7], 0.01)], {"exp_avg": [0.9 * 0.03 - 0.07]}),
     # First step: decay is 0, so rows hold the means (1 + 9) / 2 = 5 and (4 + 36) / 2 = 20, columns 2.5 and 22.5.
     # Factors are 1 / sqrt(row / mean of rows * column) = 1 / sqrt(5 / 12.5 * 2.5) = 1, 1/3, 1/2, 1/6; the update is
-    # therefore 1 everywhere, of root mean square 1, which the threshold of 0.5 halves.
-    "one step of Adafactor, clipped by its own size": UpdateCase(
-        AdafactorConfig(name="adafactor", clip_threshold=0.5), "a.weight", [[1.0, 1.0], [1.0, 1.0]],
-        [[[1.0, 3.0], [2.0, 6.0]]], 0.1, [[0.95, 0.95], [0.95, 0.95]],
+    # therefore 1 everywhere, of root mean square 1, which the threshold of 0.5 halves; the decay adds 0.5.
+    "one step of Adafactor with decay, clipped by its own size": UpdateCase(
+        AdafactorConfig(name="adafactor", clip_threshold=0.5, weight_decay=0.5), "a.weight", [[1.0, 1.0], [1.0, 1.0]],
+        [[[1.0, 3.0], [2.0, 6.0]]], 0.1, [[0.9, 0.9], [0.9, 0.9]],
         {"exp_avg_sq_row": [5.0, 20.0], "exp_avg_sq_col": [2.5, 22.5]}),
     # A vector's first update is the sign of its gradient.
     "one step of Adafactor on a vector": UpdateCase(

@@ -1,72 +1,15 @@
-"""The JAX engine as the loop sees it: steps, repeats, checkpoints, accumulation, packing, generation, memory."""
+"""What the JAX engine says of its step's memory, and what it refuses. Its numbers are compared elsewhere: with the
+PyTorch engine's in `tests/runs/test_parity.py`, gradients of packed rows and of several micro batches included."""
 
-import json
-from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from tests.engines.tiny import losses, packed_batch, random_batch, request, tiny_shape
-from workings.config.training import AdamWConfig, MeshConfig
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.training import MeshConfig
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.step import gradients
 from workings.errors import RequestError
-from workings.models.batch import Batch
-from workings.models.shapes import to_hf_config
-
-
-@pytest.mark.slow
-def test_training_lowers_the_loss_and_compiles_once() -> None:
-    engine = JaxEngine.open(request(tiny_shape(), optimizer=AdamWConfig(name="adamw", clip_norm=1.0)))
-    _, found = losses(engine, engine.init(0), 30)
-    assert found[-1] < found[0] / 2
-    assert engine.compilations == 1
-    engine.inspect(random_batch(engine.spec.shape))
-    assert engine.compilations == 1
-
-
-def gradient(engine: JaxEngine, params: dict, batch: Batch) -> tuple[float, np.ndarray]:
-    """Loss and every element of the gradient."""
-    arrays = {name: jnp.asarray(x) for name, x in batch.arrays.items()}
-    (loss, _), tree, _ = jax.jit(partial(gradients, engine.spec))(params, arrays, jnp.float32(batch.divisor))
-    return float(loss), np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
-
-
-def assert_same(one: tuple[float, np.ndarray], other: tuple[float, np.ndarray]) -> None:
-    """Losses to 1e-5, gradients to 1e-5 of their largest element."""
-    np.testing.assert_allclose(one[0], other[0], rtol=1e-5)
-    np.testing.assert_allclose(one[1], other[1], atol=1e-5 * np.abs(one[1]).max(), rtol=0)
-
-
-@pytest.mark.slow
-def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
-    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length."""
-    whole = random_batch(tiny_shape(), rows=8, seed=4)
-    engine = JaxEngine.open(request(tiny_shape()))
-    params = engine.init(0)["params"]
-    found = [gradient(engine, params, Batch(**{name: x.reshape(micro, 8 // micro, -1)
-                                               for name, x in whole.arrays.items()})) for micro in (1, 2, 8)]
-    assert_same(found[0], found[1])
-    assert_same(found[0], found[2])
-    counts = whole.loss_mask.sum((0, 2))
-    assert counts.max() > 2 * counts.min()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", [pytest.param("gemma", marks=pytest.mark.full), "gemma3"])
-def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(family: str) -> None:
-    shape = tiny_shape(family)
-    draw = np.random.default_rng(0)
-    first, second = (draw.integers(1, 61, n).astype(np.int32) for n in (7, 9))
-    packed = packed_batch(first, second)
-    separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
-                        .astype(x.dtype) for name, x in packed.arrays.items()})
-    engine = JaxEngine.open(request(shape))
-    params = engine.init(0)["params"]
-    assert_same(gradient(engine, params, packed), gradient(engine, params, separate))
 
 
 @pytest.mark.slow
@@ -86,19 +29,8 @@ def test_what_does_not_come_out_even_is_refused() -> None:
         JaxEngine.open(request(tiny_shape(), mesh=MeshConfig(fsdp=4)))
 
 
-def test_wrong_weights_are_one_clear_error(tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     engine = JaxEngine.open(request(tiny_shape()))
-    with pytest.raises(RequestError, match=r"has no config\.json"):
-        engine.load(tmp_path)
     engine.export(engine.init(0), tmp_path)
     with pytest.raises(RequestError, match="vocab_size=60"):
         JaxEngine.open(request(tiny_shape(vocab=60))).load(tmp_path)
-    (tmp_path / "model.safetensors.index.json").write_text(
-        '{"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}')
-    with pytest.raises(RequestError, match="model-00001-of-00002"):
-        engine.load(tmp_path)
-    (tmp_path / "model.safetensors.index.json").unlink()
-    config = to_hf_config(tiny_shape(mlp_width=49))
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RequestError, match=r"gate_proj.weight: \(48, 32\), expected \(49, 32\)"):
-        JaxEngine.open(request(tiny_shape(mlp_width=49))).load(tmp_path)

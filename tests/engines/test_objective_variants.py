@@ -13,7 +13,7 @@ from tests.engines.objective_oracle import FRAMEWORKS
 from tests.objectives.numpy_functions import NUMPY
 from workings.errors import RequestError
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, REFERENCE, PolicyGradient
-from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
+from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay
 
 THEN = ((0.4, 0.8, 0.5), (0.5, 0.25))
 """Probability of each token when it was drawn; the second completion is a token shorter."""
@@ -40,9 +40,6 @@ class Case:
 CASES = {
     "grpo: mean of two means, of 3 and of 2 tokens": Case(
         Grpo(name="grpo"), (-(2.4 + 1.0 + 2.2) / 3 + (0.8 + 1.3) / 2) / 2,
-        ((0.0, -1.0 / 6, -2.2 / 6), (0.0, 1.3 / 4))),
-    "rloo: the same": Case(
-        Rloo(name="rloo"), (-(2.4 + 1.0 + 2.2) / 3 + (0.8 + 1.3) / 2) / 2,
         ((0.0, -1.0 / 6, -2.2 / 6), (0.0, 1.3 / 4))),
     "dr_grpo: over the 2 * 4 tokens that there could have been": Case(
         DrGrpo(name="dr_grpo", max_new_tokens=4), (-(2.4 + 1.0 + 2.2) + (0.8 + 1.3)) / 8,

@@ -19,7 +19,6 @@ from workings.errors import RequestError
 from workings.objectives.kto import VERDICT, Kto
 from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import IMITATION, Orpo, Preference, SimPo
-from workings.objectives.registry import from_json, to_json
 
 LN2, LN3, LN4 = math.log(2), math.log(3), math.log(4)
 MASK = np.array([[0, 1, 1], [0, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 0, 0]], np.float32)
@@ -149,8 +148,6 @@ def test_no_margin_overflows(framework: str) -> None:
                                               {"loss": "ipo", "length_normalized": True})),
     (SimPo, {"beta": 0.0}), (SimPo, {"gamma": -1.0}), (Orpo, {"beta": 0.0}), (Kto, {"beta": 0.0}),
     (Kto, {"right_weight": 0.0}), (Kto, {"wrong_weight": -1.0})])
-def test_settings_survive_a_file_and_those_that_make_no_sense_are_refused(kind: Any, settings: dict[str, float]
-                                                                          ) -> None:
-    assert from_json(to_json(kind(beta=0.3))) == kind(beta=0.3)
+def test_settings_that_make_no_sense_are_refused(kind: Any, settings: dict[str, float]) -> None:
     with pytest.raises(RequestError):
         kind(**settings)

@@ -16,15 +16,6 @@ from workings.engines.torch import generate
 from workings.engines.torch.engine import TorchEngine
 
 
-def test_how_many_are_read_at_a_time() -> None:
-    """128 MiB hold 32 prompts of 1,024 tokens with an inner width of 2,048 in bfloat16; one is read in any case."""
-    shape = tiny_shape("gemma", mlp_width=2048)
-    assert prefill.prompts_at_a_time(shape, 1024, 2) == 32
-    assert prefill.prompts_at_a_time(shape, 1025, 2) == 31
-    assert prefill.prompts_at_a_time(tiny_shape("gemma4", mlp_width=1024, shared_mlp_width=2048), 1024, 4) == 16
-    assert prefill.prompts_at_a_time(shape, 1 << 20, 2) == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "family"), [
     (JaxEngine, "gemma2"), (TorchEngine, "gemma4"),

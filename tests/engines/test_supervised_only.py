@@ -1,19 +1,16 @@
-"""What reaches no loss is left out of the JAX step, and losses, gradients and weights stay what they were."""
+"""What reaches no loss is left out of the JAX step; `tests/runs/test_parity.py` compares its gradients."""
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.engines.tiny import request as plain_request
 from tests.other_package.other_engine import UnigramEngine
-from workings.config.training import MemoryConfig, MeshConfig
-from workings.engines.jax.attention import masked_attention, trained_attention
+from workings.config.training import MeshConfig
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import build_spec
@@ -23,17 +20,6 @@ from workings.objectives.policy_gradient import PolicyGradient
 
 pytestmark = pytest.mark.slow
 request = partial(plain_request, cpu_optimizations=True)
-
-
-def bounded(batch: Batch, more: int = 0) -> Batch:
-    return batch.with_loss_positions(int(np.count_nonzero(batch.loss_mask, -1).max()) + more)
-
-
-def packed_batch(shape: Any) -> Batch:
-    """Two segments in each row."""
-    batch = random_batch(shape, rows=4, length=12)
-    segments = np.where(np.arange(12) < 5, 1, 2) * np.ones((1, 4, 1), np.int32)
-    return replace(batch, segment_ids=segments.astype(np.int32), loss_mask=batch.loss_mask * (np.arange(12) != 4))
 
 
 def test_positions_picked_are_the_supervised_ones_and_then_others() -> None:
@@ -46,31 +32,6 @@ def test_positions_picked_are_the_supervised_ones_and_then_others() -> None:
     assert batch.with_loss_positions(5).loss_positions is None
     with pytest.raises(ValueError, match="2 supervised positions in a batch of at most 1"):
         batch.with_loss_positions(1)
-
-
-MEMORY = {"plain": MemoryConfig(), "layer": MemoryConfig(remat="layer"), "chunk": MemoryConfig(loss_chunk=5),
-          "chunked": MemoryConfig(attention="chunked")}
-ONE_OF_EACH = (("gemma2", "plain"),)
-
-
-@pytest.mark.parametrize(("family", "memory"), [
-    pytest.param(family, MEMORY[name], id=f"{family}-{name}",
-                 marks=() if (family, name) in ONE_OF_EACH else pytest.mark.full)
-    for family in ("gemma", "gemma2", "qwen3") for name in MEMORY])
-def test_a_jax_step_at_supervised_positions_gives_the_same(family: str, memory: MemoryConfig) -> None:
-    """Two micro batches, segments packed in a row, caps, windows and norms of queries; one position to spare."""
-    shape = tiny_shape(family, layers=3)
-    parts = packed_batch(shape), random_batch(shape, seed=3)
-    batch = Batch(**{name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays})
-    found = []
-    for each in (batch, bounded(batch, 1)):
-        engine = JaxEngine.open(request(shape, memory=memory))
-        state, result = engine.step(engine.init(0), each, 1e-3)
-        found.append((result.loss, result.grad_norm, state["params"]))
-    assert found[1][0] == pytest.approx(found[0][0], rel=1e-6)
-    assert found[1][1] == pytest.approx(found[0][1], rel=1e-5)
-    for one, other in zip(jax.tree.leaves(found[0][2]), jax.tree.leaves(found[1][2]), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)
 
 
 def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
@@ -86,23 +47,6 @@ def test_the_program_does_less_and_one_is_compiled_for_a_shape() -> None:
     flops = [each.compiled_step(batch).cost_analysis()["flops"]
              for each, batch in ((engine, few), (whole, Batch.blank((1, 4, 24))))]
     assert flops[0] < 0.95 * flops[1]  # logits of a vocabulary of 61 tokens only
-
-
-@pytest.mark.parametrize(("kv_heads", "softcap"), [
-    (2, 5.0), *(pytest.param(*case, marks=pytest.mark.full) for case in ((1, 0.0), (1, 5.0), (2, 0.0)))])
-def test_attentions_derivative_is_the_automatic_one(softcap: float, kv_heads: int) -> None:
-    draw = np.random.default_rng(0)
-    q, k, v, ct = (jnp.asarray(draw.normal(size=(2, length, heads, 8)), jnp.float32)
-                   for length, heads in ((5, 4), (7, kv_heads), (7, kv_heads), (5, 4)))
-    allowed = jnp.asarray(np.tril(np.ones((5, 7), bool), 2) & (draw.random((2, 5, 7)) < 0.7) | (np.arange(7) == 0))
-
-    def total(attention: Any, *x: jax.Array) -> jax.Array:
-        return jnp.sum(attention(*x) * ct)
-
-    by_hand = partial(total, lambda *x: trained_attention(*x, allowed, 0.3, softcap))
-    automatic = partial(total, lambda *x: masked_attention(*x, allowed, scale=0.3, softcap=softcap))
-    for one, other in zip(*(jax.value_and_grad(f, (0, 1, 2))(q, k, v) for f in (by_hand, automatic)), strict=True):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), one, other)
 
 
 def test_off_and_on_other_platforms_a_step_is_the_one_of_accelerators() -> None:

@@ -13,13 +13,12 @@ import jax
 import numpy as np
 import pytest
 
-from tests.engines.objective_oracle import FRAMEWORKS
+from tests.engines.objective_oracle import FRAMEWORKS, expected_step
 from tests.engines.tiny import random_batch, request, tiny_shape, with_top_tokens
 from tests.objectives.numpy_functions import NUMPY
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import TeachingEngine
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.objective import ARRAY as JAX
 from workings.engines.torch.engine import TorchEngine
 from workings.models.batch import Batch
 from workings.objectives.top_tokens import MIN_REST, TopTokens
@@ -85,26 +84,7 @@ def test_what_is_most_likely_follows_from_all_logits(name: str, chunk: int) -> N
 def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path) -> None:
     """Loss and gradient norm by automatic differentiation through all logits; chunked as well."""
     engine, _, state, batch = teacher_and_student("jax")
-    from workings.engines.jax.model import final_logits, unembedding
-    from workings.engines.jax.params_tree import flatten_params
-    from workings.engines.jax.step import all_hidden_states
-
-    spec = engine.spec
-
-    def total(params: Any) -> Any:
-        value = 0.0
-        for micro in range(2):
-            rows = {key: x[micro] for key, x in batch.arrays.items()}
-            hidden = all_hidden_states(spec, params, rows)
-            whole = jax.nn.log_softmax(final_logits(hidden, unembedding(params), spec.shape))
-            targets = np.stack([rows[key] for key in spec.objective.target_signals], -1).astype(np.int32)
-            mask = rows["loss_mask"]
-            picked = jax.numpy.take_along_axis(whole, targets, -1) * mask[..., None]
-            value += spec.objective.terms(JAX, picked, mask, rows).total
-        return value / batch.divisor
-
-    value, gradient = jax.value_and_grad(total)(state["params"])
-    norm = math.sqrt(sum(float(jax.numpy.sum(x * x)) for x in flatten_params(gradient).values()))
+    value, norm, _ = expected_step(engine, state, batch)
     results = {}
     engine.save(state, tmp_path)
     for name, changes in {"jax": {}, "jax chunked": {"loss_chunk": 5}, "torch": {}, "torch chunked": {"loss_chunk": 5}
@@ -112,7 +92,7 @@ def test_both_engines_take_the_step_that_all_logits_at_once_imply(tmp_path: Path
         own = ENGINES[name.split()[0]].open(replace(engine.request, memory=MemoryConfig(**changes)))
         _, results[name] = own.step(own.restore(tmp_path), batch, 1e-3)
     for name, result in results.items():
-        assert result.loss == pytest.approx(float(value), rel=1e-4), name
+        assert result.loss == pytest.approx(value, rel=1e-4), name
         assert result.grad_norm == pytest.approx(norm, rel=1e-4), name
         assert result.metrics == pytest.approx(results["jax"].metrics, rel=1e-5), name
         assert result.log_probs is None

@@ -83,7 +83,7 @@ def roughened(engine: Any, seed: int = 3) -> Any:
 
     state = engine.init(seed)
     draw = np.random.default_rng(1)
-    layers = {name: jnp.asarray(x + draw.normal(0, 0.3, x.shape).astype(np.float32))
+    layers = {name: jnp.asarray(x + draw.normal(0, 0.3, x.shape).astype(np.float32), x.dtype)
               for name, x in state["params"]["layers"].items()}
     return state | {"params": state["params"] | {"layers": layers}}
 
@@ -151,17 +151,12 @@ def with_top_tokens(batch: Batch, tokens: np.ndarray, log_probs: np.ndarray) -> 
     return replace(batch, signals=signals)
 
 
-def plain_batch(shape: ModelShape, seed: int, rows: int = 4, length: int = 12) -> Batch:
-    """Rows of their own, whose targets are the next tokens; about half of them supervised."""
-    draw = np.random.default_rng(seed)
-    tokens = draw.integers(1, shape.vocab_size, (1, rows, length)).astype(np.int32)
-    real = np.arange(length) < draw.integers(4, length + 1, (1, rows, 1))
-    weights = ((draw.random(tokens.shape) < 0.5) & real & np.roll(real, -1, -1)).astype(np.float32)
-    weights[..., -1], weights[..., 1] = 0, 1
-    tokens = np.where(real, tokens, 0)
-    return Batch(tokens=tokens, targets=np.where(weights > 0, np.roll(tokens, -1, -1), 0).astype(np.int32),
-                 loss_mask=weights, segment_ids=real.astype(np.int32),
-                 positions=np.where(real, np.arange(length), 0).astype(np.int32))
+def plain_batch(shape: ModelShape, seed: int) -> Batch:
+    """Rows of their own, whose targets are the next tokens."""
+    batch = random_batch(shape, seed=seed)
+    mask = np.where(np.roll(batch.segment_ids, -1, -1) > 0, batch.loss_mask, 0)
+    mask[..., -1] = 0
+    return replace(batch, loss_mask=mask, targets=np.where(mask > 0, np.roll(batch.tokens, -1, -1), 0).astype(np.int32))
 
 
 def same_tensors(whole: Path, shards: Path, *, count: int) -> None:

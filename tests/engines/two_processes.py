@@ -11,9 +11,8 @@ from pathlib import Path
 import jax
 from jax.experimental import multihost_utils
 
-from tests.engines.eight_devices import MESHES, METHODS, curve, engine
-from tests.engines.tiny import request, rewarded_adapters, tiny_shape
-from workings.engines.jax.engine import JaxEngine
+from tests.engines.eight_devices import METHODS, curve, engine
+from tests.engines.tiny import rewarded_adapters
 from workings.objectives.policy_gradient import PolicyGradient
 
 
@@ -22,7 +21,7 @@ def main(address: str, index: str, load: str, save: str, first: str) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, num_processes=2, process_id=int(index))
     e = engine("2")
-    assert e.layout.size == 2
+    assert e.layout.shape.devices == 2
     assert jax.process_count() == 2
     state, losses = curve(e, e.restore(Path(load)), 3, int(first))
     e.save(state, Path(save))
@@ -30,8 +29,7 @@ def main(address: str, index: str, load: str, save: str, first: str) -> None:
     multihost_utils.sync_global_devices("the other process's shards are there")
     resumed = curve(e, e.restore(Path(save) / "shards"), 2, int(first) + 3)[1]
     after = curve(e, state, 2, int(first) + 3)[1]
-    rewarded = rewarded_adapters(JaxEngine.open(request(
-        tiny_shape("gemma2", vocab=64), mesh=MESHES["2"], method=METHODS["lora"], objective=PolicyGradient())))
+    rewarded = rewarded_adapters(engine("2", method=METHODS["lora"], objective=PolicyGradient()))
     sys.stdout.write(json.dumps({"losses": losses, "after": after, "resumed": resumed,
                                  "wrote": jax.process_index() == 0, "rewarded": rewarded}) + "\n")
 

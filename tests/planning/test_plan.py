@@ -10,10 +10,8 @@ from tests.runs.runs_helpers import refused
 from workings.cli.main import app
 from workings.config.load import load_recipe
 from workings.engines.base import Inspection
-from workings.engines.jax.target import why_unsplit
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target, targets
-from workings.models.batch import BatchShape
 from workings.planning.breakdown import largest_part_sentence, split_parts
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
@@ -142,11 +140,6 @@ def test_all_devices_share_the_rows_unless_told_otherwise():
     assert (copies.axes(), copies.row_devices) == ({"replicate": 4, "fsdp": 32, "tp": 2}, 128)
     with pytest.raises(RequestError, match=r"mesh\.replicate x mesh\.fsdp x mesh\.tp = 3 x 2 x 1 does not divide"):
         mesh_of(recipe(mesh={"replicate": 3}), targets()["v5e-8"])
-
-
-def test_a_program_with_an_unsplit_batch_is_no_verdict():
-    assert "not the program that would run" in why_unsplit((1, 8, 64), BatchShape(1, 8, 64), 8)
-    assert not why_unsplit((1, 1, 64), BatchShape(1, 8, 64), 8)
 
 
 def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):

@@ -68,11 +68,11 @@ def test_operations_are_said_in_the_unit_that_people_use(operations, said):
 
 
 def test_a_missed_deadline_comes_with_the_steps_that_finish(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from workings.engines.base import NotInspected
     from workings.engines.jax import planning as jax_planning
-    from workings.engines.jax.target import CompilerAbsent
 
     def absent(*_: object, **__: object) -> None:
-        raise CompilerAbsent("no compiler", "a compiler", "install it")
+        raise NotInspected("this machine lacks a compiler")
 
     monkeypatch.setattr(jax_planning, "compile_for", absent)
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))

@@ -10,9 +10,11 @@ from workings.runs.parity import TOLERANCES, Parity, gradient_difference, parity
 
 @pytest.mark.slow
 @pytest.mark.parametrize("overrides", [
-    pytest.param(("model.shape.family=gemma2", "optimizer.name=adafactor", "method={name: lora, rank: 4}"),
-                 marks=pytest.mark.full),
-    ("model.shape.family=gemma3", "data.packing=first_fit", "batch.accumulation=2", "memory.loss_chunk=32"),
+    *(pytest.param(overrides, marks=pytest.mark.full) for overrides in (
+        ("model.shape.family=gemma2", "method={name: lora, rank: 4}"),
+        ("model.shape.family=qwen3", "method={name: qlora, rank: 4}", "memory.remat=layer"))),
+    ("model.shape.family=gemma3", "optimizer.name=adafactor", "data.packing=first_fit", "batch.accumulation=2",
+     "memory.loss_chunk=32"),
 ])
 def test_both_engines_compute_the_same(overrides):
     found = parity("smoke-tiny", overrides, steps=6)

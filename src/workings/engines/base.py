@@ -30,8 +30,6 @@ ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs"
 ``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as those of these
 completions. ``teacher``: the same under a teacher, which a second engine runs. ``saving``: no program, but a checkpoint
 that several processes save."""
-GENERATION_PROGRAMS: tuple[ProgramName, ...] = ("generation", "drawing")
-"""Programs that generate tokens (`GenerationShape`); the others take a batch (`BatchShape`)."""
 
 
 class GenerationShape(NamedTuple):
@@ -99,10 +97,7 @@ ProgramShape = BatchShape | GenerationShape
 ProgramShapes = Mapping[ProgramName, ProgramShape]
 """Programs of a run, each with its largest shape."""
 State = Any
-"""Parameters, optimizer state and step count. ``Any``, because the engine is chosen by name at run time: a type
-parameter would be unknown everywhere above this module."""
-
-
+"""Parameters, optimizer state and step count. ``Any``, because the engine is chosen by name at run time."""
 CONFIG_TYPES: Mapping[str, TypeAdapter[Any]] = {
     "optimizer": TypeAdapter(OptimizerConfig), "precision": TypeAdapter(PrecisionConfig),
     "memory": TypeAdapter(MemoryConfig), "mesh": TypeAdapter(MeshConfig), "method": TypeAdapter(MethodConfig)}
@@ -111,7 +106,7 @@ CONFIG_TYPES: Mapping[str, TypeAdapter[Any]] = {
 
 def program_shape(program: ProgramName, sizes: Sequence[int]) -> ProgramShape:
     """The shape of a program whose three sizes were written as a JSON list."""
-    return GenerationShape(*sizes) if program in GENERATION_PROGRAMS else BatchShape(*sizes)
+    return GenerationShape(*sizes) if program in ("generation", "drawing") else BatchShape(*sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +124,7 @@ class EngineRequest:
     objective: Objective = CROSS_ENTROPY
     """The function that an update minimizes."""
     weights: Path | None = None
-    """Directory of the frozen weights that restored adapters belong to; None: random weights from ``seed``."""
+    """Directory of the frozen weights that adapters belong to; None: random weights from ``seed``."""
     packed: bool = False
     """Whether a sequence may hold several rows (`data.packing`)."""
     completions_of_a_prompt: int = 1
@@ -143,12 +138,7 @@ class EngineRequest:
            weights: Path | None = None) -> "EngineRequest":
         """The request of a recipe.
 
-        Args:
-            recipe: read for everything that is not given here.
-            shape: of its model.
-            device: replaces the recipe's device.
-            mesh: replaces the recipe's mesh.
-            weights: directory of the frozen weights that adapters belong to.
+        ``device`` and ``mesh`` replace the recipe's; ``weights``: directory of the frozen weights of adapters.
         """
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
@@ -194,10 +184,7 @@ class StepResult:
     def of(cls, numbers: Sequence[float], metrics: Sequence[str], log_probs: np.ndarray | None = None) -> "StepResult":
         """The result from ``[loss, gradient norm, share of weights changed, sum, count, sum, count, …]``.
 
-        Args:
-            numbers: three numbers, then sum and count of each metric.
-            metrics: names of the metrics.
-            log_probs: see the field.
+        Sum and count are those of each of ``metrics``.
         """
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
         # A metric that nothing in this step counted has no mean; it is written as 0.
@@ -222,7 +209,7 @@ def require_signals(objective: Objective, batch: Batch) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LossSum:
-    """Evaluation loss of one batch, as a sum, so that batches can be added exactly."""
+    """Evaluation loss of one batch, as a sum."""
 
     loss_sum: float
     supervised_tokens: int
@@ -262,24 +249,23 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """Memory of one program of a run for one shape, by a compiler, a trace or a formula."""
+    """Memory per device of one program of a run for one shape, by a compiler, a trace or a formula."""
 
     peak_bytes: int
-    """Per device."""
     source: Literal["compiled", "traced", "estimated"]
     breakdown: Mapping[str, int]
-    """Bytes per device by category (`arguments`, `outputs`, `temporaries`, `aliased`, …)."""
+    """Bytes by category (`arguments`, `outputs`, `temporaries`, `aliased`, …)."""
     versions: Mapping[str, str]
-    """Versions of the compiler, tracer or formula."""
+    """Of the compiler, tracer or formula."""
     refused: str = ""
     """The compiler's message where it refused the program for lack of memory: no device of this kind can run it."""
     limit_bytes: int = 0
-    """Memory of a device in bytes, as the compiler's refusal states it; 0 if it does not."""
+    """Memory of a device, as the compiler's refusal states it; 0 if it does not."""
     exact: Mapping[str, int] = field(default_factory=dict)
-    """Bytes per device of the program's arguments by part (`parameters`, `moments`, `batch`, …), from shapes and
-    shardings; empty if these are not known."""
+    """Bytes of the program's arguments by part (`parameters`, `moments`, `batch`, …), from shapes and shardings; empty
+    if these are not known."""
     heap: Mapping[str, int] = field(default_factory=dict)
-    """Bytes per device of the program's heap by part, where the compiler wrote down its buffer assignment."""
+    """Bytes of the program's heap by part, where the compiler wrote down its buffer assignment."""
     assumed: tuple[str, ...] = ()
     """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
     tokens_per_device: tuple[int, ...] = ()
@@ -289,8 +275,7 @@ class Inspection:
     notes: tuple[str, ...] = ()
     """Remarks about how the numbers came about, a sentence each."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long the answer took, by part of the work: `lower`, `compile` and `compile_cpu` (processor time) of a
-    compiler, `trace` of a trace. No verdict depends on it."""
+    """Duration by part of the work: `lower`, `compile` and `compile_cpu` (processor time), or `trace`."""
     peak_operator: str = ""
     """The operator at which a trace reaches its peak; empty for a compiler and a formula."""
 
@@ -298,12 +283,10 @@ class Inspection:
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
         """The inspection whose `dataclasses.asdict` was written as JSON, where tuples are lists."""
         tuples = {name: tuple(values[name]) for name in ("assumed", "tokens_per_device", "notes") if name in values}
-        # A list would compare unequal to the tuple that was written.
         return cls(**{**values, **tuples})
 
 
 Inspections = Mapping[ProgramName, Inspection]
-"""Inspections of a run's programs."""
 
 
 class Engine(Protocol):
@@ -314,56 +297,43 @@ class Engine(Protocol):
 
     def describe(self) -> DeviceFacts:
         """Its devices: platform, kind, count, memory limit, versions, mesh."""
-        ...
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats in use: `parameters`, `compute`, `moments`, `gradients`, `accumulator`."""
-        ...
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A new state with random weights; if it is not ``trainable``, without the optimizer's state."""
-        ...
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A new state with weights from a directory in Hugging Face's format; ``trainable`` as in `init`."""
-        ...
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update with one batch. ``state`` is consumed: only the returned state may be used afterwards."""
-        ...
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Negative log likelihood of a batch (``A`` is 1), regardless of the objective; no update."""
-        ...
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy completions of token prompts, in the order of the prompts, batched and with a key/value cache."""
-        ...
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` (Hugging Face's names) and ``optimizer.safetensors`` into an existing folder."""
-        ...
 
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit. Raises `RecordError` for a missing tensor or a wrong shape."""
-        ...
 
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format into an existing directory."""
-        ...
 
     def memory(self) -> Memory:
         """Peak memory so far, per device."""
-        ...
 
     def inspect(self, batch: Batch) -> Inspection:
         """Compile or trace the program of `step` for a batch of this shape, without running it."""
-        ...
 
     def check_device(self) -> Mapping[str, Any]:
         """Run one small kernel on every device and return its results; raises `DeviceError` on failure."""
-        ...
 
 
 class EngineClass(Protocol):
@@ -375,11 +345,8 @@ class EngineClass(Protocol):
     def open(self, request: EngineRequest) -> Engine:
         """Find and open the devices.
 
-        Raises:
-            DeviceError: the requested device is absent or unusable.
-            RequestError: a setting that this engine does not support.
+        Raises `DeviceError` for an absent or unusable device, `RequestError` for a setting that it does not support.
         """
-        ...
 
 
 @runtime_checkable
@@ -387,11 +354,7 @@ class MicroBatchEngine(Protocol):
     """Optional: progress within a long step."""
 
     def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
-        """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all.
-
-        An engine whose step is one program, or whose device runs behind its host, has nothing to tell.
-        """
-        ...
+        """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all."""
 
 
 @runtime_checkable
@@ -401,9 +364,8 @@ class ShardSavingEngine(Protocol):
     def save_shards(self, state: State, directory: Path) -> None:
         """Write this process's shards of what `save` writes; `restore` reads both layouts, in any number of processes.
 
-        No device makes a copy of a tensor. It may return before the other processes have written theirs.
+        It may return before the other processes have written theirs.
         """
-        ...
 
 
 @runtime_checkable
@@ -411,11 +373,7 @@ class LikelihoodEngine(Protocol):
     """Optional: log probabilities of given tokens."""
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
-        """``[A, B, S]`` float32 natural log probabilities of a batch's targets; 0 where they are not supervised.
-
-        As in the loss, only the logits of a chunk of positions exist at a time.
-        """
-        ...
+        """``[A, B, S]`` float32 natural log probabilities of a batch's targets; 0 where they are not supervised."""
 
 
 @runtime_checkable
@@ -423,21 +381,11 @@ class TeachingEngine(Protocol):
     """Optional: the most likely tokens of each position, for distillation."""
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
-        """The most likely tokens of each supervised position, in descending order, and their log probabilities.
+        """``[A, B, S, K]`` the ``count`` most likely tokens of each supervised position, in descending order (int32).
 
-        As in the loss, only the logits of a chunk of positions exist at a time.
-
-        Args:
-            state: not consumed.
-            batch: its targets are not read.
-            count: K, tokens of a position.
-            below: upper limit of the token ids (exclusive): at least ``count``, at most the model's vocabulary.
-
-        Returns:
-            ``[A, B, S, K]`` int32 tokens, and their float32 natural log probabilities among all tokens of the model;
-            0 at positions that are not supervised.
+        And their float32 natural log probabilities among all tokens of the model; 0 at other positions. Only ids
+        under ``below`` are chosen: at least ``count``, at most the model's vocabulary. Targets are not read.
         """
-        ...
 
 
 @runtime_checkable
@@ -445,16 +393,11 @@ class AdapterEngine(Protocol):
     """Optional: the model without its adapters, as a reference."""
 
     def without_adapters(self, state: State) -> State:
-        """The model without its adapters, sharing its frozen weights with ``state``.
+        """The model without its adapters, for `log_probs` alone; it shares its frozen weights with ``state``.
 
-        It can be used for `log_probs`, and not for `step`, `save` or `export`. It is valid until the next `step`, which
-        may consume the shared weights; after that it must be made again from the state that the step returned.
-
-        Raises:
-            RequestError: method ``full``, which has no adapters. Use a frozen copy of the first weights there,
-                ``load(weights, trainable=False)``.
+        The next `step` may consume these weights: after it, ask again with the state that it returned. Raises
+        `RequestError` for method ``full``: use ``load(weights, trainable=False)`` there.
         """
-        ...
 
 
 @runtime_checkable
@@ -464,11 +407,8 @@ class AdapterReadingEngine(Protocol):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint's directory; ``state`` is consumed.
 
-        Raises:
-            RequestError: method ``full``.
-            RecordError: a file or tensor is missing, damaged, or of another shape.
+        Raises `RequestError` for method ``full``, `RecordError` for what is missing, damaged, or of another shape.
         """
-        ...
 
 
 @runtime_checkable
@@ -481,16 +421,13 @@ class Sampler(Protocol):
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy completions of token prompts, in the order of the prompts."""
-        ...
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts, with the log probability of each token.
 
-        ``seeds`` holds one number below 2**32 per prompt: a prompt's completion depends on its own seed, not on the
-        other prompts of its batch (as far as the device computes rows independently).
+        ``seeds``: a number below 2**32 per prompt, on which alone its completion depends and not on the other prompts.
         """
-        ...
 
 
 def sampler_of(engine: Engine) -> Sampler | None:
@@ -505,14 +442,9 @@ class TaggedSampler(Sampler, Protocol):
     @property
     def tag(self) -> dict[str, str]:
         """What the record says of the last completions: the program, its version, and which weights it had."""
-        ...
 
     def load(self, state: State) -> None:
-        """Loads the weights of a state into the sampler.
-
-        `sample` does so itself, except where its state is None: it then uses the weights that were loaded last.
-        """
-        ...
+        """Load the weights of a state; `sample` does so itself, unless its state is None."""
 
 
 @runtime_checkable
@@ -522,7 +454,6 @@ class StreamingEngine(Protocol):
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
         """The completion that `generate` returns for one prompt; ``tell`` is called with each token in order."""
-        ...
 
 
 @runtime_checkable
@@ -531,7 +462,6 @@ class ComparableEngine(Protocol):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch."""
-        ...
 
 
 @runtime_checkable
@@ -540,7 +470,6 @@ class ReportingEngine(Protocol):
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts by file name, such as ``cuda_check.txt``, without names of people or processes."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -553,10 +482,6 @@ class Refusal:
     expected: str
     try_next: str
 
-    def error(self) -> RequestError:
-        """The error for a request that asks for the feature."""
-        return RequestError(self.given, self.expected, self.try_next)
-
 
 class NotInspected(WorkingsError):
     """No compiler and no trace can inspect a program here. The message is the reason as a clause, or empty."""
@@ -567,8 +492,7 @@ class PlanningEngine(Protocol):
     """Optional: plans for devices that are not here, before anything is opened.
 
     A class with these class methods is registered under its engine's name in the entry points of group
-    ``workings.planning_engines``. Its module loads no framework, so that planning and `engine: auto` load none:
-    programs are compiled or traced in a child process.
+    ``workings.planning_engines``. Its module loads no framework: programs are compiled or traced in a child process.
 
     A class may have one attribute more, ``process_per_device = True``: of many prompts each device of ``fsdp`` then
     answers 128 at a time, and gathers a whole tensor when a checkpoint is saved; without it all devices of a host do.
@@ -587,39 +511,30 @@ class PlanningEngine(Protocol):
 
     def refusals(self, request: EngineRequest) -> Sequence[Refusal]:
         """Features of the request that the engine does not have; empty if it has all."""
-        ...
 
     def inspect_for(self, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """Compile or trace the engine's own programs for a target.
-
-        Returns:
-            An inspection of each program. If the step is refused, the others may be left out: the run does not fit.
+        """An inspection of each program, compiled or traced for a target; of a refused step the others may be left out.
 
         Raises:
             RequestError: the engine lacks a feature of the request, or its libraries are not installed.
             NotInspected: no compiler and no trace can inspect the programs for this target here.
             WorkingsError: the compiler or the trace failed.
         """
-        ...
 
     def inspection_key(self, target: Target) -> Mapping[str, Any]:
         """Everything besides request and programs that decides the results of `inspect_for`, as JSON values.
 
         That is the target as the compiler gets it, versions, flags, and a digest of the engine's own source.
-        Inspections are cached under the digest of all of it.
         """
-        ...
 
     def usable_memory(self, target: Target) -> tuple[int, str]:
         """Memory in bytes of one device of the target that this engine may use, and its source. Not for a CPU."""
-        ...
 
 
 class Processes(Protocol):
-    """Processes that a launcher started for one run: a store of small values, and a collective operation.
+    """Processes that a launcher started for one run: a collective operation, and a store of small values.
 
-    The store tells who is ready, who was asked to stop and why one failed: it works while devices compute or are stuck.
-    Everything else is broadcast.
+    The store works while devices compute or are stuck.
     """
 
     index: int
@@ -630,22 +545,15 @@ class Processes(Protocol):
 
     def set(self, key: str, value: bytes) -> None:
         """Store a value; replaces an earlier one. Raises `RuntimeError` if the store cannot be reached any more."""
-        ...
 
     def wait(self, key: str, seconds: float) -> bytes | None:
         """Wait for a value; None after the time limit, with 0 at once. Raises as `set` does."""
-        ...
 
     def broadcast(self, value: Any) -> Any:
-        """Process 0's value, which may be anything that can be pickled; the others' arguments do not count.
-
-        A collective operation of the engine: all processes make it in the same order. It fails as such operations do.
-        """
-        ...
+        """Process 0's value, anything that can be pickled: a collective operation, in the same order everywhere."""
 
     def shutdown(self, *, stopped: bool) -> None:
         """Leave the group of processes at the end of the run; ``stopped``: the program ends, too."""
-        ...
 
 
 @runtime_checkable
@@ -655,9 +563,8 @@ class JoiningEngine(Protocol):
     def join(self, device: str) -> Processes | None:
         """Connect to the other processes before a device is opened; None if no launcher started several.
 
-        Raises `RequestError` for a launcher's environment variables that contradict each other.
+        Raises `RequestError` for contradicting variables of a launcher.
         """
-        ...
 
 
 @runtime_checkable

@@ -39,15 +39,10 @@ class CheckpointFile:
 
     def __init__(self, directory: Path, name: str) -> None:
         self._file = open_tensors(directory / name)
-        # Looked up once: a model has hundreds of tensors.
         self._names = set(self._file.names())
 
     def read(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], index: Index = WHOLE) -> np.ndarray:
-        """A tensor of this shape and format, or the part ``index`` of it.
-
-        Raises:
-            RecordError: before bytes are read, where it is missing, or of another shape or format.
-        """
+        """A tensor of this shape and format, or the part ``index`` of it. Raises `RecordError` if there is none."""
         if name not in self._names:
             raise RecordError(f"{self._file.path} has no tensor {name}")
         actual, needed = (self._file.shape(name), self._file.dtype(name)), (tuple(shape), dtype)
@@ -61,8 +56,8 @@ def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, A
     """Content of ``adapter_config.json`` for adapters of these projections, named by their last parts."""
     return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": method.rank, "lora_alpha": method.alpha,
             "lora_dropout": method.dropout, "bias": "none", "fan_in_fan_out": False,
-            "use_rslora": method.rank_stabilized,
-            "use_dora": False, "inference_mode": True, "target_modules": list(dict.fromkeys(targets))}
+            "use_rslora": method.rank_stabilized, "use_dora": False, "inference_mode": True,
+            "target_modules": list(dict.fromkeys(targets))}
 
 
 def write_configs(directory: Path, config: Mapping[str, Any], method: FullConfig | AdapterFields,
@@ -86,7 +81,7 @@ class NonTextWeights:
     architecture: str
     """Class of the whole model in transformers."""
     parts: tuple[str, ...]
-    """Parts of the model that the tensors belong to, such as ``vision_tower``."""
+    """Such as ``vision_tower``."""
     tensors: int
     size: int
     """Bytes."""
@@ -98,11 +93,7 @@ class NonTextWeights:
 
 
 def find_non_text_weights(directory: Path, shape: ModelShape) -> NonTextWeights | None:
-    """The non-text weights of the model in a folder; None where the folder has a text model only.
-
-    Raises:
-        RequestError, RecordError: the folder does not hold a model of this shape.
-    """
+    """The non-text weights of the model in a folder; None where the folder has a text model only."""
     config = read_object(directory / CONFIG)
     if config.get("model_type") not in family_of(shape).multimodal:
         return None
@@ -117,11 +108,7 @@ def find_non_text_weights(directory: Path, shape: ModelShape) -> NonTextWeights 
 def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
     """Turn an exported text model into the whole model: the files of ``base`` with the trained text weights.
 
-    Args:
-        text: folder with ``model.safetensors`` and ``config.json`` of the text model, and perhaps ``adapter/``; all are
-            replaced.
-        base: folder of the whole model that training started from.
-        shape: of the text model.
+    The files in ``text`` (``model.safetensors``, ``config.json``, and ``adapter/`` if there is one) are replaced.
     """
     old = model_weights(base, shape)
     trained, others = TensorFile(text / MODEL_FILE), old.others()

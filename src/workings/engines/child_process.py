@@ -12,16 +12,10 @@ from workings.errors import RequestError, WorkingsError
 
 def ask_child(module: str, ask: Mapping[str, Any], what: str,
               environment: Mapping[str, str] | None = None) -> tuple[dict[str, Any], str]:
-    """Run a module of this package on JSON in its standard input; its last line is its answer.
+    """The answer of a module of this package to JSON on its standard input, and what it wrote to standard error.
 
-    Args:
-        module: its name.
-        ask: what it is given.
-        what: names its work in errors.
-        environment: of the child; None: this process's own.
-
-    Returns:
-        The answer, and what the child wrote to standard error.
+    The answer is JSON, the last line of its output. ``what`` names its work in errors; without an ``environment`` it
+    has this process's own.
 
     Raises:
         RequestError: the answer says by ``wrong`` that the request is wrong.
@@ -44,8 +38,8 @@ def wrong(error: RequestError) -> dict[str, Any]:
     return {"wrong": [error.given, error.expected, error.try_next]}
 
 
-def crash(what: str, said: str, kind: type[WorkingsError] = WorkingsError) -> WorkingsError:
+def crash(what: str, said: str) -> WorkingsError:
     """An error that names the file with the child's last 200 lines: a crash is no verdict about memory."""
     with tempfile.NamedTemporaryFile("w", prefix="workings-child-", suffix=".log", delete=False) as log:
         log.write("\n".join(said.splitlines()[-200:]) + "\n")
-    return kind(f"{what}; this says nothing about memory. Its last lines: {log.name}")
+    return WorkingsError(f"{what}; this says nothing about memory. Its last lines: {log.name}")

@@ -9,9 +9,9 @@ to cuBLAS, which chooses by rule. On an H200 that costs 5 to 6 % of the speed, a
 time (`proof/chip/results/nvidia-h200`).
 """
 
-import importlib.metadata
 import os
 from collections.abc import Mapping, MutableMapping
+from importlib.util import find_spec
 
 from workings.engines.hardware_probe import accelerators
 
@@ -23,13 +23,12 @@ SHARE, XLA_SHARE = 0.95, 0.75
 FLAGS = "XLA_FLAGS"
 CHOICES = {"xla_gpu_autotune_level": "0", "xla_gpu_enable_triton_gemm": "false"}
 """Flags of XLA for the choice of kernels. If a person has set one of them, none is set here."""
-PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
-"""Distributions by which JAX uses a GPU."""
+PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+"""Packages by which JAX uses a GPU."""
 
 
 def gpu_share(environment: Mapping[str, str] = os.environ) -> float:
     """Share of a GPU's memory that a JAX run takes with these environment variables."""
-    # Read before the others: it is the only one that holds a number.
     if FRACTION in environment:
         return float(environment[FRACTION])
     return XLA_SHARE if any(name in environment for name in MEMORY_VARIABLES) else SHARE
@@ -43,24 +42,11 @@ def same_kernels(flags: str) -> str:
 
 
 def settle(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set what is still undecided, where JAX is about to open a GPU.
-
-    That is: an NVIDIA card is there, and JAX's plugin for it is installed and not switched off. On a TPU or a CPU
-    nothing is set.
-    """
+    """Set what is still undecided, where a GPU is there, and JAX's plugin for it is installed and not switched off."""
     platforms = environment.get("JAX_PLATFORMS", "")
-    # JAX knows the platform by both names.
     switched_off = platforms and not {"cuda", "gpu"} & set(platforms.split(","))
-    if switched_off or "gpu" not in accelerators() or not any(map(_installed, PLUGINS)):
+    if switched_off or "gpu" not in accelerators() or not any(map(find_spec, PLUGINS)):
         return
     environment[FLAGS] = same_kernels(environment.get(FLAGS, ""))
     if not any(name in environment for name in MEMORY_VARIABLES):
         environment[FRACTION] = str(SHARE)
-
-
-def _installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

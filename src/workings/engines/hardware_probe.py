@@ -18,36 +18,27 @@ DISPLAY_CLASSES = ("0x0300", "0x0302")
 
 def _pci(vendor: str, root: Path) -> list[Path]:
     """PCI devices of a vendor."""
-    devices = []
-    for device in sorted((root / "sys/bus/pci/devices").glob("*")):
-        file = device / "vendor"
-        if file.is_file() and file.read_text().strip() == vendor:
-            devices.append(device)
-    return devices
+    return [device for device in sorted((root / "sys/bus/pci/devices").glob("*")) if _text(device / "vendor") == vendor]
 
 
-def _is_display(device: Path) -> bool:
-    file = device / "class"
-    return file.is_file() and file.read_text().strip()[:6] in DISPLAY_CLASSES
+def _text(file: Path) -> str:
+    return file.read_text().strip() if file.is_file() else ""
 
 
 def accelerators(root: Path = Path("/")) -> dict[str, str]:
     """Accelerators of this machine: ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``; empty without any.
 
-    Args:
-        root: parent folder of ``dev``, ``proc`` and ``sys`` (tests give another one).
+    ``root``: parent folder of ``dev``, ``proc`` and ``sys`` (tests give another one).
     """
     present: dict[str, str] = {}
     # `dxg` is the GPU of Windows below WSL, `kfd` AMD's compute driver.
     nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
-    drivers = [path for path in (root / "proc/driver/nvidia/version",) if path.exists()]
-    cards = [device for device in _pci(NVIDIA, root) if _is_display(device)]
+    drivers = (root / "proc/driver/nvidia").glob("version")
+    cards = [device for device in _pci(NVIDIA, root) if _text(device / "class")[:6] in DISPLAY_CLASSES]
     # A device node, else a loaded driver, else a card on the bus without any driver: each is a GPU that `auto` must not
     # overlook.
-    for signs in (nodes, drivers, cards):
-        if signs:
-            present["gpu"] = "/" + str(signs[0].relative_to(root))
-            break
+    if signs := [*nodes, *drivers, *cards]:
+        present["gpu"] = "/" + str(signs[0].relative_to(root))
     # Some TPU machines have nodes of the chip's own driver; others pass the chips through as VFIO devices.
     chips = sorted((root / "dev").glob("accel[0-9]*"))
     if not chips and _pci(GOOGLE, root):
@@ -61,10 +52,9 @@ def accelerators(root: Path = Path("/")) -> dict[str, str]:
 def cpu_features(root: Path = Path("/")) -> str:
     """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
     file = root / "proc/cpuinfo"
-    listed = file.read_text().splitlines() if file.is_file() else []
-    # x86 lists its instructions as `flags`, Arm as `Features`; there is a line for every core, and equal ones count
-    # once.
-    return "\n".join([cpu_model(file), *sorted({line for line in listed if line.startswith(("flags", "Features"))})])
+    # x86 lists its instructions as `flags`, Arm as `Features`, for every core.
+    instructions = {line for line in _text(file).splitlines() if line.startswith(("flags", "Features"))}
+    return "\n".join([cpu_model(file), *sorted(instructions)])
 
 
 def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
@@ -81,8 +71,8 @@ def launched() -> str:
 def started_apart() -> str:
     """The variable of a launcher that started several processes and does not bring them together, as `NAME=VALUE`.
 
-    Empty without one. Each of these processes would run alone, with the same words and the same `--out`. The variables:
-    torchrun's own defaults, which Kubeflow's Trainer sets, and the number of tasks of Slurm, Open MPI and MPICH.
+    Empty without one. The variables: torchrun's own defaults, which Kubeflow's Trainer sets, and the number of tasks of
+    Slurm, Open MPI and MPICH.
     """
     return _first_of("PET_NNODES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 

@@ -11,8 +11,6 @@ NOISE = (b"All log messages before absl::InitializeLog() is called are written t
          b"could not determine TPU accelerator type", b"Logging before InitGoogle() is written to STDERR",
          b"from env var TPU_WORKER_HOSTNAMES", b"=== Source Location Trace: ===", b"libtpu_init_utils.cc")
 """Lines that installed plugins for CUDA and TPUs write on machines without such hardware; no setting stops them."""
-
-
 _set_aside: list[int] = []
 """File descriptors of standard error while messages are kept."""
 
@@ -29,19 +27,17 @@ def without_noise() -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    # C++ writes to the file itself and not to Python's `sys.stderr`.
-    true_stderr = os.dup(2)
-    _set_aside.append(true_stderr)
-    try:
-        with tempfile.TemporaryFile() as kept:
-            os.dup2(kept.fileno(), 2)
-            try:
-                yield
-            finally:
-                sys.stderr.flush()
-                os.dup2(true_stderr, 2)
-                kept.seek(0)
-                os.write(2, b"".join(line for line in kept if not any(noise in line for noise in NOISE)))
-    finally:
-        _set_aside.remove(true_stderr)
-        os.close(true_stderr)
+    with tempfile.TemporaryFile() as kept:
+        # C++ writes to the file itself and not to Python's `sys.stderr`.
+        true_stderr = os.dup(2)
+        _set_aside.append(true_stderr)
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(true_stderr, 2)
+            _set_aside.remove(true_stderr)
+            os.close(true_stderr)
+            kept.seek(0)
+            os.write(2, b"".join(line for line in kept if not any(noise in line for noise in NOISE)))

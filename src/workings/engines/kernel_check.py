@@ -13,15 +13,9 @@ FORMATS: dict[str, Any] = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16
 
 def check_products(devices: Sequence[Any], dtype: str,
                    multiply: Callable[[np.ndarray, np.ndarray, Any], np.ndarray]) -> dict[str, Any]:
-    """Multiply two matrices in a number format on every device, and compare with the product in fp64.
+    """Multiply two matrices on every device in a number format (a key of `FORMATS`); compare with the product in fp64.
 
-    Args:
-        devices: the engine's.
-        dtype: ``fp32``, ``bf16`` or ``fp16``.
-        multiply: the engine's product of two arrays on a device.
-
-    Raises:
-        DeviceError: it fails or is wrong; wheels for another architecture import well and die at the first kernel.
+    Raises `DeviceError`: wheels for another architecture import well and die at the first kernel.
     """
     # Values without a random generator, so that all devices multiply the same.
     left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(FORMATS[dtype])

@@ -1,9 +1,6 @@
 """Prefill: each prompt is read once for all of its completions, and a limited number of prompts at a time.
 
-The completions of one prompt are neighbors. The prompt is read once, and its cache is repeated.
-
 A layer's activations of a prompt need many times the memory of its cache; the largest are those of the feed-forward.
-For 64 long prompts at once they needed more memory than weights and cache together.
 """
 
 from collections.abc import Sequence
@@ -30,12 +27,7 @@ def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> in
 
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
-    """Number of completions for which each prompt can be read once, if equal prompts are neighbors; at least 1.
-
-    Args:
-        prompts: one for each completion.
-        most: completions of a prompt that fit into a batch.
-    """
+    """Number of completions for which each prompt can be read once, if equal prompts are neighbors: 1 to ``most``."""
     # If prompts have different numbers of completions, the largest number that divides them all.
     return largest_divisor(gcd(*(sum(1 for _ in same) for _, same in groupby(prompts))), most)
 

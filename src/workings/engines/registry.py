@@ -5,7 +5,6 @@ Ours are registered in `pyproject.toml` in the same way as another package would
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.metadata import EntryPoint
 
 from workings.config.recipe import DEFAULT_ENGINE
 from workings.engines.base import EngineClass, PlanningEngine
@@ -16,7 +15,7 @@ from workings.plugins import find_plugin, plugin_names
 
 GROUP = "workings.engines"
 PLANNING_GROUP = "workings.planning_engines"
-"""Group of the entry points of planning engines, by the engine's name; their modules load no framework."""
+"""Entry points of planning engines; their modules load no framework."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,14 @@ class RegisteredEngine:
 
 
 def engine_names() -> list[str]:
-    """Names of all registered engines; nothing is imported."""
+    """Names of all registered engines."""
     return plugin_names(GROUP)
 
 
 def find_engine(name: str) -> RegisteredEngine:
     """Import the engine registered under a name.
 
-    Raises:
-        RequestError: no such engine, two packages claim the name, or its libraries are not installed.
+    Raises `RequestError` where there is none or two packages claim the name, or its libraries are not installed.
     """
     point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
     if point is None:
@@ -46,21 +44,19 @@ def find_engine(name: str) -> RegisteredEngine:
                            f"did you mean {near[0]}?" if near else
                            "set `engine:` to one of them, or install the package that brings it")
     try:
-        # Imports the engine's framework, which takes seconds.
         with without_noise():
             engine = point.load()
     except ModuleNotFoundError as error:
         raise RequestError(f"engine: {name} needs {error.name}", "an engine with its libraries",
                            pip_install(name)) from error
-    return RegisteredEngine(engine, *_distribution(point))
+    assert point.dist is not None  # only the type allows it
+    return RegisteredEngine(engine, point.dist.name, point.dist.version)
 
 
 def planning_engines() -> dict[str, PlanningEngine]:
     """Planning engines by the engine's name; the default engine comes first."""
-    # False sorts before True, which puts the default engine first.
     names = sorted(plugin_names(PLANNING_GROUP), key=lambda name: name != DEFAULT_ENGINE)
-    engines = {name: find_planning_engine(name) for name in names}
-    return {name: engine for name, engine in engines.items() if engine is not None}
+    return {name: engine for name in names if (engine := find_planning_engine(name)) is not None}
 
 
 def engine_libraries(name: str) -> tuple[str, ...]:
@@ -72,8 +68,7 @@ def engine_libraries(name: str) -> tuple[str, ...]:
 def find_planning_engine(name: str) -> PlanningEngine | None:
     """The planning engine of the engine with this name; None if it has none.
 
-    Raises:
-        RequestError: two packages register the name, or the registered class lacks a method.
+    Raises `RequestError` where two packages register the name, or the registered class lacks a method.
     """
     point = find_plugin(PLANNING_GROUP, name, given=f"engine: {name}", task="plan for")
     if point is None:
@@ -84,9 +79,3 @@ def find_planning_engine(name: str) -> PlanningEngine | None:
         raise RequestError(f"{point.value} cannot plan for engine: {name}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")
     return engine
-
-
-def _distribution(point: EntryPoint) -> tuple[str, str]:
-    if point.dist is None:
-        raise RequestError(f"engine: {point.name} belongs to no package", "an engine of an installed package")
-    return point.dist.name, point.dist.version

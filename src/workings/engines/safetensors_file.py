@@ -36,15 +36,10 @@ WHOLE: Index = (...,)
 
 def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray],
                   metadata: Mapping[str, str]) -> None:
-    """Write a file whose tensors are fetched one by one, in the order given.
+    """Write a file whose tensors are fetched one by one, in the order given; the caller makes it atomic.
 
-    Args:
-        path: file to write; the caller makes it atomic.
-        tensors: name -> (dtype, shape).
-        fetch: gives the tensor of a name as an array of that dtype and shape.
-        metadata: text that goes into the header.
+    Raises `RecordError` for an array that is not what ``tensors`` says.
     """
-    # The header needs shapes and formats only, so it is complete before any tensor is fetched.
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
     for name, (dtype, shape) in tensors.items():
@@ -79,11 +74,7 @@ MAX_AXES = 32
 
 
 class TensorFile:
-    """An open safetensors file: its header is checked at once, tensors are read on demand.
-
-    Raises:
-        RecordError: the file is not a safetensors file, is cut short, or its header contradicts itself.
-    """
+    """An open safetensors file: tensors are read on demand. Raises `RecordError` at once for a damaged header."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -120,7 +111,6 @@ class TensorFile:
         # An empty range cannot be memory-mapped.
         if start == end:
             return np.zeros(self.shape(name), self.dtype(name))[index]
-        # A view of the mapped bytes: nothing is copied, and the kernel may drop the pages again.
         raw = np.memmap(self.path, np.uint8, "r", self._start + start, (end - start,))
         return np.frombuffer(raw, self.dtype(name)).reshape(self.shape(name))[index]
 
@@ -129,7 +119,6 @@ class ShardedFile:
     """The shards of a file, with the methods of `TensorFile`. Raises `RecordError` for missing or damaged ones."""
 
     def __init__(self, path: Path) -> None:
-        """``path``: where the unsharded file would be."""
         self.path = path
         self._files = {file.name: TensorFile(file) for file in stored_files(path.parent, path.name)}
         self._tensors = join_slices((name, key, file.dtype(key), file.shape(key))
@@ -170,5 +159,5 @@ StoredTensors = TensorFile | ShardedFile
 
 
 def open_tensors(path: Path) -> StoredTensors:
-    """The tensors of a file, or of its shards. Raises `RecordError` where both are missing or something is damaged."""
+    """The tensors of a file, or of the shards in its place; raises as these do."""
     return TensorFile(path) if path.is_file() else ShardedFile(path)

@@ -17,7 +17,6 @@ class ModelSession:
     """Everything that is needed to ask a model."""
 
     engine: Engine
-    """The engine, opened on its devices."""
     state: State
     """The model's weights; None before the first question."""
     tokenizer: Tokenizer

@@ -11,11 +11,9 @@ from importlib.resources.abc import Traversable
 
 @cache
 def source_digest(*packages: str, modules_of: str = "") -> str:
-    """SHA-256 of the code of packages, folders below them included: a changed step is another program.
+    """SHA-256 of the code of packages, folders below them included; of ``modules_of`` without the folders below it.
 
-    Of the package ``modules_of`` its own modules count, and no folder below it.
-
-    Comments, docstrings and blank space are left out. They change no program, and what was compiled before stays valid.
+    Comments, docstrings and blank space are left out: they change no program.
     """
     digest = hashlib.sha256()
     for package in packages:
@@ -26,7 +24,6 @@ def source_digest(*packages: str, modules_of: str = "") -> str:
 
 
 def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) -> None:
-    # File systems list a folder in any order.
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             if below:
@@ -65,11 +62,10 @@ def _is_docstring(value: object) -> bool:
 
 def library_versions(distributions: Iterable[str]) -> dict[str, str]:
     """Versions of installed distributions; ``not installed`` for those that are not."""
-    return {name: _version(name) for name in distributions}
+    def version_of(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "not installed"
 
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+    return {name: version_of(name) for name in distributions}

@@ -1,6 +1,6 @@
 """Finding and checking a model's weight files before anything is allocated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,14 @@ from workings.models.shards import whole_file
 from workings.models.weights import tensor_shapes
 
 INDEX = "model.safetensors.index.json"
-PREFIXES = ("", "language_model.", "model.language_model.")
-"""Prefixes before Hugging Face's names of the text model: none, or (multimodal Gemma 3) an outer model's name."""
-
 MAX_NAME_BYTES = 255
 """Longest file name that file systems allow."""
 
 
 class WeightFiles:
-    """The safetensors of a directory in Hugging Face's format, read by the names of `models.weights`.
+    """The safetensors of a directory in Hugging Face's format, or of a checkpoint, by the names of `models.weights`.
 
-    Args:
-        directory: has ``model.safetensors``, or ``model.safetensors.index.json`` and its shards; or is a checkpoint,
-            which may be sharded.
-        expected: every tensor the model needs -> its shape.
+    ``expected``: every tensor that the model needs, and its shape. Only headers are read before a tensor is asked for.
 
     Raises:
         RequestError: a shard or tensor is missing, a file is broken, or a tensor is stored twice, has another shape
@@ -37,11 +31,17 @@ class WeightFiles:
 
     def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
         self.directory = directory
-        # Only headers are read here: a wrong file is found before any memory is allocated.
-        self._where = self._find()
+        index = directory / INDEX
+        file_names = _index_file_names(index) if index.exists() else {}
+        # Sorted, so that the first error is the same one on every machine.
+        self._where = self._find(sorted(set(file_names.values())) or ["model.safetensors"])
         # Before the shapes: a missing tensor is a clearer error than a wrong one.
         self._names = {name: self._stored_name(name) for name in expected}
-        self._check_index()
+        for stored in self._names.values() if file_names else ():
+            # Other libraries would give random weights to a tensor that the index lacks.
+            if file_names.get(stored) != (there := self._where[stored].path.name):
+                raise RequestError(f"{index} has {stored} in {file_names.get(stored, 'no file')}, and it is in {there}",
+                                   "the index of these very files", "download the directory again, whole")
         wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
                  for name, size in expected.items() if self._file(name).shape(self._names[name]) != size]
         if wrong:
@@ -51,11 +51,7 @@ class WeightFiles:
             raise RequestError(f"{self._file(integral).path} has {integral} in whole numbers", "floating-point numbers",
                                "the model's unquantized weights; method.name=qlora quantizes them itself")
 
-    def _find(self) -> dict[str, StoredTensors]:
-        index = self.directory / INDEX
-        # Hugging Face writes an index only where weights are too large for one file.
-        # Sorted, so that the first error is the same one on every machine.
-        parts = sorted(set(_index_file_names(index).values())) if index.exists() else ["model.safetensors"]
+    def _find(self, parts: Sequence[str]) -> dict[str, StoredTensors]:
         shards = {whole_file(file.name) for file in self.directory.glob("*.safetensors")}
         missing = [part for part in parts if not (self.directory / part).is_file() and part not in shards]
         if missing:
@@ -77,20 +73,8 @@ class WeightFiles:
             files |= dict.fromkeys(file.names(), file)
         return files
 
-    def _check_index(self) -> None:
-        """Raise `RequestError` for an index without a needed tensor: other libraries would give it random weights."""
-        index = self.directory / INDEX
-        file_names = _index_file_names(index) if index.exists() and self._names else {}
-        for stored in self._names.values() if file_names else ():
-            if file_names.get(stored) != self._where[stored].path.name:
-                raise RequestError(f"{index} has {stored} in {file_names.get(stored, 'no file')}, and it is in "
-                                   f"{self._where[stored].path.name}", "the index of these very files",
-                                   "download the directory again, whole")
-
     def _stored_name(self, name: str) -> str:
-        for prefix in PREFIXES:
-            # "model.language_model." replaces the leading "model." of a text name.
-            stored = prefix + name if prefix != PREFIXES[2] else prefix + name.removeprefix("model.")
+        for stored in (name, f"language_model.{name}", f"model.language_model.{name.removeprefix('model.')}"):
             if stored in self._where:
                 return stored
         raise RequestError(f"{self.directory} has no tensor {name}",
@@ -130,9 +114,7 @@ def _index_file_names(index: Path) -> dict[str, str]:
 def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
     """The shape of the model in a directory: from its ``config.json``, and if not ``verified`` from its weights.
 
-    Raises:
-        RequestError: no file of this name, or a broken one; a model that its families do not know, or with
-            ``verified: false`` do know.
+    Raises `RequestError` for a missing or broken file, and for a model that is (not) ``verified`` against what is said.
     """
     file = directory / "config.json"
     if not file.is_file():
@@ -147,20 +129,12 @@ def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
 
 
 def stored_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor in a directory, from the headers of its files alone.
-
-    Raises:
-        RequestError: no weights in safetensors, or a missing shard.
-    """
+    """Name and shape of every tensor in a directory, from the headers of its files; raises as `WeightFiles`."""
     return {name: file.shape(name) for name, file in WeightFiles(directory, {}).others().items()}
 
 
 def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
-    """The weights of a model of this shape.
-
-    Raises:
-        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
-    """
+    """The weights of a model of this shape; raises `RequestError` where the directory holds another one."""
     actual = read_shape(directory, verified=shape.verified)
     # The recipe's shape was read earlier; the files may have been replaced since.
     if actual != shape:

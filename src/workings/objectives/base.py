@@ -1,8 +1,7 @@
 """Interface of objectives: functions of the log probabilities of supervised tokens, independent of the framework.
 
-An engine computes log probabilities, evaluates the objective and lets its framework differentiate the value by each log
-probability. The negative of this derivative is then the token's weight in cross entropy: the gradient of any objective
-is that of a weighted log likelihood.
+The negative derivative of an objective in a token's log probability is the token's weight in cross entropy: the
+gradient of any objective is that of a weighted log likelihood.
 
 Shape suffixes: B rows, S positions of a row, K targets of a position.
 """
@@ -52,23 +51,17 @@ class Objective(Protocol):
     @property
     def signals(self) -> tuple[str, ...]:
         """Names of the `Batch.signals` that the objective reads."""
-        ...
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of `Terms.metrics`, which do not depend on the batch."""
-        ...
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows.
 
-        Args:
-            array: the framework's functions.
-            log_probs_BS: natural logarithm of the probability of each target; 0 where ``mask_BS`` is 0.
-            mask_BS: 1.0 at supervised positions, 0.0 elsewhere.
-            signals: ``[B, S]`` each, by the names of `signals`.
+        Log probabilities of the targets are natural logarithms, 0 where ``mask_BS`` is 0; it is 1.0 at supervised
+        positions. ``signals``: ``[B, S]`` each, by the names of `signals`.
         """
-        ...
 
 
 @runtime_checkable
@@ -78,20 +71,16 @@ class SeveralTargets(Protocol):
     @property
     def target_signals(self) -> tuple[str, ...]:
         """Names of the K signals with token ids; float32 represents every id exactly."""
-        ...
 
     def terms(self, array: ArrayFunctions, log_probs_BSK: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """`Objective.terms` with ``[B, S, K]`` log probabilities, one for each target."""
-        ...
 
 
-@runtime_checkable
-class OfCompletions(Protocol):
-    """An objective whose neighbouring rows may have one prompt: an engine may compute equal prefixes once."""
+class OfCompletions:
+    """Base of objectives whose neighbouring rows may have one prompt: an engine may compute equal prefixes once."""
 
-    rows_may_move: ClassVar[bool]
-    """Whether it is a sum over independent rows, which an engine may compute in another order and other micro
-    batches."""
+    rows_may_move: ClassVar[bool] = False
+    """Whether rows are independent, and an engine may compute them in another order and other micro batches."""
 
 
 @dataclass(frozen=True, kw_only=True)

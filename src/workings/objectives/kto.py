@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, Terms
+from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms
 from workings.objectives.policy_gradient import REFERENCE
 
 VERDICT = "verdict"
@@ -21,7 +21,7 @@ VERDICT = "verdict"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kto:
+class Kto(OfCompletions):
     """One minus the sigmoid of ``beta`` times the log ratio less z; of a wrong completion with the other sign.
 
     Row 2i of a batch is a completion with its verdict, row 2i + 1 another one's completion of the same prompt, of which
@@ -29,7 +29,6 @@ class Kto:
     """
 
     name: ClassVar[str] = "kto"
-    rows_may_move: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = (REFERENCE, VERDICT)
     metrics: ClassVar[tuple[str, ...]] = ("margin", "accuracy", "implied_reward", "log_prob", "drift")
     """Means over examples: the implied reward, ``beta`` times the log ratio, and the same with the sign of the verdict
@@ -41,7 +40,6 @@ class Kto:
     right_weight: float = 1.0
     """Weight of the loss of right completions."""
     wrong_weight: float = 1.0
-    """Weight of the loss of wrong completions."""
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and self.right_weight > 0 and self.wrong_weight > 0):

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, Objective, Terms
+from workings.objectives.base import Array, ArrayFunctions, Objective, OfCompletions, Terms
 
 LARGEST_LOG_RATIO = 20.0
-"""Bound of the absolute log ratio, in nats. Float32 overflows from ``exp(89)`` on, and one such token would make the
-gradient of a whole step NaN. Beyond the bound there is no derivative."""
+"""Bound of the absolute log ratio, in nats; beyond it there is no derivative. Float32 overflows from ``exp(89)`` on,
+and one such token would make the gradient of a whole step NaN."""
 ADVANTAGE, BEHAVIOR, REFERENCE = "advantage", "behavior_log_prob", "reference_log_prob"
 """Signals: the completion's advantage; each token's log probability when it was sampled; the same under the
 reference model."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyGradient:
+class PolicyGradient(OfCompletions):
     """Negative advantage, weighted by the bounded ratio of a token's probability now to that when it was sampled."""
 
     name: ClassVar[str] = "policy_gradient"
@@ -75,7 +75,6 @@ class PolicyGradient:
         """Value of the objective for some rows; see `Objective.terms`."""
         advantage, tokens_B1 = signals[ADVANTAGE], mask_BS.sum(-1, keepdims=True)
         share = mask_BS / (tokens_B1 + (tokens_B1 == 0))  # a row without supervised tokens counts nothing
-        # 0 outside of the mask, so ratios there are 1 and their gains finite.
         log_ratio = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
         if self.ratio == "sequence":
             # The mean over a row's tokens, [B, 1], is broadcast to them: each token gets a part of the row's gradient.
@@ -85,17 +84,14 @@ class PolicyGradient:
         if self.bound == "pessimistic":
             # PPO's equation 7: the smaller of r A and clip(r, 1 - low, 1 + high) A.
             gain = array.minimum(ratio * advantage, bounded * advantage)
-            # Here the minimum is the bounded gain, which does not depend on the log probability.
             beyond = ratio * advantage > bounded * advantage
         else:
-            # The ratio is a weight here; within the bound its derivative would add a term.
             gain = array.stop_gradient(bounded) * advantage * log_probs_BS
             beyond = ratio != bounded
         loss, count = -gain, mask_BS.sum()
         sums = {"clip_fraction": (beyond * mask_BS).sum(), "entropy": -(log_probs_BS * mask_BS).sum(),
                 "kl_behavior": _divergence(array, (signals[BEHAVIOR] - log_probs_BS) * mask_BS).sum()}
         if self.kl_beta:
-            # The divergence is part of the loss here, as in GRPO, and not of the reward.
             divergence = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
             loss, sums["kl_reference"] = loss + self.kl_beta * divergence, divergence.sum()
         # `share` sums to 1 over each row that has tokens; the number of rows comes in by `Batch.divisor`.
@@ -104,7 +100,7 @@ class PolicyGradient:
 
 
 def _within_range(array: ArrayFunctions, log_ratio: Array) -> Array:
-    """A log ratio, bounded so that its exponential is finite; see `LARGEST_LOG_RATIO`."""
+    """A log ratio, bounded so that its exponential is finite."""
     return array.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, Terms
+from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms
 from workings.objectives.policy_gradient import REFERENCE
 
 PAIR_METRICS = ("margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
@@ -27,12 +27,7 @@ pairs with a margin above 0 (``accuracy``); log probabilities in nats."""
 def pair_terms(loss_P: Array, is_pair_P: Array, rewards_P2: Array, log_probs_P2: Array, **more_P: Array) -> Terms:
     """Sum of the losses of P pairs, and `PAIR_METRICS` with ``more_P``; pairs of padding count nothing.
 
-    Args:
-        loss_P: of each pair.
-        is_pair_P: 1.0 for a pair, 0.0 for padding.
-        rewards_P2: implied rewards of chosen and rejected row.
-        log_probs_P2: log probabilities that are reported.
-        more_P: further metrics.
+    ``is_pair_P``: 1.0 for a pair, 0.0 for padding; ``rewards_P2``: implied rewards of chosen and rejected row.
     """
     margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
     values_P = dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
@@ -43,7 +38,7 @@ def pair_terms(loss_P: Array, is_pair_P: Array, rewards_P2: Array, log_probs_P2:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preference:
+class Preference(OfCompletions):
     """Negative log likelihood that the chosen row of each pair is preferred, or the squared distance of IPO.
 
     Row 2i of a batch is the chosen row of a pair, row 2i + 1 the rejected one. Of the signal only the sum over a row's
@@ -51,7 +46,6 @@ class Preference:
     """
 
     name: ClassVar[str] = "preference"
-    rows_may_move: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = (REFERENCE,)
     metrics: ClassVar[tuple[str, ...]] = PAIR_METRICS
     """Log probabilities are those of whole completions."""
@@ -78,7 +72,6 @@ class Preference:
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
-        # [B, S] -> [B] -> [P, 2]: the rows of a pair are neighbours.
         tokens_P2, now_P2, reference_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
             mask_BS, log_probs_BS, signals[REFERENCE]))
         is_pair_P = (tokens_P2 > 0).all(-1) * 1.0
@@ -94,24 +87,22 @@ class Preference:
             log_ratio_P2 = log_ratio_P2 / tokens_P2
         difference_P = log_ratio_P2[:, 0] - log_ratio_P2[:, 1]
         if self.loss == "ipo":
-            # IPO: the margin has a target, so a pair that is told apart already pushes back when it is overdone.
             return (difference_P - 1 / (2 * self.beta)) ** 2
         # DPO: -log sigmoid(beta (log ratio of the chosen row - log ratio of the rejected one)).
         losses_P = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * difference_P)
-        # Left out without smoothing, where it would only cost.
-        return losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * difference_P) if self.label_smoothing \
-            else losses_P
+        if self.label_smoothing:
+            losses_P = losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * difference_P)
+        return losses_P
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimPo:
+class SimPo(OfCompletions):
     """Negative log likelihood that the chosen row of each pair is preferred by at least ``gamma``.
 
     Rows 2i and 2i + 1 of a batch are a pair, the chosen one first; a pair of padding counts nothing.
     """
 
     name: ClassVar[str] = "simpo"
-    rows_may_move: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]] = PAIR_METRICS
     """Log probabilities are means over a completion's tokens."""
@@ -150,14 +141,13 @@ MOST = -1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Orpo:
+class Orpo(OfCompletions):
     """Cross entropy of the chosen rows, plus ``beta`` times the negative log likelihood of the preference.
 
     Rows 2i and 2i + 1 of a batch are a pair, the chosen one first; a pair of padding counts nothing.
     """
 
     name: ClassVar[str] = "orpo"
-    rows_may_move: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = (IMITATION,)
     metrics: ClassVar[tuple[str, ...]] = (*PAIR_METRICS, "log_odds", "imitation_loss")
     """Log probabilities are means over a completion's tokens. ``log_odds``: of the chosen rows minus the rejected ones.

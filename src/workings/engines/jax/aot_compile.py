@@ -1,9 +1,7 @@
 """Child process: compiles one program of a run for devices that are not here, and prints the memory that it needs.
 
 ``python -m workings.engines.jax.aot_compile`` takes a JSON request on standard input and answers with JSON as the last
-line of standard output; `target.py` starts it with the environment that the compilers want before JAX is imported. The
-program is built by the same functions as `JaxEngine` builds it: its step, a forward pass or generation. A run whose
-step fits in memory can still fail in any of the others.
+line of standard output; `target.py` starts it. The program is built by the same functions as `JaxEngine` builds it.
 """
 
 import json
@@ -11,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -24,54 +23,42 @@ from jax.experimental import topologies
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
 from workings.engines.child_process import wrong
 from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
-from workings.engines.jax.generate import MAX_ROWS, bucket, make_generate, padded_prompts
+from workings.engines.jax.generate import MAX_ROWS, bucket, generate, padded_prompts
 from workings.engines.jax.params_tree import stacks
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import abstract_state, batch_shapes, build_spec, lower_step, state_shardings
-from workings.engines.jax.step import MASTER, StepSpec, make_evaluation, make_log_probs
-from workings.engines.jax.target import PACKAGES, inspection, refusal, why_unsplit
-from workings.engines.jax.top_tokens import make_most_likely
+from workings.engines.jax.spec import (
+    abstract_state,
+    batch_shapes,
+    build_spec,
+    forward_program,
+    lower_step,
+    state_shardings,
+)
+from workings.engines.jax.step import MASTER, StepSpec, evaluate, log_probs
+from workings.engines.jax.target import PACKAGES, inspection, refusal
+from workings.engines.jax.top_tokens import most_likely
 from workings.engines.prefill import largest_divisor
 from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.models.weights import layer_shapes
 from workings.objectives.top_tokens import TopTokens
 
-FORWARD: dict[str, Callable[[StepSpec], Any]] = {"evaluation": make_evaluation, "log_probs": make_log_probs}
+FORWARD: dict[str, Callable[..., Any]] = {"evaluation": evaluate, "log_probs": log_probs}
 """Programs that take a batch without updating, by name."""
-
-
-def lower_forward(name: str, spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
-                  shape: tuple[int, ...]) -> Any:
-    """One of `FORWARD` for a batch of this shape, as `JaxEngine.evaluate` and `log_probs` compile it."""
-    batch_shardings = dict.fromkeys(batch_shapes(shape), spec.layout.batch())
-    objective = spec.objective
-    # With this objective the teacher is asked for its most likely tokens.
-    program = make_most_likely(objective.top_k, spec.shape.vocab_size, spec) if (
-        name == "log_probs" and isinstance(objective, TopTokens)) else FORWARD[name](spec)
-    jitted = jax.jit(program, in_shardings=(shardings["params"], batch_shardings),
-                     out_shardings=spec.layout.replicated())
-    return jitted.lower(abstract["params"], batch_shapes(shape))
 
 
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
                      size: GenerationShape, *, drawn: int) -> Any:
-    """Completions of prompts, as `Generator` compiles it.
+    """Completions of prompts, as `Generator` compiles it, which also pads ``size``.
 
-    Args:
-        spec: of the step.
-        abstract: the state as shapes and dtypes.
-        shardings: of the state.
-        size: padded here like in `Generator`.
-        drawn: completions that are sampled of each prompt, which needs noise for every token of the vocabulary; 0:
-            greedy.
+    ``drawn``: completions that are sampled of each prompt, with noise for every token of the vocabulary; 0: greedy.
     """
-    prompts, rows, prompt, room = generation_sizes(size, spec.layout.row_devices, drawn)
+    prompts, rows, prompt, room = generation_sizes(size, spec.layout.shape.row_devices, drawn)
     # Shardings come with the parameters, because `Generator` jits without input shardings.
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
     array = jax.ShapeDtypeStruct
-    jitted = jax.jit(make_generate(spec, room, drawn > 0), out_shardings=spec.layout.replicated())
+    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.replicated())
     # Another number of stop tokens than these two is another program, but differs by bytes only.
     return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
@@ -79,12 +66,9 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
 
 
 def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
-    """Padded numbers of prompts, rows, prompt tokens and new tokens; ``drawn`` as in `lower_generation`.
-
-    ``devices``: over which prompts are split.
-    """
+    """Padded numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens."""
     copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // devices)
-    prompts = padded_prompts(size.prompts // copies, copies, devices, MAX_ROWS)
+    prompts = padded_prompts(size.prompts // copies, copies, devices)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
 
 
@@ -103,40 +87,36 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         versions = {name: version(name) for name in ("jax", "jaxlib", *PACKAGES[platform])}
     except PackageNotFoundError as missing:
         return {"absent": f"the package {missing.name}, whose compiler needs no {platform.upper()}"}
-    devices = _devices(ask["target"])
-    devices = devices[:ask["devices"]] if ask["devices"] else devices
     request = EngineRequest.from_json(ask["request"])
-    layout = make_layout(devices, request.mesh)
+    layout = make_layout(_devices(ask["target"]), request.mesh)
     spec = build_spec(request, layout, platform)
-    state = abstract_state(spec, request)
+    state = abstract_state(spec)
     shardings = state_shardings(spec, state)
     start = time.monotonic()
     lowered, resident_bytes, batch_bytes, sizes = _lower(ask, spec, state, shardings)
     seconds = {"lower": round(time.monotonic() - start, 1)}
-    exact = exact_bytes(state, shardings) | {"batch": batch_bytes}
-    start = time.monotonic()
+    start, tokens, heap = time.monotonic(), tuple[int, ...](), dict[str, int]()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        refused = refusal(error)
-        if refused is None:
-            return {"failed": str(error), "unimplemented": str(error).startswith("UNIMPLEMENTED")}
-        return {"inspection": asdict(replace(
-            refused, peak_bytes=refused.peak_bytes + resident_bytes, versions=versions, exact=exact,
-            seconds=seconds | {"compile": round(time.monotonic() - start, 1)}))}
+        answer = refusal(error)
+        if answer is None:
+            return {"failed": str(error)}
+    else:
+        answer, text = inspection(compiled), assignment_text(Path(ask["dump"]))
+        heap = heap_parts(text, sizes) if text else {}
+        size = program_shape(ask["program"], ask["batch"])
+        if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
+            tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
+            expected = size._replace(rows=size.rows // layout.shape.row_devices)
+            if tokens != expected:  # a library that read this host's platform while tracing left the batch whole
+                return {"failed": f"each device's program takes tokens {list(tokens)} and not {list(expected)}"}
     # Wall-clock seconds depend on other processes; processor time is that of the whole child.
     seconds |= {"compile": round(time.monotonic() - start, 1), "compile_cpu": round(time.process_time(), 1)}
-    size = program_shape(ask["program"], ask["batch"])
-    tokens: tuple[int, ...] = ()
-    if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
-        tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
-        if unsplit := why_unsplit(tokens, size, layout.row_devices):
-            return {"failed": unsplit, "unimplemented": False}
-    text = assignment_text(Path(ask["dump"]))
-    answer = inspection(compiled)
     return {"inspection": asdict(replace(
-        answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions, exact=exact,
-        tokens_per_device=tokens, heap=heap_parts(text, sizes) if text else {}, seconds=seconds))}
+        answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions,
+        exact=exact_bytes(state, shardings) | {"batch": batch_bytes}, tokens_per_device=tokens, heap=heap,
+        seconds=seconds))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
@@ -173,20 +153,24 @@ def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
-        prompts, *padded = generation_sizes(size, spec.layout.row_devices, drawn)
+        prompts, *padded = generation_sizes(size, spec.layout.shape.row_devices, drawn)
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
         return lowered, resident, 4 * prompts * padded[1], _sizes(
             spec, state, shardings, padded[0], padded[1], padded[1] + padded[2])
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
-    sizes = _sizes(spec, state, shardings, size.rows, size.positions)
+    sizes = _sizes(spec, state, shardings, size.rows, size.positions, updates=program == "step")
     if program == "step":
-        return lower_step(spec, state, shardings, size), 0, batch, replace(sizes, updates=True)
-    return lower_forward(program, spec, state, shardings, size), resident, batch, sizes
+        return lower_step(spec, state, shardings, size), 0, batch, sizes
+    objective, forward = spec.objective, FORWARD[program]
+    if program == "log_probs" and isinstance(objective, TopTokens):
+        # With this objective the teacher is asked for its most likely tokens.
+        forward = partial(most_likely, objective.top_k, spec.shape.vocab_size)
+    return forward_program(forward, spec, shardings).lower(state["params"], arrays), resident, batch, sizes
 
 
 def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], rows: int, length: int,
-           slots: int = 0) -> Sizes:
+           slots: int = 0, *, updates: bool = False) -> Sizes:
     layers = state["params"]["layers"]
     local = {name: shardings["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
     unsharded = [*(size for stack in stacks(spec.shape) for size in layer_shapes(spec.shape, stack[0]).values()),
@@ -195,11 +179,11 @@ def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], row
     single = {_ordered(size) for size in (*unsharded, *(size[1:] for size in local.values())) if len(size) > 1}
     stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
     # By the alphabet `bfloat16` comes before `float32`, and both come before the integers of quantized matrices.
-    return Sizes(
-        shape=spec.shape, rows=max(1, rows // spec.layout.row_devices), length=length, devices=spec.layout.size,
-        stacked=frozenset(_ordered(size) for size in local.values() if len(size) > 2),
-        single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"), cache_slots=slots,
-        updates=False)
+    stacked = frozenset(_ordered(size) for size in local.values() if len(size) > 2)
+    mesh = spec.layout.shape
+    return Sizes(shape=spec.shape, rows=max(1, rows // mesh.row_devices), length=length, devices=mesh.devices,
+                 stacked=stacked, single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"),
+                 cache_slots=slots, updates=updates)
 
 
 def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -217,12 +201,9 @@ def _bytes(tree: Any, shardings: Any) -> int:
 
 def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, int]:
     """Bytes per device of the parts of the state, from shapes and shardings."""
-    moments = {slot: tree for slot, tree in state["moments"].items() if slot != MASTER}
-    parts = {"parameters": _bytes(state["params"], shardings["params"]),
-             "moments": _bytes(moments, {slot: shardings["moments"][slot] for slot in moments})}
-    if MASTER in state["moments"]:
-        parts["master weights"] = _bytes(state["moments"][MASTER], shardings["moments"][MASTER])
-    return parts
+    slots = {slot: _bytes(tree, shardings["moments"][slot]) for slot, tree in state["moments"].items()}
+    master = {"master weights": slots.pop(MASTER)} if MASTER in slots else {}
+    return {"parameters": _bytes(state["params"], shardings["params"]), "moments": sum(slots.values())} | master
 
 
 if __name__ == "__main__":

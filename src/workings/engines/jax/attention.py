@@ -21,24 +21,11 @@ segments. ``window`` (positions seen back) and ``slides`` are scalars of the lay
 ``slides`` is a bool where it is known before."""
 
 
-def allowed_pairs(segment_ids: jax.Array, window: jax.Array) -> jax.Array:
-    """``[B, S, S]`` True where query s may see key t: same segment, not later, at most ``window - 1`` back.
-
-    Rows of a batch keep their order inside a segment, so comparing indices is comparing positions.
-    """
-    index = jnp.arange(segment_ids.shape[-1])
-    # By place in the row: within a segment that is the distance of positions, too.
-    distance = index[:, None] - index[None, :]
-    causal = (distance >= 0) & (distance < window)
-    return causal & (segment_ids[..., :, None] == segment_ids[..., None, :])
-
-
 def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Array:
     """``[B, K, G, S, T]`` float32 scores before masking."""
     batch, queries, heads, size = q.shape
     groups = heads // k.shape[2]
-    # Query heads of a group share a key head through the product's axes; keys are not repeated in memory.
-    # Heads that share a key head are neighbors in Hugging Face's weights.
+    # Heads that share a key head are neighbors in Hugging Face's weights; keys are not repeated in memory.
     grouped = q.reshape(batch, queries, k.shape[2], groups, size)
     raw = jnp.einsum("bskgh,btkh->bkgst", grouped, k, preferred_element_type=jnp.float32) * scale
     return softcap * jnp.tanh(raw / softcap) if softcap else raw
@@ -48,13 +35,8 @@ def masked_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Arra
                      softcap: float) -> jax.Array:
     """Attention ``[B, S, N, H]`` with all scores in memory at once, in float32.
 
-    Args:
-        q: ``[B, S, N, H]``.
-        k: ``[B, T, K, H]``.
-        v: ``[B, T, K, H]``.
-        allowed: ``[B, S, T]``, true where a query may look.
-        scale: factor of the scores.
-        softcap: bound of the scores; 0 for none.
+    q ``[B, S, N, H]``, k and v ``[B, T, K, H]``; ``allowed`` ``[B, S, T]``: where a query may look; ``softcap``: bound
+    of the scores, 0 for none.
     """
     return _attended(q, k, v, allowed, scale, softcap)[0]
 
@@ -71,7 +53,7 @@ def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scal
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def trained_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
                       softcap: float) -> jax.Array:
-    """`masked_attention` with its derivative by hand; the automatic one walks over the square of scores more often.
+    """`masked_attention` with its derivative by hand, which walks over the square of scores less often.
 
     Every query must be allowed a key.
     """
@@ -117,15 +99,16 @@ def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: ja
                     slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention with the whole ``[S, S]`` square of scores in memory."""
     del slides  # the window says it all
-    return trained_attention(q, k, v, allowed_pairs(segment_ids, window), scale, softcap)
+    index = jnp.arange(segment_ids.shape[-1])
+    # By place in the row: within a segment that is the distance of positions, too.
+    distance = index[:, None] - index[None, :]
+    allowed = (distance >= 0) & (distance < window) & (segment_ids[..., :, None] == segment_ids[..., None, :])
+    return trained_attention(q, k, v, allowed, scale, softcap)
 
 
 def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                       slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
-    """The numbers of `plain_attention`, the scores of `QUERIES` positions in memory; recomputed in backward.
-
-    The square of scores never exists. Runs on every device.
-    """
+    """The numbers of `plain_attention`, the scores of `QUERIES` positions in memory; recomputed in backward."""
     del slides
     batch, length, heads, size = q.shape
     chunk = min(QUERIES, length)
@@ -133,13 +116,11 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
     rest = count * chunk - length
     # The last chunk is filled up with queries whose results are cut off at the end.
     padded = jnp.pad(q, ((0, 0), (0, rest), (0, 0), (0, 0))).reshape(batch, count, chunk, heads, size)
-    # Filled with 0, the id of padding, which no real key has.
     ids = jnp.pad(segment_ids, ((0, 0), (0, rest))).reshape(batch, count, chunk)
     keys = jnp.arange(length)
 
     @jax.checkpoint
     def one(xs: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
-        # Of a chunk only its queries are kept; backward computes its scores again.
         part, part_ids, index = xs
         distance = (index * chunk + jnp.arange(chunk))[:, None] - keys[None]
         allowed = (distance >= 0) & (distance < window) & (part_ids[:, :, None] == segment_ids[:, None, :])

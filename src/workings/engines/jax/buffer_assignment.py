@@ -9,19 +9,19 @@ V vocabulary (of one device: V / n).
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import pairwise
 from math import prod
 from pathlib import Path
+
+import numpy as np
 
 from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops
 
-ALLOCATION = re.compile(r"^allocation \d+: size (\d+),(?P<kind>.*)")
-VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
-                   r"(?P<dtype>[a-z]+\d*)\[(?P<dims>[\d,]*)\]")
+ALLOCATION = re.compile(r"allocation \d+: size (\d+),(.*)")
+VALUE = re.compile(r"^ value: <\d+ \S+ @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\): "
+                   r"(?P<dtype>[a-z]+\d*)\[(?P<dims>[\d,]*)\]", re.MULTILINE)
 OTHER = "other temporaries"
 GRADIENTS, UPDATE = "gradients", "update in fp32"
 LOGITS, HEAD, HEAD_FP32 = "logits", "gradient of the embedding", "embedding in fp32 (gradient and update)"
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The numbers by which an array is recognized, for one device."""
+    """The numbers of one device by which an array is recognized."""
 
     shape: ModelShape
     rows: int
@@ -66,22 +66,19 @@ class Sizes:
 
 def read_heap(text: str) -> tuple[int, list[Value]]:
     """Size of the largest heap of a buffer assignment in text form, and the arrays in it."""
-    values: list[Value] = []
-    current: list[Value] = []
-    largest = inside = 0
+    largest, values = 0, list[Value]()
     # Arguments, constants and outputs have their own allocations; the heap is where temporaries share addresses.
-    for line in text.splitlines():
-        if match := ALLOCATION.match(line):
-            if inside > largest:
-                largest, values = inside, current
-            main = "preallocated-temp" in match["kind"] and "color" not in match["kind"]  # colors: on-chip memories
-            inside, current = (int(match[1]), []) if main else (0, [])
-        elif inside and (value := VALUE.match(line)) and int(value["size"]) >= MIN_BYTES:
-            # Axes of length one come and go in the compiler; without them an array is recognized in every form.
-            dims = tuple(int(n) for n in value["dims"].split(",") if n and n != "1")
-            current.append(Value(int(value["offset"]), int(value["size"]), value["dtype"], dims))
-    # The last allocation has no other after it that would have compared it.
-    return (inside, current) if inside > largest else (largest, values)
+    for block in re.split(r"^(?=allocation )", text, flags=re.MULTILINE):
+        head = ALLOCATION.match(block)
+        # Colors are on-chip memories.
+        if not head or "preallocated-temp" not in head[2] or "color" in head[2] or int(head[1]) <= largest:
+            continue
+        # Axes of length one come and go in the compiler; without them an array is recognized in every form.
+        largest, values = int(head[1]), [
+            Value(int(found["offset"]), int(found["size"]), found["dtype"],
+                  tuple(int(n) for n in found["dims"].split(",") if n and n != "1"))
+            for found in VALUE.finditer(block) if int(found["size"]) >= MIN_BYTES]
+    return largest, values
 
 
 def name_of(value: Value, sizes: Sizes) -> str:
@@ -116,8 +113,9 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
     if dims in sizes.single:
         return WEIGHTS
     # Length by length, or length by a block of queries or keys: attention's loops use blocks of 128, 256 or 512.
-    if sum(n == sizes.length or n in (128, 256, 512) for n in value.dims[-2:]) == 2 and elements % sizes.length == 0 \
-            and sizes.length in value.dims[-2:] and elements >= tokens * min(256, sizes.length):
+    last = value.dims[-2:]
+    if (len(last) == 2 and sizes.length in last and {*last} <= {sizes.length, 128, 256, 512}
+            and elements >= tokens * min(256, sizes.length)):
         return SCORES
     return LAYER if elements % tokens == 0 else OTHER
 
@@ -125,35 +123,21 @@ def _name_in_step(value: Value, sizes: Sizes) -> str:
 def heap_parts(text: str, sizes: Sizes) -> dict[str, int]:
     """Bytes of the heap by name; they add up to its size."""
     heap_bytes, values = read_heap(text)
-    parts: dict[str, int] = {}
-    covered = 0
-    for start, end, value in _visible_intervals(values):
-        name = name_of(value, sizes)
-        parts[name] = parts.get(name, 0) + end - start
-        covered += end - start
+    # Between two neighboring edges nothing begins or ends, so the largest array there has the whole piece: it is
+    # written last.
+    edges = np.unique([edge for value in values for edge in (value.offset, value.offset + value.size)])
+    largest = np.full(len(edges), -1)
+    for i in sorted(range(len(values)), key=lambda i: (values[i].size, -values[i].offset, -i)):
+        start, end = np.searchsorted(edges, (values[i].offset, values[i].offset + values[i].size))
+        largest[start:end] = i
+    parts: Counter[str] = Counter()
+    for i, piece in zip(largest.tolist(), np.diff(edges).tolist(), strict=False):
+        if i >= 0:
+            parts[name_of(values[i], sizes)] += piece
     # Alignment and the arrays that are too small to look at are covered by no value.
-    if heap_bytes > covered:
-        parts[OTHER] = parts.get(OTHER, 0) + heap_bytes - covered
-    return dict(sorted(parts.items(), key=lambda item: -item[1]))
-
-
-def _visible_intervals(values: Iterable[Value]) -> Iterator[tuple[int, int, Value]]:
-    """Pieces of the address space ``(start, end, largest array there)``, ascending, without gaps inside a piece."""
-    ordered = sorted(values, key=lambda value: value.offset)
-    edges = sorted({edge for value in ordered for edge in (value.offset, value.offset + value.size)})
-    waiting: list[tuple[int, int, Value]] = []
-    position = 0
-    # Between two neighboring edges nothing begins or ends, so the largest array there has the whole piece.
-    for number, (start, end) in enumerate(pairwise(edges)):
-        while position < len(ordered) and ordered[position].offset == start:
-            # The middle entry is unique, because two arrays of the same size cannot be ordered.
-            heappush(waiting, (-ordered[position].size, number * len(ordered) + position, ordered[position]))
-            position += 1
-        # Arrays that have ended are dropped only when they are on top: below it they cannot be the largest.
-        while waiting and waiting[0][2].offset + waiting[0][2].size <= start:
-            heappop(waiting)
-        if waiting:
-            yield start, end, waiting[0][2]
+    if (rest := heap_bytes - parts.total()) > 0:
+        parts[OTHER] += rest
+    return dict(parts.most_common())
 
 
 def assignment_text(folder: Path) -> str:

@@ -35,7 +35,7 @@ class Ring(NamedTuple):
 
 
 Caches = dict[str, Ring]
-"""The rings of `LOCAL` (sliding) and `GLOBAL` layers; a kind that the model does not have is left out."""
+"""The rings of `LOCAL` (sliding) and `GLOBAL` layers, where the model has such layers."""
 
 
 def layers_of(shape: ModelShape) -> dict[str, list[int]]:
@@ -58,47 +58,37 @@ def select_layers(shape: ModelShape, kv_by_stack: dict[str, KeysValues], part: i
         # A gather copies the cache; where all layers are of one kind it is left out.
         return x if len(layers) == shape.layers else x[np.array(layers)]
     location = {layer: (prefix, i) for stack, prefix in stacks(shape).items() for i, layer in enumerate(stack)}
-    # Layers of several stacks are brought into the order of the ring.
     return jnp.stack([kv_by_stack[prefix][part][i] for prefix, i in map(location.__getitem__, layers)])
-
-
-def cache_length(shape: ModelShape, kind: str, length: int) -> int:
-    """Slots of a ring for rows of at most ``length`` tokens: a sliding layer needs no more than its window."""
-    return min(shape.sliding_window, length) if kind == LOCAL else length
 
 
 def from_prompts(shape: ModelShape, layout: Layout, kv_by_stack: dict[str, KeysValues], room: int) -> Caches:
     """Rings with the last tokens of the prompts, as many as each kind of layer can attend to.
 
-    Args:
-        shape: decides which layers slide.
-        layout: rows are split over ``replicate`` and ``fsdp``, heads over ``tp`` where it divides them.
-        kv_by_stack: keys and values of each stack, ``[n, B, P, K, H]``, of prompts that are padded on the left.
-        room: new tokens that a row can get.
+    ``kv_by_stack``: ``[n, B, P, K, H]`` of prompts that are padded on the left; ``room``: new tokens of a row.
     """
     def last_tokens(part: int, kind: str, layers: list[int]) -> jax.Array:
         x = select_layers(shape, kv_by_stack, part, layers)
         padded = x.shape[2]
-        count = cache_length(shape, kind, padded + room)
+        # A sliding layer needs no more slots than its window.
+        count = min(shape.sliding_window, padded + room) if kind == LOCAL else padded + room
         # Free slots come first: the last token of a prompt is in slot R - 1, and new token 0 goes to slot 0.
         x = x[:, :, max(0, padded - count):]
         x = jnp.pad(x, ((0, 0), (0, 0), (max(0, count - padded), 0), (0, 0), (0, 0)))
         return _shard(layout, x)
 
-    return {kind: Ring(last_tokens(0, kind, layers), last_tokens(1, kind, layers))
+    return {kind: Ring(*(last_tokens(part, kind, layers) for part in (0, 1)))
             for kind, layers in layers_of(shape).items()}
 
 
 def repeat_rows(layout: Layout, caches: Caches, copies: int) -> Caches:
-    """Rings in which each row is repeated ``copies`` times: a device repeats its own rows and sends nothing."""
+    """Rings in which each row is repeated ``copies`` times."""
     return jax.tree.map(lambda x: _shard(layout, jnp.repeat(x, copies, 1)), caches) if copies > 1 else caches
 
 
 def fills_by_head(layout: Layout) -> bool:
-    """Whether prompts are read into rings in the order of `by_head`.
+    """Whether prompts are read into rings in the order of `by_head`, from which XLA's programs for GPUs decode.
 
-    XLA's programs for GPUs decode from that order. A cache that was filled in another one would be copied as a whole
-    before the first token, and half of it would exist twice. For other devices XLA chooses one order for both.
+    They would copy a cache in another order as a whole before the first token. For other devices XLA chooses the order.
     """
     return bool(layout.mesh.devices.flat[0].platform == "gpu")
 
@@ -116,11 +106,8 @@ def by_position(caches: Caches) -> Caches:
 
 
 def _shard(layout: Layout, x: jax.Array) -> jax.Array:
-    if layout.size == 1:
-        return x
     # Fewer key heads than devices along `tp` are copied to each.
-    heads = TP if x.shape[3] % layout.tp == 0 else None
-    return jax.lax.with_sharding_constraint(x, layout.sharding(None, layout.row_axes, None, heads))
+    return layout.constrain(x, None, layout.row_axes, None, TP if x.shape[3] % layout.shape.tp == 0 else None)
 
 
 def append(shape: ModelShape, layout: Layout, caches: Caches, kv_by_stack: dict[str, KeysValues],
@@ -144,17 +131,9 @@ def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index:
                     count: jax.Array, *, window: jax.Array, scale: float, softcap: float) -> jax.Array:
     """Attention ``[B, 1, N, H]`` of new token number ``count`` over a layer's ring and itself.
 
-    Args:
-        q: ``[B, 1, N, H]``.
-        k: ``[B, 1, K, H]``, the token's own.
-        v: ``[B, 1, K, H]``, the token's own.
-        ring: without the token.
-        index: the layer's index in the ring.
-        position: ``[B]``: position of the token in its row.
-        count: new tokens before it in every row.
-        window: positions that the layer attends to, the token's own included.
-        scale: factor of the scores.
-        softcap: bound of the scores; 0 for none.
+    q ``[B, 1, N, H]``; k and v ``[B, 1, K, H]`` are the token's own, which the ring does not have yet; ``index``: the
+    layer's in the ring; ``position`` ``[B]``: of the token in its row; ``window``: positions that the layer attends to,
+    the token's own included; ``softcap``: bound of the scores, 0 for none.
     """
     keys, values = ring.keys[index], ring.values[index]
     size = keys.shape[1]
@@ -162,7 +141,6 @@ def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index:
     # Left padding and empty slots are further back than the row's first token.
     visible = (distance[None] <= position[:, None]) & (distance < window)[None]
     old = jnp.where(visible[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
-    # The new token's own key is not in the ring yet: it is written after the scan over layers.
     own = scores(q, k, scale, softcap)
     # One softmax over slots and the token itself, without joining the two arrays.
     # The token always attends to itself, so the maximum is a real score even where every slot is masked.
@@ -176,17 +154,14 @@ def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index:
 
 def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float,
                   layers: Sequence[int]) -> Attend:
-    """Attention of one new token a row, for the layers of this stack: to the ring of their kind and to itself.
-
-    The layer's inputs must have ``index`` (`index_in_kind`).
-    """
+    """Attention of one new token a row, for the layers of this stack, whose inputs have ``index`` (`index_in_kind`)."""
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         def to_ring(kind: str) -> Any:
             return lambda: attend_to_cache(q, k, v, caches[kind], inputs["index"], position, count,
                                            window=inputs["window"], scale=scale, softcap=shape.attention_softcap)
 
         if len(caches) == 1:
-            return to_ring(next(iter(caches)))()
+            return to_ring(*caches)()
         local = slides(shape, layers, inputs)
         if isinstance(local, bool):
             return to_ring(LOCAL if local else GLOBAL)()

@@ -5,7 +5,6 @@ those of the adapters alone: ``adapter_model.safetensors`` with peft's names in 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from workings.engines.jax.init import parameter_shapes
 from workings.engines.jax.lora import adapter_shapes, init_adapters, merged
 from workings.engines.jax.nf4 import ABSMAX, CODES, dequantize
 from workings.engines.jax.params_tree import Params, flatten_params, layer_numbers, layer_tensor, unflatten_params
-from workings.engines.jax.projection import ADAPTER_A, ADAPTER_B, SCALE, is_adapter
+from workings.engines.jax.projection import ADAPTER, ADAPTER_A, ADAPTER_B, SCALE, is_adapter
 from workings.engines.jax.sharding import NF4_TENSORS
 from workings.engines.jax.step import StepSpec
 from workings.engines.safetensors_file import Index, write_shard, write_tensors
@@ -29,8 +28,6 @@ from workings.engines.weight_files import model_weights
 from workings.models.shapes import to_hf_config
 from workings.models.shards import slice_name
 from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
-
-Shardings = dict[str, Any]
 
 
 def unstacked(name: str, layers: int) -> list[str]:
@@ -46,64 +43,47 @@ def weights_file(spec: StepSpec) -> str:
     return files.ADAPTER_FILE if spec.lora else files.MODEL_FILE
 
 
-def _gathered(x: jax.Array, layer: int) -> np.ndarray:
-    """An array of several processes, or one layer of a stack if ``layer`` is not negative, on the host.
-
-    A collective call, for which every device holds all of what is returned: a layer of a stack in place of the stack.
-    """
-    # It waits forever if one process does not call it for the same array.
-    assert isinstance(x.sharding, NamedSharding)
-    program = gather(NamedSharding(x.sharding.mesh, PartitionSpec()), of_a_stack=layer >= 0)
-    return np.asarray(program(x, max(layer, 0)).addressable_data(0))
-
-
 @cache
 def gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
     """A program that copies an array, or the layer with the number of a second argument, to every device."""
     return jax.jit(lambda x, layer: x[layer] if of_a_stack else x, out_shardings=replicated)
 
 
-@dataclass(frozen=True)
-class LazyArray:
-    """An array that is computed when it is written, such as a merged weight."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    make: Callable[[], jax.Array]
-
-
-def _stored_names(key: str, x: jax.Array | LazyArray) -> list[tuple[str, int]]:
+def _stored_names(key: str, x: Any) -> list[tuple[str, int]]:
     """Names of a flat array's tensors in a file, and the layer of each; -1 for an array without layers."""
-    # A sign that no tensor's name has, so that the slot can be told from the name.
     slot, _, name = key.rpartition("|")
     stacked = name.startswith("layers.")
     return [(f"{slot}.{stored}" if slot else stored, i if stacked else -1)
             for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0))]
 
 
-def write(path: Path, arrays: Mapping[str, jax.Array | LazyArray]) -> None:
-    """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``)."""
+def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array]) -> None:
+    """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``).
+
+    Of ``arrays`` only shape and format are read; ``make`` gives an array when its turn has come.
+    """
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
     source: dict[str, tuple[str, int]] = {}
     for key, x in arrays.items():
         for full, layer in _stored_names(key, x):
             plan[full] = (np.dtype(x.dtype), x.shape if layer < 0 else x.shape[1:])
             source[full] = (key, layer)
-    # The file is written in the order of `plan`, with the layers of a stack together: each stack is made once.
-    held: dict[str, jax.Array | np.ndarray] = {}
+    # In the order of `plan` the layers of a stack are together: each stack is made once.
+    held: dict[str, Any] = {}
 
     def fetch(full: str) -> np.ndarray:
         key, i = source[full]
-        if key not in held:  # one tensor at a time
+        if key not in held:
             # Before the next array is made, or two of them would be there.
             held.clear()
-            x = arrays[key]
-            made = x.make() if isinstance(x, LazyArray) else x
+            made = make(key)
             held[key] = np.asarray(made) if made.is_fully_addressable else made
         array = held[key]
         if isinstance(array, np.ndarray):
             return array if i < 0 else array[i]
-        return _gathered(array, i)
+        # Of several processes, which all make this call for the same array.
+        program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=i >= 0)
+        return np.asarray(program(array, max(i, 0)).addressable_data(0))
 
     if jax.process_index() == 0:
         write_tensors(path, plan, fetch, files.METADATA)
@@ -121,7 +101,7 @@ def _files(state: Mapping[str, Any], spec: StepSpec) -> dict[str, dict[str, jax.
 def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
     """Write a state into a directory."""
     for file, arrays in _files(state, spec).items():
-        write(directory / file, arrays)
+        write(directory / file, arrays, arrays.__getitem__)
 
 
 def save_shards(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
@@ -150,15 +130,11 @@ def _write_slices(directory: Path, file: str, arrays: Mapping[str, jax.Array]) -
     write_shard(directory, file, (jax.process_index(), jax.process_count()), plan, fetch)
 
 
-_Described = jax.Array | jax.ShapeDtypeStruct
-"""An array or a description of one: only shape and dtype are read."""
-
-
 _Read = Callable[[str, Index], np.ndarray]
 """Function that reads a part of a tensor by Hugging Face's name."""
 
 
-def _placed(read: _Read, name: str, spec: _Described, sharding: Any) -> jax.Array:
+def _placed(read: _Read, name: str, spec: Any, sharding: Any) -> jax.Array:
     """A flat tensor from its file, cast to the state's dtype, layers stacked; each process reads its devices' parts."""
     def part(index: tuple[slice, ...] | None) -> np.ndarray:
         assert index is not None  # only the type allows it
@@ -175,13 +151,7 @@ def _placed(read: _Read, name: str, spec: _Described, sharding: Any) -> jax.Arra
     return jax.make_array_from_callback(spec.shape, sharding, part)
 
 
-def _put(array: np.ndarray, sharding: Any) -> jax.Array:
-    """An array on the mesh; every process provides its own devices' shards."""
-    # The callback is called for the devices of this process only.
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-
-def _reader(file: files.CheckpointFile, spec: Mapping[str, _Described], slot: str) -> _Read:
+def _reader(file: files.CheckpointFile, spec: Mapping[str, Any], slot: str) -> _Read:
     """Function that reads a tensor by Hugging Face's name and checks its shape and dtype."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
@@ -192,15 +162,8 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
             base: Callable[[], Params]) -> dict[str, Any]:
     """The state that `save` wrote, on any mesh.
 
-    Args:
-        directory: of one checkpoint.
-        spec: of the step that goes on.
-        abstract: the state as shapes and dtypes (`jax.eval_shape` of its creation).
-        shardings: a tree like it, of shardings.
-        base: gives the parameters that training started from; called only with adapters.
-
-    Raises:
-        RecordError: a file or tensor is missing, damaged, or of another shape or dtype.
+    ``abstract``: the state as shapes and dtypes; ``base``: gives the parameters that training started from; called only
+    with adapters. Raises `RecordError` for what is missing, damaged, or of another shape or dtype.
     """
     params = saved_weights(directory, spec, abstract["params"], shardings["params"])
     optimizer = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
@@ -216,22 +179,18 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
     return {"params": unflatten_params(params), "moments": moments, "step": step}
 
 
-def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings) -> dict[str, jax.Array]:
+def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Params) -> dict[str, jax.Array]:
     """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
     saved, shardings = spec.saved(abstract), flatten_params(shardings)
     read = _reader(files.CheckpointFile(directory, weights_file(spec)), saved, "")
     return {name: _placed(read, name, x, shardings[name]) for name, x in saved.items()}
 
 
-def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Shardings, seed: int) -> Params:
+def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Params, seed: int) -> Params:
     """Parameters from a directory in Hugging Face's format, cast to the state's dtype, and fresh adapters.
 
-    Weights are quantized matrix by matrix on the host, so the whole model is never in memory.
-
-    Raises:
-        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
+    Weights are quantized matrix by matrix on the host. Raises `RequestError` as `model_weights`.
     """
-    # Headers are checked before anything is allocated on a device.
     source = model_weights(directory, spec.shape)
     shardings = flatten_params(shardings)
     params: dict[str, Any] = {}
@@ -245,7 +204,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Sh
         if name.endswith(f".{nf4.CODES}"):
             stem = name.removesuffix(nf4.CODES)
             arrays = _quantized(source.read, f"{stem}weight", spec)
-            params |= {key: _put(array, shardings[key])
+            params |= {key: jax.make_array_from_callback(array.shape, shardings[key], array.__getitem__)
                        for key, array in zip((name, stem + nf4.ABSMAX), arrays, strict=True)}
         # Scales are set together with their codes, and adapters are set already.
         elif name not in params and not name.endswith(f".{nf4.ABSMAX}"):
@@ -259,7 +218,6 @@ def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> 
     sizes = nf4.stored_shapes(layer_shapes(spec.shape, layers[0])[layer_tensor(name)])
     codes, scales = np.empty((len(layers), *sizes[0]), np.uint8), np.empty((len(layers), *sizes[1]), np.float32)
     for i, tensor in enumerate(unstacked(name, len(layers))):
-        # On the host and one layer at a time: the unquantized model may not fit the devices.
         codes[i], scales[i] = nf4.quantize(np.asarray(read(tensor)).astype(spec.parameter_dtype))
     return codes, scales
 
@@ -270,35 +228,31 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     ``adapter/`` belongs on the weights that training started from, not on the merged ones.
     """
     tensors = flatten_params(params)
-    # Shapes of the full model, for every kind of run: codes of fewer bits and adapters become plain weights.
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
     # A merged weight is made when its turn has come, so only one at a time exists in addition to the state.
-    write(directory / files.MODEL_FILE, {
-        name: LazyArray(x.shape, x.dtype, partial(_full, tensors, name, x.shape[-1], x.dtype))
-        for name, x in shapes.items()})
+    write(directory / files.MODEL_FILE, shapes,
+          lambda name: _full(tensors, name, shapes[name].shape[-1], shapes[name].dtype))
     # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
-    # Every process enters `write`, because gathering needs all of them; files are the first one's alone.
+    # Every process enters `write`, because gathering needs all of them.
     if jax.process_index() == 0:
         targets = [name.rpartition(".")[2] for name in spec.lora.targets] if spec.lora else []
         files.write_configs(directory, to_hf_config(spec.shape) | {"dtype": dtype},
                             spec.lora.method if spec.lora else FULL, targets)
     if spec.lora:
-        write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, spec.trained(params))
+        adapters = spec.trained(params)
+        write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, adapters, adapters.__getitem__)
 
 
 def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> jax.Array:
     """A stacked weight, dequantized and with its adapter added."""
     stem = name.removesuffix("weight")
-    run = partial(_combined, inner=inner, dtype=dtype)
-    names = [name] if name in tensors else [stem + each for each in NF4_TENSORS if stem + each in tensors]
-    if stem + ADAPTER_A in tensors:
-        names += [stem + ADAPTER_A, stem + ADAPTER_B]
-    if names == [name]:
+    own = {key: tensors[stem + key] for key in ("weight", *NF4_TENSORS, *ADAPTER) if stem + key in tensors}
+    if own.keys() <= {"weight"}:
         return tensors[name]
     scale = tensors.get(name.removesuffix(layer_tensor(name)) + SCALE)
     # Compiled, so that temporaries of the product are freed inside; split arrays stay split.
-    return jax.jit(run)({each.removeprefix(stem): tensors[each] for each in names}, scale)
+    return jax.jit(partial(_combined, inner=inner, dtype=dtype))(own, scale)
 
 
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:

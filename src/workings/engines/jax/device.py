@@ -3,10 +3,9 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ import numpy as np
 from workings.engines.hardware_probe import accelerators, cpu_features, cpu_memory
 from workings.engines.import_warnings import without_noise
 from workings.engines.kernel_check import check_products
+from workings.engines.source_digest import library_versions
 from workings.errors import DeviceError, RequestError, first_line
 from workings.hardware.device import without_alias
-from workings.hardware.machine import cache_directory, cpu_model
+from workings.hardware.machine import cache_directory
 from workings.hints import pip_install
 
 PLUGINS = {"gpu": pip_install("cuda"), "tpu": pip_install("tpu")}
@@ -42,55 +42,43 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
     """
     asked = without_alias(asked)
     present = accelerators() if present is None else present
-    if asked == "cpu":
-        return Devices(platform="cpu", devices=_open("cpu"), reason="asked for")
-    if asked in ("gpu", "tpu"):
-        try:
-            return Devices(platform=asked, devices=_open(asked), reason="asked for")
-        except RuntimeError as error:
-            raise _absent(asked, present, error) from error
-    # A card that is there and cannot be used ends the run: on the CPU instead, only the time it takes would tell.
-    for platform in ("tpu", "gpu"):
-        if platform in present:
-            try:
-                return Devices(platform=platform, devices=_open(platform),
-                               reason=f"auto: {present[platform]} is there")
-            except RuntimeError as error:
-                raise DeviceError(
-                    f"JAX cannot use {present[platform]} of this machine ({first_line(error)})",
-                    f"a JAX that drives this {platform.upper()}",
-                    f"{PLUGINS[platform]}, or ask for the CPU explicitly: device=cpu") from error
-    return Devices(platform="cpu", devices=_open("cpu"), reason="auto: this machine shows no accelerator")
+    platform = next((each for each in ("tpu", "gpu") if each in present), "cpu") if asked == "auto" else asked
+    reason = ("asked for" if asked != "auto" else f"auto: {present[platform]} is there" if platform in present
+              else "auto: this machine shows no accelerator")
+    try:
+        return Devices(platform=platform, devices=_open(platform), reason=reason)
+    except RuntimeError as error:
+        if platform not in present:
+            raise DeviceError(f"this machine shows no {platform.upper()}",
+                              f"a machine with a {platform.upper()} that JAX can use",
+                              f"device={next(iter(present), 'cpu')}") from error
+        # A card that is there and cannot be used ends the run: on the CPU instead, only the time it takes would tell.
+        raise DeviceError(f"JAX cannot use {present[platform]} of this machine ({first_line(error)})",
+                          f"a JAX that drives this {platform.upper()}",
+                          f"{PLUGINS[platform]}, or ask for the CPU explicitly: device=cpu") from error
 
 
 def _open(platform: str) -> tuple[jax.Device, ...]:
     """All devices of a platform. Raises RuntimeError where JAX has none."""
     if platform == "cpu":
         # An installed libtpu would otherwise be started on every CPU host, which asks a metadata server for minutes.
-        # Without effect once JAX has opened its backends.
         jax.config.update("jax_platforms", "cpu")
         # A step is waited for anyway; computed by the thread that asks, its memory comes from that thread's heap.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        # Even so, JAX loads the plugins of other devices to find out what they are called.
-        with without_noise():
-            return tuple(jax.devices(platform))
-    with _plugins_that_fail() as reasons:
+    # JAX loads the plugins of other devices, too, to find out what they are called. What libtpu prints is its reason.
+    with _plugins_that_fail() as reasons, nullcontext() if platform == "tpu" else without_noise():
         try:
-            if platform == "tpu":  # what libtpu prints is then the reason
-                return tuple(jax.devices(platform))
-            with without_noise():
-                return tuple(jax.devices(platform))
+            return tuple(jax.devices(platform))
         except RuntimeError as error:
             raise RuntimeError("; ".join([first_line(error), *reasons])) from error
 
 
 @contextmanager
 def _plugins_that_fail() -> Iterator[list[str]]:
-    """Why plugins of devices could not be loaded, in place of the tracebacks that JAX logs of them."""
+    """A line about each plugin that could not be loaded, in place of the traceback that JAX logs of it."""
     reasons: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
-        # JAX logs the traceback of a plugin that fails and goes on without it; of each, one line is kept for the error.
         if record.exc_info and record.exc_info[1]:
             reasons.append(f"{record.getMessage()}: {first_line(record.exc_info[1])}")
         return not record.exc_info
@@ -103,31 +91,16 @@ def _plugins_that_fail() -> Iterator[list[str]]:
         logger.removeFilter(keep)
 
 
-def _absent(asked: str, present: Mapping[str, str], error: Exception) -> DeviceError:
-    # Without a device JAX's reason is that its plugin found none.
-    others = [name for name in present if name != asked]
-    return DeviceError(f"JAX cannot use {present[asked]} of this machine ({first_line(error)})" if asked in present else
-                       f"this machine shows no {asked.upper()}",
-                       f"a machine with a {asked.upper()} that JAX can use",
-                       PLUGINS[asked] if asked in present else f"device={others[0] if others else 'cpu'}")
-
-
 def memory_limit(device: jax.Device) -> tuple[int, str]:
     """Bytes one device offers, and who says so."""
     stats: dict[str, Any] = device.memory_stats() or {}
-    # On a GPU that is the share of the card that XLA takes, not the card's memory.
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"]), "device (memory_stats)"
     return cpu_memory()
 
 
-def device_name(device: jax.Device) -> str:
-    """The device's own name; for the CPU the kernel's name of it."""
-    return cpu_model() if device.platform == "cpu" else str(device.device_kind)
-
-
 def coarser_products(platform: str, compute: str) -> list[str]:
-    """Notes about float32 on an accelerator: by default JAX multiplies it in a format with fewer digits."""
+    """A note about float32 on an accelerator: by default JAX multiplies it in a format with fewer digits."""
     if platform == "cpu" or compute != "fp32" or jax.config.values["jax_default_matmul_precision"] is not None:
         return []
     coarser = {"gpu": "TF32 (10 bits after the point instead of 23)", "tpu": "bf16 (7 bits after the point)"}[platform]
@@ -135,11 +108,10 @@ def coarser_products(platform: str, compute: str) -> list[str]:
             "which takes longer"]
 
 
-def library_versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of what computes."""
-    versions = {name: version(name) for name in ("jax", "jaxlib", "numpy")}
     backend = jax.extend.backend.get_backend()
-    return versions | {"backend": " ".join(str(backend.platform_version).split())}
+    return library_versions(("jax", "jaxlib", "numpy")) | {"backend": " ".join(str(backend.platform_version).split())}
 
 
 def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[str, Any]:
@@ -159,9 +131,7 @@ def keep_programs() -> None:
 
     Without that the same recipe is compiled again at every start, which takes longer than all else before the first
     step. Only on a CPU: what an accelerator's compiler says about memory has not been read from a kept program yet.
-
-    A folder that the user gave JAX (``JAX_COMPILATION_CACHE_DIR``) stays theirs, and so does their wish to keep
-    nothing (``JAX_ENABLE_COMPILATION_CACHE=0``).
+    A user's own folder (``JAX_COMPILATION_CACHE_DIR``) or wish to keep nothing stays.
 
     Raises:
         RequestError: when someone else could put a program there.
@@ -169,11 +139,10 @@ def keep_programs() -> None:
     asked = jax.config.values
     if asked["jax_compilation_cache_dir"] is not None or not asked["jax_enable_compilation_cache"]:
         return
-    # A program may use instructions that another CPU lacks, and machines may share a home on a network.
+    # A program may use instructions that another CPU lacks, and machines may share a home.
     folder = cache_directory() / "programs" / sha256(cpu_features().encode()).hexdigest()[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A folder that was there before keeps its mode, so owner and mode are looked at and not assumed.
         status = folder.stat()
     except OSError:  # the folder cannot be made, or a full disk: every run compiles
         return

@@ -5,11 +5,11 @@ them and gives every device its own rows back. Tokens are taken in chunks, so th
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from workings.engines.jax.loss import chunks
 from workings.engines.jax.sharding import FSDP, TP, Layout, P
 
 GATHERED = 8192
@@ -53,7 +53,8 @@ def table_rows(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def split_lookup(layout: Layout, table: jax.Array, tokens: jax.Array) -> jax.Array:
     """``[B, S, D]`` rows of ``table`` ``[V, D]`` (split by row over all devices) for tokens ``[B, S]`` (split by B)."""
-    return _sharded(layout, _lookup_local, (P((FSDP, TP)), P(layout.row_axes)), P(layout.row_axes))(table, tokens)
+    rows = P(layout.row_axes)
+    return layout.shard_map(_lookup_local, (P((FSDP, TP)), rows), rows)(table, tokens)
 
 
 def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -61,26 +62,17 @@ def _forward(layout: Layout, table: jax.Array, tokens: jax.Array) -> tuple[jax.A
 
 
 def _backward(layout: Layout, kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, None]:
-    table, tokens = kept
     rows = P(layout.row_axes)
-    add = _sharded(layout, partial(_add_local, layout), (P((FSDP, TP)), rows, rows), P((FSDP, TP)))
-    return add(table, tokens, dy), None
+    add = layout.shard_map(partial(_add_local, layout), (P((FSDP, TP)), rows, rows), P((FSDP, TP)))
+    return add(*kept, dy), None
 
 
 split_lookup.defvjp(_forward, _backward)
 
 
-def _sharded(layout: Layout, function: Any, inputs: Any, outputs: Any) -> Any:
-    return jax.shard_map(function, mesh=layout.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
-
-
 def _turns(x: jax.Array) -> jax.Array:
     """``[B, S, ...]`` as ``[n, C, ...]``; padding has index or value zero."""
-    flat = x.reshape(-1, *x.shape[2:])
-    chunk = min(CHUNK, max(1, GATHERED // jax.lax.axis_size(FSDP)), flat.shape[0])
-    # Every turn has the same size, because a scan has one program for all of them.
-    flat = jnp.pad(flat, ((0, -flat.shape[0] % chunk), *[(0, 0)] * (flat.ndim - 1)))
-    return flat.reshape(-1, chunk, *flat.shape[1:])
+    return chunks(x, min(CHUNK, max(1, GATHERED // jax.lax.axis_size(FSDP)), x.shape[0] * x.shape[1]))
 
 
 def _own_index(tokens: jax.Array, size: int) -> jax.Array:

@@ -21,18 +21,7 @@ from workings.engines.base import (
     require_signals,
 )
 from workings.engines.gpu_settings import gpu_share
-from workings.engines.jax import checkpoint
-from workings.engines.jax.checkpoint import export
-from workings.engines.jax.device import (
-    Devices,
-    check_kernels,
-    coarser_products,
-    device_name,
-    find_devices,
-    keep_programs,
-    library_versions,
-    memory_limit,
-)
+from workings.engines.jax import checkpoint, device, spec
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import final_logits, unembedding
@@ -41,11 +30,11 @@ from workings.engines.jax.planning import JaxPlanning
 from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
-from workings.engines.jax.spec import abstract_state, build_spec, initial_params, lower_step, state_shardings
-from workings.engines.jax.step import State, StepSpec, all_hidden_states, make_evaluation, make_log_probs
+from workings.engines.jax.step import State, all_hidden_states, evaluate, log_probs
 from workings.engines.jax.target import inspection, refusal
-from workings.engines.jax.top_tokens import make_most_likely
+from workings.engines.jax.top_tokens import most_likely
 from workings.hardware.device import DeviceFacts
+from workings.hardware.machine import cpu_model
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes, return_free_memory
 from workings.models.batch import ROWS, Batch
 
@@ -53,16 +42,16 @@ from workings.models.batch import ROWS, Batch
 class JaxEngine(JaxPlanning):
     """`workings.engines.base.Engine` on JAX. Open it with `JaxEngine.open`."""
 
-    def __init__(self, request: EngineRequest, devices: Devices) -> None:
+    def __init__(self, request: EngineRequest, devices: device.Devices) -> None:
         self.request = request
         self.devices = devices
         self.layout = make_layout(devices.devices, request.mesh)
-        self.spec = build_spec(request, self.layout, devices.platform)
+        self.spec = spec.build_spec(request, self.layout, devices.platform)
         # Shapes only: opening an engine allocates no arrays, so a program can be compiled before weights are read.
-        self.abstract_state = abstract_state(self.spec, request)
-        self.shardings = state_shardings(self.spec, self.abstract_state)
-        self._steps: dict[tuple[tuple[int, ...], ...], Any] = {}
-        self._forward: dict[tuple[str, tuple[int, ...]], Any] = {}
+        self.abstract_state = spec.abstract_state(self.spec)
+        self.shardings = spec.state_shardings(self.spec, self.abstract_state)
+        self._steps: dict[Any, Any] = {}
+        self._forward: dict[Any, Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
@@ -76,27 +65,26 @@ class JaxEngine(JaxPlanning):
     @classmethod
     def open(cls, request: EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
-        devices = find_devices(request.device)
+        devices = device.find_devices(request.device)
         refuse_strangers(devices.devices)
         # Before anything is compiled, because JAX opens its cache once in a process.
         if devices.platform == "cpu":
-            keep_programs()
+            device.keep_programs()
         return cls(request, devices)
 
     def _own(self) -> tuple[jax.Device, ...]:
         """Devices of the mesh that belong to this process."""
-        return tuple(device for device in self.layout.mesh.devices.flat
-                     if device.process_index == jax.process_index())
+        return tuple(each for each in self.layout.mesh.devices.flat if each.process_index == jax.process_index())
 
     def describe(self) -> DeviceFacts:
         """The devices."""
-        limit, source = memory_limit(self._own()[0])
+        platform, (limit, source) = self.devices.platform, device.memory_limit(self._own()[0])
         return DeviceFacts(
-            platform=self.devices.platform, kind=device_name(self.devices.devices[0]), count=self.layout.size,
-            memory_limit_bytes=limit, memory_limit_source=source, mesh=dict(self.layout.mesh.shape),
-            memory_share=gpu_share() if self.devices.platform == "gpu" else 1.0, versions=library_versions(),
-            reason="; ".join([self.devices.reason, *coarser_products(self.devices.platform,
-                                                                     self.request.precision.compute)]))
+            platform=platform, kind=cpu_model() if platform == "cpu" else str(self.devices.devices[0].device_kind),
+            count=self.layout.shape.devices, memory_limit_bytes=limit, memory_limit_source=source,
+            mesh=dict(self.layout.mesh.shape),
+            memory_share=gpu_share() if platform == "gpu" else 1.0, versions=device.versions(), reason="; ".join(
+                [self.devices.reason, *device.coarser_products(platform, self.request.precision.compute)]))
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the step's arrays, read from the state and the program."""
@@ -117,8 +105,7 @@ class JaxEngine(JaxPlanning):
 
     def _first_params(self, weights: Path | None, seed: int) -> Any:
         """Initial parameters: weights from a directory or random ones from the seed, and new adapters."""
-        # Jitted with the shardings of its outputs, so weights come out split instead of being moved afterwards.
-        make = jax.jit(partial(initial_params, self.spec), out_shardings=self.shardings["params"])
+        make = jax.jit(partial(spec.initial_params, self.spec), out_shardings=self.shardings["params"])
         if weights is None:
             return make(np.uint32(seed))
         params = checkpoint.load_params(weights, self.spec, self.abstract_state["params"], self.shardings["params"],
@@ -128,7 +115,6 @@ class JaxEngine(JaxPlanning):
         return params
 
     def _fresh(self, params: Any, trainable: bool) -> State:
-        # The counter is on the devices like everything else, so that a step needs nothing of the host.
         state = {"params": params, "step": jax.device_put(np.int32(0), self.shardings["step"])}
         if not trainable:
             return state
@@ -146,18 +132,11 @@ class JaxEngine(JaxPlanning):
         return {name: jax.make_array_from_callback(x.shape, sharding, x.__getitem__) for name, x in arrays.items()}
 
     def compiled_step(self, batch: Batch) -> Any:
-        """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape.
-
-        It is compiled at the first call, by `inspect`, `step` or a test that reads the program.
-
-        Args:
-            batch: only its sizes are read.
-        """
+        """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape; compiled once."""
         more = self._loss_positions(batch)
-        # Their number for each row is a size of the program, too.
         key = batch.tokens.shape, *(x.shape for x in more.values())
         if key not in self._steps:
-            self._steps[key] = lower_step(self.spec, self.abstract_state, self.shardings, batch.tokens.shape,
+            self._steps[key] = spec.lower_step(self.spec, self.abstract_state, self.shardings, batch.tokens.shape,
                                           more).compile()
             self.compilations += 1
         return self._steps[key]
@@ -173,7 +152,6 @@ class JaxEngine(JaxPlanning):
         require_signals(self.spec.objective, batch)
         arrays = self._arrays(batch, self.spec.objective.signals) | self._loss_positions(batch)
         run = self.compiled_step(batch)
-        # The caller's arrays are consumed: the program writes its results into them.
         after, numbers, log_probs = run(state, arrays, np.float32(batch.divisor), np.float32(learning_rate))
         # Reading the numbers waits until the device has finished the step.
         return after, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
@@ -181,18 +159,17 @@ class JaxEngine(JaxPlanning):
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        total = self._run_forward("evaluation", make_evaluation, state, batch)
-        return LossSum(loss_sum=float(total), supervised_tokens=batch.supervised_tokens)
+        total = float(self._run_forward(evaluate, state, batch))
+        return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
-        return np.asarray(self._run_forward("log_probs", make_log_probs, state, batch))
+        return np.asarray(self._run_forward(log_probs, state, batch))
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
-        tokens, log_probs = self._run_forward(f"most_likely {count} {below}", partial(make_most_likely, count, below),
-                                              state, batch)
-        return np.asarray(tokens), np.asarray(log_probs)
+        tokens, of_tokens = self._run_forward(most_likely, state, batch, count, below)
+        return np.asarray(tokens), np.asarray(of_tokens)
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes."""
@@ -206,20 +183,17 @@ class JaxEngine(JaxPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        # A new function at each call, so each call compiles, and all logits exist at once. Comparisons are few.
         @jax.jit
         def compute(params: Params, rows: dict[str, jax.Array]) -> jax.Array:
             return final_logits(all_hidden_states(self.spec, params, rows), unembedding(params), self.spec.shape)
 
         return np.asarray(compute(state["params"], {name: batch.arrays[name][0] for name in ROWS}))
 
-    def _run_forward(self, name: str, make: Callable[[StepSpec], Any], state: State, batch: Batch) -> Any:
-        """Run a program of parameters and a batch, compiled once for each shape; its results are on every device."""
-        key = name, batch.tokens.shape
+    def _run_forward(self, program: Callable[..., Any], state: State, batch: Batch, *settings: int) -> Any:
+        """Run a program of settings, a spec, parameters and a batch, compiled once for each shape."""
+        key = program, settings, batch.tokens.shape
         if key not in self._forward:
-            batch_shardings = dict.fromkeys(ROWS, self.layout.batch())
-            self._forward[key] = jax.jit(make(self.spec), in_shardings=(self.shardings["params"], batch_shardings),
-                                         out_shardings=self.layout.replicated())
+            self._forward[key] = spec.forward_program(partial(program, *settings), self.spec, self.shardings)
         return self._forward[key](state["params"], self._arrays(batch))
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
@@ -253,20 +227,18 @@ class JaxEngine(JaxPlanning):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
-        # Adapters alone are read and replaced; the frozen arrays are those of `state`, not copies.
         read = checkpoint.saved_weights(directory, self.spec, self.abstract_state["params"], self.shardings["params"])
         return {**state, "params": unflatten_params(flatten_params(state["params"]) | read)}
 
     def export(self, state: State, directory: Path) -> None:
         """Weights and ``config.json`` in Hugging Face's format; adapters merged, and separately for PEFT."""
-        export(state["params"], self.spec, directory)
+        checkpoint.export(state["params"], self.spec, directory)
 
     def memory(self) -> Memory:
         """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""
-        # A CPU's device keeps no statistics.
-        peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use", 0) for device in self._own()]
-        if max(peaks) > 0:
-            return Memory(peak_bytes=int(max(peaks)), source="device (memory_stats)")
+        peak = max((each.memory_stats() or {}).get("peak_bytes_in_use", 0) for each in self._own())
+        if peak > 0:  # a CPU keeps no statistics
+            return Memory(peak_bytes=int(peak), source="device (memory_stats)")
         return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 
     def inspect(self, batch: Batch) -> Inspection:
@@ -280,4 +252,4 @@ class JaxEngine(JaxPlanning):
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product on every device of this process and compare it with NumPy."""
-        return check_kernels(self._own(), self.request.precision.compute)
+        return device.check_kernels(self._own(), self.request.precision.compute)

@@ -22,14 +22,12 @@ MAX_CHUNKS = 8
 NAMES = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 
 
-def gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout) -> jax.Array:
-    """``down(activation(gate(x)) * up(x))`` for x ``[B, S, D]`` and the projections gate, up, down."""
-    return _gated(x, three, shape, layout, layout.inner)
+def gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout,
+          keep: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """``down(activation(gate(x)) * up(x))`` for x ``[B, S, D]`` and the projections gate, up, down.
 
-
-def _gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout,
-           keep: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The block itself; ``keep`` constrains where inner activations are."""
+    ``keep`` constrains where inner activations are.
+    """
     gate, up, down = (partial(project, tensors=tensors, name=name, layout=layout)
                       for name, tensors in zip(NAMES, three, strict=True))
     raw = keep(gate(x))
@@ -55,7 +53,7 @@ def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layou
     # Written for one device, so that gathers are outside of the loop: once a layer and not once a chunk.
     run = partial(_local, shape, layout, specs, inner)
     rows = P(layout.row_axes)
-    return jax.shard_map(run, mesh=layout.mesh, in_specs=(rows, specs), out_specs=rows, check_vma=False)(x, three)
+    return layout.shard_map(run, (rows, specs), rows)(x, three)
 
 
 def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: int, x: jax.Array,
@@ -65,14 +63,13 @@ def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: 
     three = [dense({key: _gathered(w, spec[key]) for key, w in tensors.items()}, size, x.dtype)
              for tensors, spec, size in zip(split, specs, sizes, strict=True)]
     flat = x.reshape(-1, x.shape[-1])
-    # Rows do not see each other here, so all positions of a device are one list.
     count = chunk_count(flat.shape[0])
 
     # Of a chunk only its rows are kept, so the inner activations of one chunk exist at a time.
     @jax.checkpoint
     def one(rows: jax.Array) -> jax.Array:
         # Inside `shard_map` an array is one device's own, and there is nothing to constrain.
-        return _gated(rows, three, shape, layout, lambda x: x)
+        return gated(rows, three, shape, layout, lambda x: x)
 
     out = jax.lax.map(one, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
     # Split over tp, each device has the sum over its own part of the inner width.

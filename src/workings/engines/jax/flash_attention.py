@@ -21,8 +21,6 @@ BLOCK = 512
 """Largest block of queries or keys."""
 LANES = 128
 """The kernel's lengths and head sizes are multiples of this."""
-
-
 CHIPS_WITHOUT = ("TPU v2", "TPU v3")
 """Chips for which the kernel does not compile: it multiplies bfloat16, which their matrix units do not take within a
 kernel ("Unsupported matmul RHS type")."""
@@ -39,21 +37,15 @@ def flash_refusal(shape: ModelShape, kind: str) -> str:
 def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool = False) -> Callable[..., jax.Array]:
     """An attention function (`workings.engines.jax.attention.Attention`) for one model on one mesh.
 
-    Args:
-        shape: decides heads, window and soft cap.
-        layout: rows are split over ``replicate`` and ``fsdp``; heads over ``tp`` where both kinds of heads come out
-            even.
-        interpret: run the kernel's steps one by one on any device (tests).
-
-    Raises:
-        RequestError: the chip or the model's head size is not one that the kernel takes.
+    ``interpret``: run the kernel's steps one by one on any device (tests). Raises `RequestError` for a chip or a head
+    size that the kernel does not take.
     """
     if refusal := flash_refusal(shape, layout.mesh.devices.flat[0].device_kind):
         raise RequestError(f"memory.attention: flash does not work here: {refusal}", "a chip and a head size that fit",
                            "memory.attention=chunked")
     # A group of query heads must find its key head on its own device, so both numbers have to divide.
     numbers = {shape.heads, *(shape.kv_heads_of(i) for i in range(shape.layers))}
-    heads_axis = TP if all(number % layout.tp == 0 for number in numbers) else None
+    heads_axis = TP if all(number % layout.shape.tp == 0 for number in numbers) else None
     sliding = any(shape.slides(i) for i in range(shape.layers))
 
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
@@ -66,20 +58,19 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
         segment_ids = jnp.pad(segment_ids, room)
         length = q.shape[1]
         # The kernel does not scale scores, so queries are scaled; and it wants heads before positions.
-        q, k, v = ((x * factor).swapaxes(1, 2) if factor != 1 else x.swapaxes(1, 2)
-                   for x, factor in ((q, scale), (k, 1), (v, 1)))
+        q, k, v = (x.swapaxes(1, 2) for x in (q if scale == 1 else q * scale, k, v))
         run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
         # The mask's tables are made for the heads of one device; undivided heads are whole on every device.
-        shards = layout.tp if heads_axis else 1
+        shards = layout.shape.tp if heads_axis else 1
         everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
         # A window as long as the row hides no more than causality does, so one kernel serves all layers.
         if not sliding or shape.sliding_window >= length or slides is False:
-            return run(everything).swapaxes(1, 2)[:, :row_length]
-        local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
-        if slides is True:
-            return run(local).swapaxes(1, 2)[:, :row_length]
-        # Both kernels are in the program; a layer runs the one that it needs.
-        return jax.lax.cond(slides, lambda: run(local), lambda: run(everything)).swapaxes(1, 2)[:, :row_length]
+            out = run(everything)
+        else:
+            local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
+            # Where it is not known before, both kernels are in the program, and a layer runs the one that it needs.
+            out = run(local) if slides is True else jax.lax.cond(slides, lambda: run(local), lambda: run(everything))
+        return out.swapaxes(1, 2)[:, :row_length]
 
     return attention
 
@@ -88,10 +79,7 @@ def _kernel(heads: int, length: int, window: int, softcap: float, interpret: boo
     """A splash kernel for causal attention, within ``window`` positions where it is not 0."""
     # The window counts the query itself: `window - 1` positions before it and none after it.
     one = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
-    # The length is a multiple of the smallest, so one of the three divides it.
     block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)
-    # The kernel has a pass forward, one for the gradients of keys and values, and one for those of queries; all three
-    # get the same block.
     sizes = splash.BlockSizes(block_q=block, block_kv=block, block_kv_compute=block, block_q_dkv=block,
                               block_kv_dkv=block, block_kv_dkv_compute=block, block_q_dq=block, block_kv_dq=block)
     return splash.make_splash_mha(masks.MultiHeadMask([one] * heads), block_sizes=sizes, head_shards=shards,
@@ -102,14 +90,12 @@ def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: 
          kernel: Any) -> jax.Array:
     """The kernel on every device's own rows and heads: ``[B, heads, S, H]``."""
     def rows(kernel: Any, q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
-        def row(q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
-            return kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids))
-
         # The kernel takes one row; `vmap` makes rows one more axis of its grid.
-        return jax.vmap(row)(q, k, v, ids)
+        return jax.vmap(lambda q, k, v, ids: kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids)))(
+            q, k, v, ids)
 
     split = P(layout.row_axes, heads_axis)
     # The kernel carries arrays about its mask's blocks, which are split as the heads are.
     sharding = kernel.manual_sharding_spec(layout.sharding(heads_axis, None))
-    return jax.shard_map(rows, mesh=layout.mesh, in_specs=(sharding, split, split, split, P(layout.row_axes)),
-                         out_specs=split, check_vma=False)(kernel, q, k, v, segment_ids)
+    return layout.shard_map(rows, (sharding, split, split, split, P(layout.row_axes)), split)(
+        kernel, q, k, v, segment_ids)

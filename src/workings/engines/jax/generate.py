@@ -22,9 +22,9 @@ from workings.engines.jax import cache, sampling
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
-from workings.engines.jax.model import block, decoder_layer, embed, per_layer_inputs, query_scale
+from workings.engines.jax.model import block, embed, per_layer_inputs, query_scale, run_layers
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.sharding import Layout, P
+from workings.engines.jax.sharding import P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.weights import EMBEDDING
@@ -45,99 +45,65 @@ def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
              lengths: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
     """Last hidden state ``[G, D]`` of the prompts, and keys and values ``[n, G, P, K, H]`` of every stack of layers."""
     # Negative at the padding on the left, which gets segment 0: no token of the prompt sees it.
-    # Padding on the left, so that the last token of all prompts is in one column.
     positions = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
     positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
     attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
 
-    def layer(layers: Sequence[int]) -> Layer:
-        return decoder_layer(spec.shape, positions, segments, attention=attention, layout=spec.layout, chunks=False,
-                             layers=layers)
-
-    x = spec.layout.rows(embed(params[EMBEDDING], tokens, spec.shape, spec.compute_dtype, spec.layout))
-    inputs, transform = per_layer_inputs(params, spec.shape, tokens, x, spec.layout)
-    # Keys and values of all P positions exist here for every layer, also for those that will keep a window only.
-    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
+    x, kv_by_stack = run_layers(params, spec.shape, tokens, positions, segments, attention=attention,
+                                dtype=spec.compute_dtype, layout=spec.layout, keep_kv=True)
     return x[:, -1], kv_by_stack
-
-
-@dataclass(frozen=True)
-class _PromptParts:
-    """Prompts that are read in equal parts, one after the other: of each part every device has the same number of rows.
-
-    The axis of rows ``[G]`` is seen as ``[devices, parts, rows of a part]``.
-    """
-
-    layout: Layout
-    count: int
-    """Parts."""
-
-    @classmethod
-    def for_memory(cls, spec: StepSpec, tokens: jax.Array) -> "_PromptParts":
-        """The fewest parts that are small enough (`workings.engines.prefill`)."""
-        # A device reads its own rows, so the limit counts those.
-        rows = tokens.shape[0] // spec.layout.row_devices
-        most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
-        return cls(spec.layout, next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most))
-
-    def split_rows(self, x: jax.Array, axis: int) -> jax.Array:
-        """The axis of rows as three axes."""
-        return x.reshape(*x.shape[:axis], self.layout.row_devices, self.count, -1, *x.shape[axis + 1:])
-
-    def merge_rows(self, x: jax.Array, axis: int) -> jax.Array:
-        """The inverse of `split_rows`."""
-        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
-
-    def shard(self, x: jax.Array, axis: int) -> jax.Array:
-        """Keep split rows on the devices that they belong to."""
-        if self.layout.size == 1:
-            return x
-        # Only the axis of devices is fixed; the compiler keeps heads split where they are.
-        sharding = self.layout.sharding(*[P.UNCONSTRAINED] * axis, self.layout.row_axes,
-                                        *[P.UNCONSTRAINED] * (x.ndim - axis - 1))
-        return jax.lax.with_sharding_constraint(x, sharding)
-
-    def select(self, x: jax.Array, part: jax.Array) -> jax.Array:
-        """The rows of one part, out of ``[G, ...]``."""
-        return self.merge_rows(jax.lax.dynamic_slice_in_dim(self.split_rows(x, 0), part, 1, 1), 0)
-
-    def write(self, buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
-        """A buffer with split rows, in which the rows of one part are replaced."""
-        rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
-        return self.shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
 
 
 def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array,
                       room: int) -> tuple[jax.Array, cache.Caches]:
-    """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens; some prompts at a time."""
+    """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens.
+
+    Prompts are read in the fewest equal parts that are small enough (`workings.engines.prefill`), one after the other:
+    of each part every device has the same number of rows. The axis of rows ``[G]`` is seen as ``[devices, parts, rows
+    of a part]``.
+    """
+    layout = spec.layout
+    by_head = cache.fills_by_head(layout)
+    rows = tokens.shape[0] // layout.shape.row_devices
+    most = prompts_at_a_time(spec.shape, tokens.shape[1], jnp.dtype(spec.compute_dtype).itemsize)
+    parts = next(n for n in range(1, rows + 1) if rows % n == 0 and rows // n <= most)
+
     def prefill(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
         x, kv_by_stack = _prefill(spec, params, tokens, lengths)
-        return x, cache.from_prompts(spec.shape, spec.layout, kv_by_stack, room)
+        caches = cache.from_prompts(spec.shape, layout, kv_by_stack, room)
+        return x, cache.by_head(caches) if by_head and parts > 1 else caches
 
-    parts = _PromptParts.for_memory(spec, tokens)
-    if parts.count == 1:
+    if parts == 1:
         return prefill(tokens, lengths)
-    by_head = cache.fills_by_head(spec.layout)
 
-    def prefill_ordered(tokens: jax.Array, lengths: jax.Array) -> tuple[jax.Array, cache.Caches]:
-        x, caches = prefill(tokens, lengths)
-        return x, cache.by_head(caches) if by_head else caches
+    def split(x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], layout.shape.row_devices, parts, -1, *x.shape[axis + 1:])
+
+    def merged(x: jax.Array, axis: int) -> jax.Array:
+        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
+
+    def shard(x: jax.Array, axis: int) -> jax.Array:
+        """Split rows on the devices that they belong to; the compiler chooses the other axes."""
+        free = [P.UNCONSTRAINED] * x.ndim
+        return layout.constrain(x, *free[:axis], layout.row_axes, *free[axis + 1:])
+
+    def write(buffer: jax.Array, rows: jax.Array, part: jax.Array, axis: int) -> jax.Array:
+        rows = rows.reshape(*buffer.shape[:axis + 1], 1, *buffer.shape[axis + 2:])
+        return shard(jax.lax.dynamic_update_slice_in_dim(buffer, rows, part, axis + 1), axis)
 
     def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
-        x, caches = prefill_ordered(*(parts.select(array, part) for array in (tokens, lengths)))
-        # Hidden states have their rows on the first axis, caches on the second: layers come first there.
-        return parts.write(buffers[0], x, part, 0), jax.tree.map(
-            lambda buffer, rows: parts.write(buffer, rows, part, 1), buffers[1], caches)
+        x, caches = prefill(*(merged(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0)
+                              for array in (tokens, lengths)))
+        # Layers come first in caches.
+        return write(buffers[0], x, part, 0), jax.tree.map(
+            lambda buffer, rows: write(buffer, rows, part, 1), buffers[1], caches)
 
     # Each part is written in place into the caches of all rows: stacked parts would be the whole cache once more.
-    # Shapes alone, without computing anything.
-    x, caches = jax.eval_shape(prefill_ordered, tokens, lengths)
-    x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (x, caches))
-    buffers = (parts.shard(parts.split_rows(x, 0), 0),
-               jax.tree.map(lambda x: parts.shard(parts.split_rows(x, 1), 1), caches))
-    x, caches = jax.lax.fori_loop(0, parts.count, prefill_part, buffers)
-    caches = jax.tree.map(lambda x: parts.merge_rows(x, 1), caches)
-    return parts.merge_rows(x, 0), cache.by_position(caches) if by_head else caches
+    x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(prefill, tokens, lengths))
+    buffers = shard(split(x, 0), 0), jax.tree.map(lambda x: shard(split(x, 1), 1), caches)
+    x, caches = jax.lax.fori_loop(0, parts, prefill_part, buffers)
+    caches = jax.tree.map(lambda x: merged(x, 1), caches)
+    return merged(x, 0), cache.by_position(caches) if by_head else caches
 
 
 def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Array, count: jax.Array,
@@ -157,8 +123,8 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
 
 GeneratedTokens = tuple[jax.Array, ...]
 """Tokens, int32; where they are sampled also their log probabilities, float32."""
-PickToken = Callable[[jax.Array, jax.Array], GeneratedTokens]
-"""``(hidden states [B, D], number of the new token) -> [B]`` `GeneratedTokens`."""
+PickToken = Callable[[Params, jax.Array, jax.Array], GeneratedTokens]
+"""``(params, hidden states [B, D], number of the new token) -> [B]`` `GeneratedTokens`."""
 
 
 class DecodeState(NamedTuple):
@@ -176,30 +142,24 @@ class DecodeState(NamedTuple):
     """Keys and values of the prompts and of the written tokens."""
 
 
-def start_decoding(spec: StepSpec, params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array, room: int,
-                   pick: PickToken) -> DecodeState:
+def start_decoding(spec: StepSpec, room: int, pick: PickToken, params: Params, tokens: jax.Array, lengths: jax.Array,
+                   real: jax.Array) -> DecodeState:
     """The state after the prompts are read: the first token of each row is picked, and none is written.
 
-    Args:
-        spec: of the step.
-        params: the whole tree.
-        tokens: ``[G, P]``, padded on the left; the same number of rows next to each other, B / G, continue each prompt.
-        lengths: ``[B]`` of the rows' prompts.
-        real: ``[B]`` bool: rows that are not padding.
-        room: new tokens that a row can get.
-        pick: chooses each new token.
+    ``tokens`` ``[G, P]``, padded on the left: the same number of rows next to each other, B / G, continue each prompt;
+    ``lengths`` ``[B]`` of the rows' prompts; ``real`` ``[B]`` bool: rows that are not padding; ``room``: new tokens of
+    a row.
     """
     copies = lengths.shape[0] // tokens.shape[0]
     x, caches = _prefill_in_parts(spec, params, tokens, lengths[::copies], room)
     x, caches = jnp.repeat(x, copies, 0), cache.repeat_rows(spec.layout, caches, copies)
-    # The prompt alone gives new token 0, so room for n tokens takes n - 1 steps that count.
-    first = pick(x, jnp.int32(0))
+    first = pick(params, x, jnp.int32(0))
     written = tuple(jnp.zeros((lengths.shape[0], room), x.dtype) for x in first)
     return DecodeState(jnp.int32(0), first, ~real, written, caches)
 
 
-def decode_until(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                 pick: PickToken, state: DecodeState) -> DecodeState:
+def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.Array, limit: jax.Array,
+                 stop_ids: jax.Array, state: DecodeState) -> DecodeState:
     """Generate until all rows are finished, or until rows have ``limit`` tokens."""
     def goes_on(state: DecodeState) -> jax.Array:
         return (state.step < limit) & ~jnp.all(state.finished)
@@ -208,33 +168,33 @@ def decode_until(spec: StepSpec, params: Params, lengths: jax.Array, limit: jax.
         count, next_tokens, finished, written, caches = state
         written = tuple(jax.lax.dynamic_update_slice(buffer, jnp.where(finished, 0, x)[:, None], (0, count))
                         for buffer, x in zip(written, next_tokens, strict=True))
-        # Finished rows are computed with the others, because a program has fixed shapes.
         # After writing, so that a stop token is written itself, with its log probability.
         finished = finished | jnp.isin(next_tokens[0], stop_ids)
         # The last iteration computes a token that no one reads: one step of decoding, for a loop without a branch.
         x, caches = _decode(spec, params, next_tokens[0], lengths + count, count, caches)
-        return DecodeState(count + 1, pick(x, count + 1), finished, written, caches)
+        return DecodeState(count + 1, pick(params, x, count + 1), finished, written, caches)
 
     end: DecodeState = jax.lax.while_loop(goes_on, decode_token, state)
     return end
 
 
-def make_generate(spec: StepSpec, room: int, sampled: bool) -> Callable[..., GeneratedTokens]:
-    """``(params, tokens_GP, lengths_B, limit, stop_ids, real_B, temperature, seeds_B) -> [B, room]`` tokens.
+def _pick_greedy(spec: StepSpec, params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
+    return (sampling.greedy(sampling.next_logits(spec, params, x)),)
 
-    Arguments as in `start_decoding`; ``temperature`` and ``seeds`` count only where tokens are ``sampled``.
-    A row holds 0 after its end. The loop ends when every row has a stop token or ``limit`` tokens.
+
+def generate(spec: StepSpec, room: int, sampled: bool, params: Params, tokens: jax.Array, lengths: jax.Array,
+             limit: jax.Array, stop_ids: jax.Array, real: jax.Array, temperature: jax.Array,
+             seeds: jax.Array) -> GeneratedTokens:
+    """``[B, room]`` tokens; a row holds 0 after its end: a stop token, or ``limit`` tokens.
+
+    Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` count only where tokens are ``sampled``.
     """
-    def generate(params: Params, tokens: jax.Array, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                 real: jax.Array, temperature: jax.Array, seeds: jax.Array) -> GeneratedTokens:
-        def pick(x: jax.Array, count: jax.Array) -> GeneratedTokens:
-            logits = sampling.next_logits(spec, params, x)
-            return sampling.draw(spec, logits, temperature, seeds, count) if sampled else (sampling.greedy(logits),)
+    def draw(params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
+        return sampling.draw(spec, sampling.next_logits(spec, params, x), temperature, seeds, count)
 
-        start = start_decoding(spec, params, tokens, lengths, real, room, pick)
-        return decode_until(spec, params, lengths, limit, stop_ids, pick, start).written
-
-    return generate
+    pick: PickToken = draw if sampled else partial(_pick_greedy, spec)
+    start = start_decoding(spec, room, pick, params, tokens, lengths, real)
+    return decode_until(spec, pick, params, lengths, limit, stop_ids, start).written
 
 
 @dataclass(frozen=True)
@@ -250,48 +210,35 @@ class PromptBatch:
     real: np.ndarray
     """``[B]`` bool: rows that are not padding."""
 
-    def pad_seeds(self, seeds: Sequence[int]) -> np.ndarray:
-        """``[B]`` uint32 seeds of the rows, from those of all prompts."""
-        # Padding rows draw with seed 0; no one reads what they draw.
-        padded = np.zeros(len(self.real), np.uint32)
-        padded[:len(self.indices)] = [seeds[i] for i in self.indices]
-        return padded
 
+def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, copies: int = 1) -> list[PromptBatch]:
+    """Prompts grouped by padded length, in batches of at most `MAX_ROWS` rows.
 
-def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1,
-                   max_rows: int = MAX_ROWS, *, copies: int = 1) -> list[PromptBatch]:
-    """Prompts grouped by padded length, in batches of at most ``max_rows`` rows.
-
-    Args:
-        prompts: tokens of each.
-        rows_multiple: the number of prompts of a batch is a multiple of it (devices that share the rows).
-        max_rows: of a batch.
-        copies: this many equal prompts are next to each other, and stay together.
+    The number of prompts of a batch is a multiple of ``rows_multiple``; ``copies``: this many equal prompts are next to
+    each other, and stay together.
     """
     by_length: dict[int, list[int]] = {}
-    # The sort is stable, so equal prompts stay neighbors and share one reading.
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
         by_length.setdefault(bucket(len(prompts[i])), []).append(i)
-    batch_rows = max_prompts(copies, rows_multiple, max_rows) * copies
-    return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies, max_rows)
+    batch_rows = max_prompts(copies, rows_multiple) * copies
+    return [_padded(prompts, indices[start:start + batch_rows], padded, rows_multiple, copies)
             for padded, indices in by_length.items() for start in range(0, len(indices), batch_rows)]
 
 
-def max_prompts(copies: int, multiple: int, max_rows: int) -> int:
+def max_prompts(copies: int, multiple: int) -> int:
     """The most prompts of a batch, each with this many copies; every device gets equally many, and at least one."""
-    return max_rows if copies == 1 else max(1, max_rows // copies // multiple) * multiple
+    return MAX_ROWS if copies == 1 else max(1, MAX_ROWS // copies // multiple) * multiple
 
 
-def padded_prompts(count: int, copies: int, multiple: int, max_rows: int) -> int:
+def padded_prompts(count: int, copies: int, multiple: int) -> int:
     """The number of prompts that ``count`` is padded to: a power of two where that is not too many."""
-    # Few numbers, so few programs to compile.
     padded = -(-bucket(count, -(-8 // copies)) // multiple) * multiple
-    return padded if copies == 1 else min(padded, max_prompts(copies, multiple, max_rows))
+    return padded if copies == 1 else min(padded, max_prompts(copies, multiple))
 
 
-def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int, copies: int,
-            max_rows: int) -> PromptBatch:
-    count = padded_prompts(len(indices) // copies, copies, rows_multiple, max_rows)
+def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, rows_multiple: int,
+            copies: int) -> PromptBatch:
+    count = padded_prompts(len(indices) // copies, copies, rows_multiple)
     tokens = np.zeros((count, padded), np.int32)
     # A row of padding has length 1, so that its token has something to attend to.
     lengths = np.ones(count, np.int32)
@@ -302,10 +249,7 @@ def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, r
 
 
 class Generator:
-    """Generates completions; keeps its compiled programs: one for each padded length, prompts, rows and room.
-
-    Of a completion that is streamed it keeps two, for each padded length and room.
-    """
+    """Generates completions; keeps its compiled programs."""
 
     def __init__(self, spec: StepSpec) -> None:
         self.spec = spec
@@ -316,8 +260,7 @@ class Generator:
                temperature: float = 0.0, seeds: Sequence[int] | None = None) -> list[Completion]:
         """One completion per prompt, in the order given; greedy without ``seeds``.
 
-        Raises:
-            RequestError: an empty prompt, or seeds or a temperature that cannot be sampled with.
+        Raises `RequestError` for an empty prompt, and for seeds or a temperature that cannot be sampled with.
         """
         check_prompts(prompts)
         if seeds is not None:
@@ -325,68 +268,47 @@ class Generator:
         # The room is a power of two and the limit an argument: another limit within the room compiles nothing.
         room, sampled = bucket(max_new_tokens), seeds is not None
         if (room, sampled) not in self._programs:
-            self._programs[room, sampled] = jax.jit(make_generate(self.spec, room, sampled),
+            self._programs[room, sampled] = jax.jit(partial(generate, self.spec, room, sampled),
                                                     out_shardings=self.spec.layout.replicated())
         program, stops = self._programs[room, sampled], stop_array(stop_ids)
 
-        def run(rows: PromptBatch) -> list[Completion]:
-            generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
-                              np.float32(temperature), rows.pad_seeds(seeds or [0] * len(prompts)))
-            # Reading waits for the device; the room after the limit was never filled.
-            by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
-            return [Completion.of(row[0], stop_ids, *row[1:]) for row in by_row]
-
-        devices = self.spec.layout.row_devices
+        devices = self.spec.layout.shape.row_devices
         # At least one prompt for each device, because every device reads its own.
         copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // devices) if sampled else 1
-        # Every place is overwritten; the list only fixes the order.
-        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
+        answers: dict[int, Completion] = {}
         for rows in prompt_batches(prompts, devices, copies=copies):
-            for i, completion in zip(rows.indices, run(rows), strict=False):  # the others are padding
-                answers[i] = completion
-        return answers
+            own_seeds = np.zeros(len(rows.real), np.uint32)  # of padding, too
+            own_seeds[:len(rows.indices)] = [seeds[i] for i in rows.indices] if seeds else 0
+            generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
+                                np.float32(temperature), own_seeds)
+            # Reading waits for the device; the room after the limit was never filled.
+            by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
+            for i, row in zip(rows.indices, by_row, strict=False):  # the others are padding
+                answers[i] = Completion.of(row[0], stop_ids, *row[1:])
+        return [answers[i] for i in range(len(prompts))]
 
     def stream(self, params: Params, prompt: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The greedy completion of `answer`, by a loop that returns to the host after each token and tells it.
-
-        Raises:
-            RequestError: an empty prompt.
-        """
+        """The greedy completion of `answer`, by a loop that returns to the host after each token and tells it."""
         check_prompts([prompt])
-        room = bucket(max_new_tokens)
+        room, greedy = bucket(max_new_tokens), partial(_pick_greedy, self.spec)
         if room not in self._streaming:
-            self._streaming[room] = self._compiled_stream(room)
+            # The cache is given away and written in place: a copy of it for each token would cost more than the token.
+            self._streaming[room] = (jax.jit(partial(start_decoding, self.spec, room, greedy)),
+                                     jax.jit(partial(decode_until, self.spec, greedy), donate_argnums=4))
         first, following = self._streaming[room]
-        # Padded as in `answer`, which makes few programs and the same numbers.
-        rows = prompt_batches([prompt], self.spec.layout.row_devices)[0]
+        rows = prompt_batches([prompt], self.spec.layout.shape.row_devices)[0]
         stops, written = stop_array(stop_ids), list[int]()
         state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
-            # Already picked, so it is passed on before the token after it is computed.
             written.append(int(np.asarray(state.next_tokens[0])[0]))
             # The stop token itself is no text, so it is not passed on.
             if written[-1] in stop_ids:
                 break
             tell(written[-1])
             if limit < max_new_tokens:
-                # The loop stops after this one token; the limit is an argument, so all tokens share a program.
                 state = following(params, rows.lengths, np.int32(limit), stops, state)
         return Completion.of(written, stop_ids)
-
-    def _compiled_stream(self, room: int) -> tuple[Any, Any]:
-        def pick(params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
-            return (sampling.greedy(sampling.next_logits(self.spec, params, x)),)
-
-        def first(params: Params, tokens: jax.Array, lengths: jax.Array, real: jax.Array) -> DecodeState:
-            return start_decoding(self.spec, params, tokens, lengths, real, room, partial(pick, params))
-
-        def following(params: Params, lengths: jax.Array, limit: jax.Array, stop_ids: jax.Array,
-                      state: DecodeState) -> DecodeState:
-            return decode_until(self.spec, params, lengths, limit, stop_ids, partial(pick, params), state)
-
-        # The cache is given away and written in place: a copy of it for each token would cost more than the token.
-        return jax.jit(first), jax.jit(following, donate_argnums=4)
 
 
 def stop_array(stop_ids: Sequence[int]) -> np.ndarray:

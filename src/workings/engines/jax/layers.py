@@ -21,21 +21,18 @@ from workings.models.weights import LayerLoop, layer_loops
 KeysValues = tuple[jax.Array, jax.Array]
 """``[B, S, K, H]`` keys, normed and rotated, and values of one layer."""
 Layer = Callable[[jax.Array, tuple[Params, Params]], tuple[jax.Array, KeysValues]]
-"""``(x, (weights, inputs)) -> (x, keys and values)``: one layer. ``inputs`` has its `layer_constants`, and its part of
-`LayerInputs`, transformed."""
+"""``(x, (weights, inputs)) -> (x, keys and values)``; inputs are the layer's `layer_constants` and `LayerInputs`."""
 PER_LAYER, SHARED = "per_layer", "shared"
 """Names among a layer's inputs: ``[B, S, P]`` its part of the per-layer embeddings, and the `KeysValues` of the earlier
 layer that it attends to."""
 LayerInputs = Mapping[str, jax.Array]
 """Further inputs of all layers by name, ``[L, ...]`` each: a layer gets its own ``[...]``."""
 LayerInputTransform = Callable[[Params], Params]
-"""Derives further inputs from a layer's own, inside the layer: a remat policy then recomputes them in backward instead
-of storing them."""
+"""Derives further inputs from a layer's own, inside the layer: a remat policy then recomputes them in backward."""
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
     """``[H/2]`` float32: angle per position in this layer (sliding layers may have their own base)."""
-    # NumPy computes this while the program is traced, so the program holds it as a constant.
     size = shape.head_dim_of(layer)
     # In float32, as transformers computes them: another format would turn far positions by another angle.
     powers = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
@@ -70,8 +67,7 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
     factor, original, fast, slow, _ = shape.rope_yarn
     size = 2 * len(plain)
 
-    def index(turns: float) -> float:
-        """Index of the frequency that turns this many times within the original context."""
+    def index(turns: float) -> float:  # of the frequency that turns this many times within the original context
         return float(size * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(shape.rope_theta)))
 
     # Between these two indices kept and slowed waves are mixed; as in transformers, both are rounded outward.
@@ -82,8 +78,7 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
 
 
 def window(shape: ModelShape, layer: int) -> int:
-    """Number of positions that a token attends to in a layer, its own included."""
-    # No distance reaches this number, so one scan over both kinds of layers compares with it and needs no branch.
+    """Number of positions that a token attends to in a layer, its own included; int32's largest without a window."""
     return shape.sliding_window if shape.slides(layer) else int(np.iinfo(np.int32).max)
 
 
@@ -107,7 +102,6 @@ def unroll(shape: ModelShape) -> int:
     A loop copies every kept activation into a stack, which costs a tiny model a third of its step and one of 50 million
     parameters a sixteenth. For a deep model it saves minutes of compilation.
     """
-    # Few layers compile quickly, and without a loop the compiler can fuse across them.
     return shape.layers if shape.layers <= 8 else 1
 
 
@@ -128,15 +122,9 @@ class LayerScan:
     """Iterations of a loop that are written out."""
 
     def run(self, params: Params, x: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
-        """Run all layers.
+        """``[B, S, D]`` after the last layer, from x before the first; and the keys and values that are kept.
 
-        Args:
-            params: the whole tree.
-            x: ``[B, S, D]`` before the first layer.
-
-        Returns:
-            ``[B, S, D]`` after the last layer; and where they are kept, ``[n, B, S, K, H]`` keys and values of each
-            stack that has some, by the stack's prefix.
+        These are ``[n, B, S, K, H]`` of each stack that has some, by the stack's prefix.
         """
         kv_by_stack: dict[str, KeysValues] = {}
         shared_kv: dict[bool, KeysValues] = {}
@@ -148,7 +136,7 @@ class LayerScan:
 
     def _run_loop(self, loop: LayerLoop, layers: Params, x: jax.Array, shared_kv: Mapping[bool, KeysValues]
                   ) -> tuple[jax.Array, dict[bool, KeysValues], dict[str, KeysValues]]:
-        """Run one loop; returns ``[B, S, D]``, keys and values that later loops attend to, and those of its stacks."""
+        """``[B, S, D]`` after one loop, keys and values that later loops attend to, and those of its stacks."""
         shape, prefixes = self.shape, stacks(self.shape)
         kinds = {stack: _shared_kind(shape, stack) for stack in loop.stacks}
         steps = [self._layer_step(stack, kind, shared_kv) for stack, kind in kinds.items()]
@@ -183,10 +171,7 @@ class LayerScan:
     def _layer_step(self, stack: Sequence[int], kind: bool | None, shared_kv: Mapping[bool, KeysValues]) -> Any:
         """A layer as a scan calls it; what it carries is ``[B, S, D]`` and the keys and values that are shared.
 
-        Args:
-            stack: numbers of its layers.
-            kind: see `_shared_kind`.
-            shared_kv: keys and values that earlier loops share, by whether their layer slides.
+        ``kind``: see `_shared_kind`; ``shared_kv``: what earlier loops share, by whether their layer slides.
         """
         reuses_kv = self.shape.shares_keys(stack[0])
         layer = self.wrap(partial(_transformed_layer, self.make_layer(stack), self.transform,
@@ -195,7 +180,6 @@ class LayerScan:
         def step(carry: Any, xs: tuple[Params, Params]) -> Any:
             (x, loop_shared_kv), (weights, inputs) = carry, xs
             if reuses_kv:
-                # An earlier loop made them, so they are constants of this one and not part of what it carries.
                 inputs = inputs | {SHARED: shared_kv[self.shape.slides(stack[0])]}
             x, kv = layer(x, (weights, inputs))
             return ((x, loop_shared_kv if kind is None else loop_shared_kv | {kind: kv}),
@@ -214,7 +198,6 @@ def _transformed_layer(layer: Layer, transform: LayerInputTransform, keep_kv: bo
 
 def _split_iterations(loop: LayerLoop, x: jax.Array) -> jax.Array:
     """A stack ``[n, ...]`` as ``[iterations, n / iterations, ...]``; unchanged if an iteration has one layer of it."""
-    # Without an axis of length one, which the scan would have to take off again.
     return x if len(x) == loop.iterations else x.reshape(loop.iterations, -1, *x.shape[1:])
 
 

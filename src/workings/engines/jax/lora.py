@@ -36,28 +36,21 @@ class Lora:
 def make_lora(method: FullConfig | LoraConfig | QloraConfig, shape: ModelShape, tp: int) -> Lora | None:
     """The adapters of a recipe's `method`; None for full fine-tuning.
 
-    Raises:
-        RequestError: a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
+    Raises `RequestError` for a projection that the model does not have, or 4-bit blocks that ``tp`` would cut.
     """
     if isinstance(method, FullConfig):
         return None
     lora = Lora(method=method, four_bits=method.name == "qlora",
                 targets=find_projections(method.target_modules, shape))
-    if lora.four_bits:
-        for layers in stacks(shape):
-            sizes = layer_shapes(shape, layers[0])
-            _refuse_cut_blocks({name: sizes[f"{name}.weight"] for name in projections(shape)
-                                if f"{name}.weight" in sizes}, tp)
-    return lora
-
-
-def _refuse_cut_blocks(sizes: dict[str, tuple[int, ...]], tp: int) -> None:
-    for name, (out, inner) in sizes.items():
+    sizes = [layer_shapes(shape, layers[0]) for layers in stacks(shape)] if lora.four_bits else []
+    for name, (out, inner) in ((name, size[f"{name}.weight"]) for size in sizes for name in projections(shape)
+                               if f"{name}.weight" in size):
         # Both sides, because `tp` splits the outputs of some projections and the inputs of others.
         if out * inner % BLOCK or (tp > 1 and (out % (BLOCK * tp) or inner % (BLOCK * tp))):
             raise RequestError(f"method.name=qlora does not work with mesh.tp={tp}: {name} is {out} x {inner}",
                                f"sides that are multiples of {BLOCK * tp}: blocks of {BLOCK} are not cut",
                                "mesh.tp=1" if tp > 1 else "method.name=lora")
+    return lora
 
 
 def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStruct]:
@@ -77,18 +70,14 @@ def adapter_shapes(lora: Lora, shape: ModelShape) -> dict[str, jax.ShapeDtypeStr
 def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Array]:
     """Initial values as in peft: A uniform within ``in ** -0.5`` (its ``kaiming_uniform_(a=5 ** 0.5)``), B zero.
 
-    The random numbers depend on seed and name of the tensor only, so they are the same on every mesh; peft's generator
-    would give others.
+    The random numbers depend on seed and name of the tensor only, so they are the same on every mesh.
     """
     values = {}
     for name, spec in adapter_shapes(lora, shape).items():
         if name.endswith(ADAPTER[0]):
-            # Uniform within fan_in ** -0.5: kaiming with a = sqrt(5) has the gain sqrt(1/3) and the bound sqrt(3) *
-            # gain / sqrt(fan_in).
             bound = spec.shape[-1] ** -0.5
             values[name] = jax.random.uniform(tensor_key(seed, name), spec.shape, jnp.float32, -bound, bound)
         elif name.endswith(ADAPTER[1]):
-            # With B zero, training starts from the loaded model.
             values[name] = jnp.zeros(spec.shape, jnp.float32)
         else:
             # The scale is a tensor of the weights, so that a checkpoint with another alpha needs no other program.
@@ -99,8 +88,7 @@ def init_adapters(seed: Any, lora: Lora, shape: ModelShape) -> dict[str, jax.Arr
 def dropout_tensors(lora: Lora | None, shape: ModelShape, key: jax.Array | None) -> dict[str, jax.Array]:
     """What a micro batch adds to the flat weights so that adapters drop inputs: a key and the rate for each of them.
 
-    As in peft each projection of each layer has its own mask. It depends on the micro batch's key, the projection and
-    the number of the layer.
+    As in peft each projection of each layer has its own mask; it depends on the micro batch's key and on these.
     """
     if lora is None or key is None:
         return {}

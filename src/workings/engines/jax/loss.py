@@ -10,9 +10,10 @@ A position may have several targets, each with its own weight: its loss is then 
 Shape suffixes: B rows, S positions, D width, V vocabulary, C positions of a chunk, K targets of a position.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,12 @@ class LossPartition:
     @property
     def is_unpartitioned(self) -> bool:
         """Whether the loss is not split at all."""
-        return self.layout.size == 1 and self.chunk == 0
+        return self.layout.shape.devices == 1 and self.chunk == 0
+
+    @property
+    def specs(self) -> tuple[P, P]:
+        """Partitions of rows and of the head."""
+        return P(self.layout.row_axes), P((FSDP, TP)) if self.vocabulary_parallel else P()
 
     @classmethod
     def from_head(cls, head: jax.Array, shape: ModelShape, layout: Layout, chunk: int) -> "LossPartition":
@@ -50,7 +56,7 @@ class LossPartition:
         chunk = min(self.chunk or count, count)
         if self.chunk and self.vocabulary_parallel:
             # A gathered chunk has those of all devices, so its logits would grow with their number.
-            return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.fsdp))
+            return max(1, min(chunk, self.chunk * MAX_DEVICES_WITH_WHOLE_CHUNKS // self.layout.shape.fsdp))
         return chunk
 
     def first_token(self, head: jax.Array) -> jax.Array | int:
@@ -68,13 +74,8 @@ def loss_sum(hidden: jax.Array, head: jax.Array, targets: jax.Array, weights: ja
              layout: Layout, chunk: int) -> jax.Array:
     """Sum of ``weights * loss``; on one device and without chunks from all logits at once, else chunk by chunk.
 
-    Args:
-        hidden: ``[B, S, D]``.
-        head: ``[V, D]``.
-        targets, weights: ``[B, S]``, or ``[B, S, K]``.
-        shape: of the model.
-        layout: the mesh.
-        chunk: positions of one device whose logits exist at one time; 0: all.
+    ``hidden`` ``[B, S, D]``, ``head`` ``[V, D]``, ``targets`` and ``weights`` ``[B, S]`` or ``[B, S, K]``; ``chunk``:
+    positions of one device whose logits exist at one time; 0: all.
     """
     partition = LossPartition.from_head(head, shape, layout, chunk)
     # Cast once, outside of the chunks; the cast's own derivative brings the gradient back to the head's format.
@@ -93,39 +94,46 @@ def with_temperature(hidden: jax.Array, shape: ModelShape, temperature: float) -
 def target_log_probs(hidden: jax.Array, head: jax.Array, targets: jax.Array, shape: ModelShape, layout: Layout,
                      chunk: int) -> jax.Array:
     """Float32 log probability of every target, in the targets' shape; no derivative. Arguments as in `loss_sum`."""
-    partition, head = LossPartition.from_head(head, shape, layout, chunk), head.astype(hidden.dtype)
-    local = partial(_local_log_probs, partition)
-    if layout.size == 1:
-        return local(hidden, head, targets)
-    rows, own = P(layout.row_axes), P((FSDP, TP)) if partition.vocabulary_parallel else P()
-    return jax.shard_map(local, mesh=layout.mesh, in_specs=(rows, own, rows), out_specs=rows,
-                         check_vma=False)(hidden, head, targets)
+    partition = LossPartition.from_head(head, shape, layout, chunk)
+
+    def log_probs(h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int) -> jax.Array:
+        return logits_of_chunk(partition, h, t, head, first).log_probs
+
+    return map_chunks(partition, log_probs, (hidden, targets), head.astype(hidden.dtype))
 
 
-def _local_log_probs(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array) -> jax.Array:
-    """Log probabilities of one device's rows, chunk by chunk: the logits of one chunk exist at a time."""
-    count, first = targets.shape[0] * targets.shape[1], partition.first_token(head)
-    chunk = partition.chunk_size(count)
+def map_chunks(partition: LossPartition, function: Callable[..., Any], rows: tuple[jax.Array, ...],
+               head: jax.Array) -> Any:
+    """Arrays ``[B, S, ...]`` of ``function(*chunk of each of rows, head, first)``, chunk by chunk.
 
-    def chunk_log_probs(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, jax.Array]:
-        h, t = partition.gather(xs)
-        log_probs = logits_of_chunk(partition, h, t, head, first).log_probs
-        if partition.vocabulary_parallel:  # this device's own positions out of the gathered chunk
-            log_probs = jax.lax.dynamic_slice_in_dim(log_probs, jax.lax.axis_index(FSDP) * chunk, chunk)
-        return carry, log_probs
+    ``rows``: ``[B, S, ...]`` each; ``head`` is a device's part, from token ``first`` on.
+    """
+    def local(rows: tuple[jax.Array, ...], head: jax.Array) -> Any:
+        (batch, length), first = rows[0].shape[:2], partition.first_token(head)
+        chunk = partition.chunk_size(batch * length)
 
-    _, log_probs = jax.lax.scan(chunk_log_probs, None, (chunks(hidden, chunk), chunks(targets, chunk)))
-    # Cut to the real positions: the last chunk was filled up.
-    return log_probs.reshape(-1, *targets.shape[2:])[:count].reshape(targets.shape)
+        def of_chunk(carry: None, xs: tuple[jax.Array, ...]) -> tuple[None, Any]:
+            found = function(*partition.gather(xs), head, first)
+            if partition.vocabulary_parallel:  # this device's own positions out of the gathered chunk
+                start = jax.lax.axis_index(FSDP) * chunk
+                found = jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, start, chunk), found)
+            return carry, found
+
+        _, found = jax.lax.scan(of_chunk, None, tuple(chunks(x, chunk) for x in rows))
+        # Cut to the real positions: the last chunk was filled up.
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch * length].reshape(
+            batch, length, *x.shape[2:]), found)
+
+    if partition.layout.shape.devices == 1:
+        return local(rows, head)
+    rows_spec, head_spec = partition.specs
+    return partition.layout.shard_map(local, (rows_spec, head_spec), rows_spec)(rows, head)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def split_loss_sum(partition: LossPartition, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> jax.Array:
-    """Sum of ``weights * loss``, split as ``partition`` says.
-
-    The gradient is computed in the same pass: logits are computed once, not once in forward and again in backward.
-    """
+    """Sum of ``weights * loss``; its gradient is computed in the same pass, so logits are computed once."""
     return _sharded(partition, "none")(hidden, head, targets, weights)
 
 
@@ -150,11 +158,10 @@ def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
     """The loss as a function of whole arrays: each device computes its own rows, and its own part of the vocabulary."""
     if partition.is_unpartitioned:
         return partial(_unpartitioned, partition, gradient)
-    rows, own = P(partition.layout.row_axes), P((FSDP, TP)) if partition.vocabulary_parallel else P()
+    rows, own = partition.specs
     out = {"none": P(), "hidden": (P(), rows), "both": (P(), rows, own)}[gradient]
     # The collectives are not differentiated: both gradients are outputs of `_local`.
-    return jax.shard_map(partial(_local, partition, gradient), mesh=partition.layout.mesh,
-                         in_specs=(rows, own, rows, rows), out_specs=out, check_vma=False)
+    return partition.layout.shard_map(partial(_local, partition, gradient), (rows, own, rows, rows), out)
 
 
 def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
@@ -230,20 +237,10 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
 
 def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: jax.Array, head: jax.Array,
               t: jax.Array, w: jax.Array, first: jax.Array | int) -> tuple[jax.Array, jax.Array | None]:
-    """The loss so far plus that of these positions, and the gradient of their logits where it is needed.
+    """The loss so far plus that of these positions, and the gradient ``[C, V]`` of their logits where it is needed.
 
-    Args:
-        partition: see `LossPartition`.
-        gradient: see `Gradient`.
-        loss: so far.
-        h: ``[C, D]``.
-        head: ``[V, D]``, this device's part.
-        t: ``[C]`` (or ``[C, K]``) targets.
-        w: ``[C]`` (or ``[C, K]``) weights.
-        first: the token of the head's first row.
-
-    Returns:
-        The loss, and ``[C, V]`` or None.
+    ``h`` ``[C, D]``; ``head`` ``[V, D]``, this device's part, from token ``first`` on; ``t`` and ``w``: targets and
+    weights, ``[C]`` or ``[C, K]``.
     """
     chunk = logits_of_chunk(partition, h, t, head, first)
     loss = loss + (jnp.sum(-chunk.log_probs * w) if t.ndim > 1 else
@@ -253,39 +250,24 @@ def _add_loss(partition: LossPartition, gradient: Gradient, loss: jax.Array, h: 
     # The derivative of the log of the sum is the softmax; it is rounded to h's dtype for the two products that follow.
     softmax = jnp.exp(chunk.logits - chunk.log_z[:, None])
     if isinstance(chunk.targets, TargetIndices):
-        # The targets' weights add up to that of the position, times the softmax.
-        d_logits = chunk.targets.subtract_at(softmax * w.sum(-1, keepdims=True), w)
+        # The targets' weights add up to that of the position, times the softmax. A scatter of K numbers a position:
+        # comparing every logit with each target would read all logits K times.
+        at_targets = jnp.arange(len(softmax))[:, None], chunk.targets.indices
+        d_logits = (softmax * w.sum(-1, keepdims=True)).at[at_targets].add(-(w * chunk.targets.on_this_shard))
         return loss, (d_logits * chunk.slope).astype(h.dtype)
     return loss, ((softmax - chunk.targets) * w[:, None] * chunk.slope).astype(h.dtype)
 
 
-@dataclass(frozen=True)
-class TargetIndices:
+class TargetIndices(NamedTuple):
     """Indices of the targets of each position in this device's part of the vocabulary."""
 
-    index: jax.Array
+    indices: jax.Array
     """``[C, K]``; any valid index where the target belongs to another device."""
     on_this_shard: jax.Array
     """``[C, K]`` bool: whether the target is in this device's part."""
 
-    @classmethod
-    def from_tokens(cls, tokens: jax.Array, first: jax.Array | int, size: int) -> "TargetIndices":
-        """From target tokens ``[C, K]``, for a device with ``size`` tokens from ``first`` on."""
-        # Clipped, because a gather needs valid indices everywhere; the mask drops what is not ours.
-        return cls(jnp.clip(tokens - first, 0, size - 1), (tokens >= first) & (tokens < first + size))
 
-    def logits_at(self, logits: jax.Array) -> jax.Array:
-        """``[C, K]`` logits of the targets, out of ``[C, V]``; 0 for targets of other devices."""
-        return jnp.where(self.on_this_shard, jnp.take_along_axis(logits, self.index, 1), 0.0)
-
-    def subtract_at(self, x: jax.Array, weights: jax.Array) -> jax.Array:
-        """``[C, V]`` minus the weights ``[C, K]`` at the targets."""
-        # A scatter of K numbers a position: comparing every logit with each target would read all logits K times.
-        return x.at[jnp.arange(x.shape[0])[:, None], self.index].add(-(weights * self.on_this_shard))
-
-
-@dataclass(frozen=True)
-class _ChunkLogits:
+class _ChunkLogits(NamedTuple):
     """Logits of a chunk of positions, their normalizer and the logits of the targets."""
 
     logits: jax.Array
@@ -308,33 +290,26 @@ class _ChunkLogits:
 def logits_of_chunk(partition: LossPartition, h: jax.Array, t: jax.Array, head: jax.Array, first: jax.Array | int
                     ) -> _ChunkLogits:
     """Logits of a chunk; arguments as in `_add_loss`."""
-    logits, slope = _capped(jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32), partition.softcap)
-    # Compare and sum instead of gather: it fuses, and its gradient needs no scatter (on a CPU a loop over scalars).
-    target_mask = TargetIndices.from_tokens(t, first, head.shape[0]) if t.ndim > 1 else \
-        jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
-    log_z, target_logit = _normalizer(logits, target_mask, partition.vocabulary_parallel)
-    return _ChunkLogits(logits, slope, target_mask, log_z, target_logit)
-
-
-def _capped(raw: jax.Array, softcap: float) -> tuple[jax.Array, jax.Array | float]:
-    """Logits after the soft cap, and the derivative of the cap."""
-    if not softcap:
-        return raw, 1.0
-    tanh = jnp.tanh(raw / softcap)
-    return softcap * tanh, 1.0 - jnp.square(tanh)
-
-
-def _normalizer(logits: jax.Array, targets: jax.Array | TargetIndices,
-                vocabulary_parallel: bool) -> tuple[jax.Array, jax.Array]:
-    """``[C]`` log of the sum of exponentials over the whole vocabulary, and ``[C]`` (or ``[C, K]``) target logits."""
+    slope: jax.Array | float = 1.0
+    logits = jnp.einsum("cd,vd->cv", h, head, preferred_element_type=jnp.float32)
+    if partition.softcap:
+        tanh = jnp.tanh(logits / partition.softcap)
+        logits, slope = partition.softcap * tanh, 1.0 - jnp.square(tanh)
+    targets: jax.Array | TargetIndices
+    if t.ndim > 1:
+        # Clipped, because a gather needs valid indices everywhere.
+        targets = TargetIndices(jnp.clip(t - first, 0, head.shape[0] - 1), (t >= first) & (t < first + head.shape[0]))
+        target_logit = jnp.where(targets.on_this_shard, jnp.take_along_axis(logits, targets.indices, 1), 0.0)
+    else:
+        # Compare and sum instead of gather: it fuses, and its gradient needs no scatter (on a CPU a loop over scalars).
+        targets = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 1) + first == t[:, None]
+        target_logit = jnp.sum(jnp.where(targets, logits, 0.0), -1)
     # After subtracting the largest logit of the whole vocabulary no exponential overflows, and one of them is 1.
     top = jnp.max(logits, -1)
-    if vocabulary_parallel:
+    if partition.vocabulary_parallel:
         top = jax.lax.pmax(top, (FSDP, TP))
     total = jnp.sum(jnp.exp(logits - top[:, None]), -1)
-    target_logit = targets.logits_at(logits) if isinstance(targets, TargetIndices) else jnp.sum(
-        jnp.where(targets, logits, 0.0), -1)
-    if vocabulary_parallel:
+    if partition.vocabulary_parallel:
         # Target logits are 0 on all devices but the owner's. The two sums, `[C]` each, travel together.
         total, target_logit = jax.lax.psum((total, target_logit), (FSDP, TP))
-    return jnp.log(total) + top, target_logit
+    return _ChunkLogits(logits, slope, targets, jnp.log(total) + top, target_logit)

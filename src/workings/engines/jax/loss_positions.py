@@ -1,11 +1,10 @@
-"""The loss at supervised positions only.
+"""The loss at supervised positions only: the last layer's output at other positions does not reach it.
 
-The last layer's output at a position that is not supervised does not reach the loss. The number of supervised
-positions differs from row to row and a program has fixed shapes, so a batch selects as many positions of each row as
-any row of its shape may need (`Batch.loss_positions`).
+The number of supervised positions differs from row to row and a program has fixed shapes, so a batch selects as many
+positions of each row as any row of its shape may need (`Batch.loss_positions`).
 
 For a CPU only (`memory.cpu_optimizations`): on an accelerator, a plan may be made before the rows are known. Full
-training of SmolLM2-135M on rows of GSM8K takes 1.19 times as long without it, LoRA 1.02 times (docs/decisions/0019).
+training of SmolLM2-135M on rows of GSM8K takes 1.19 times as long without it (docs/decisions/0019).
 
 Shape suffixes: A micro batches, B rows, S positions, M loss positions of a row.
 """
@@ -33,7 +32,7 @@ class LossPositions:
         """From loss positions that are distinct within a row."""
         rows = jnp.arange(index_BM.shape[0])[:, None]
         empty = jnp.full((index_BM.shape[0], length), index_BM.shape[1], jnp.int32)
-        # A scatter of a few integers, once a micro batch, which saves one of activations in every backward.
+        # A scatter of a few integers, which saves one of activations in every backward.
         return cls(index_BM, empty.at[rows, index_BM].set(jnp.arange(index_BM.shape[1], dtype=jnp.int32)[None],
                                                           unique_indices=True))
 

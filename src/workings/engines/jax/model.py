@@ -23,6 +23,7 @@ from workings.engines.jax.attention import Attention
 from workings.engines.jax.embedding import table_rows
 from workings.engines.jax.layers import (
     PER_LAYER,
+    POLICIES,
     SHARED,
     KeysValues,
     Layer,
@@ -31,21 +32,12 @@ from workings.engines.jax.layers import (
     LayerScan,
     Remat,
     slides,
-    unroll,
 )
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.projection import DROPOUT_KEY, cast, project, projection
 from workings.engines.jax.sharding import Layout
+from workings.models import weights as names
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    EMBEDDING,
-    FINAL_NORM,
-    HEAD,
-    LAYER_SCALAR,
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_NORM,
-    PER_LAYER_PROJECTION,
-)
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
 """``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
@@ -57,7 +49,6 @@ NUMBER = "number"
 def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.Array:
     """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype; without weight: times 1."""
     wide = x.astype(jnp.float32)
-    # Epsilon is inside the root, as in Llama's own code: a vector of zeros stays one of zeros.
     normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
     if weight is None:
         return normed.astype(x.dtype)
@@ -75,7 +66,7 @@ def rotate(x: jax.Array, angles: jax.Array, size: jax.Array | None = None) -> ja
     cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
     if size is not None:  # YaRN scales the rotated vectors
         cos, sin = cos * size, sin * size
-    # In float32 and rounded once at the end: angles of far positions have more digits than bfloat16.
+    # In float32: angles of far positions have more digits than bfloat16.
     first, second = jnp.split(x.astype(jnp.float32), 2, -1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)
 
@@ -122,30 +113,22 @@ def _normed_heads(x: jax.Array, w: Params, letter: str, shape: ModelShape) -> ja
 
 
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, layer: int, chunks: bool) -> jax.Array:
-    # Cast before chunks gather the matrices from all devices, so that they send the smaller format.
+    # Cast before chunks gather the matrices, so that devices send the smaller format.
     matrices = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
-    positions = x.shape[0] * x.shape[1] // layout.row_devices
+    positions = x.shape[0] * x.shape[1] // layout.shape.row_devices
     # Chunks run on each device by itself, and would drop the same inputs on all of them.
     chunks = chunks and not any(DROPOUT_KEY in tensors for tensors in matrices)
     if chunks and feed_forward.chunk_count(positions) > 1:
         return feed_forward.chunked(x, matrices, shape, layout, shape.mlp_width_of(layer))
-    return feed_forward.gated(x, matrices, shape, layout)
+    return feed_forward.gated(x, matrices, shape, layout, layout.inner)
 
 
 def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, attend: Attend,
           inputs: Any, layout: Layout, layer: int, *, chunks: bool = False) -> tuple[jax.Array, KeysValues]:
     """Output ``[B, S, D]`` of a decoder layer, and the keys and values that it attended to.
 
-    Args:
-        x: ``[B, S, D]``.
-        w: the layer's weights.
-        positions: ``[B, S]``, of each token in its segment.
-        shape: of the model.
-        attend: how queries attend to keys and values.
-        inputs: this layer's `layer_constants` and further inputs; ``attend`` gets them, too.
-        layout: the mesh.
-        layer: its number, or that of any layer of its stack.
-        chunks: see `feed_forward`.
+    ``positions`` ``[B, S]``: of each token in its segment; ``inputs``: this layer's `layer_constants` and further
+    inputs, which ``attend`` gets, too; ``layer``: its number, or that of any layer of its stack.
     """
     def normed(x: jax.Array, name: str) -> jax.Array:
         return rms_norm(x, w[f"{name}_layernorm.weight"], shape)
@@ -165,8 +148,7 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
         x = x + _feed_forward(normed(x, "post_attention"), w, shape, layout, layer, chunks)
     if PER_LAYER in inputs:
         x = add_per_layer(x, w, inputs[PER_LAYER], shape, layout)
-    # The factor applies to residual and update together, so it comes last.
-    return x * w[LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, kv
+    return x * w[names.LAYER_SCALAR].astype(x.dtype) if shape.layer_scalar else x, kv
 
 
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
@@ -178,90 +160,67 @@ def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, la
 
 def unembedding(params: Params) -> jax.Array:
     """The ``[V, D]`` matrix that turns hidden states into logits."""
-    return params[HEAD] if HEAD in params else params[EMBEDDING]
+    return params[names.HEAD] if names.HEAD in params else params[names.EMBEDDING]
 
 
 def final_logits(hidden: jax.Array, head: jax.Array, shape: ModelShape) -> jax.Array:
     """``[..., V]`` float32 logits of normed hidden states."""
-    # Products of bfloat16 are added up in float32, and the logits are never rounded to bfloat16.
     raw = jnp.einsum("...d,vd->...v", hidden, head.astype(hidden.dtype), preferred_element_type=jnp.float32)
     return shape.final_softcap * jnp.tanh(raw / shape.final_softcap) if shape.final_softcap else raw
 
 
 def final_norm(x: jax.Array, params: Params, shape: ModelShape) -> jax.Array:
     """The norm before the logits."""
-    return rms_norm(x, params[FINAL_NORM], shape)
+    return rms_norm(x, params[names.FINAL_NORM], shape)
 
 
-def decoder_layer(shape: ModelShape, positions: jax.Array, segment_ids: jax.Array, *, attention: Attention,
-                  layout: Layout, chunks: bool, layers: Sequence[int]) -> Layer:
-    """The function of a layer of this stack, on rows with these positions and segments.
+def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array, *,
+               attention: Attention, dtype: Any, layout: Layout, remat: Remat = POLICIES["none"], unroll: int = 1,
+               keep_kv: bool = False) -> tuple[jax.Array, dict[str, KeysValues]]:
+    """Output ``[B, S, D]`` of the last layer, before the last norm; keys and values as `LayerScan.run` returns them.
 
-    Other arguments as in `last_layer_output`.
+    ``tokens``, ``positions`` and ``segment_ids``: ``[B, S]`` int32, as in `workings.models.batch.Batch`; ``dtype``: of
+    activations and matrix products.
     """
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
-        return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], scale=query_scale(shape),
-                         slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
+    def make_layer(layers: Sequence[int]) -> Layer:
+        def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
+            return attention(q, k, v, segment_ids=segment_ids, window=inputs["window"], scale=query_scale(shape),
+                             slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
 
-    def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
-        weights, inputs = xs
-        out, kv = block(x, weights, positions, shape, attend, inputs, layout, layers[0], chunks=chunks)
-        return layout.rows(out), kv
+        def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
+            out, kv = block(x, xs[0], positions, shape, attend, xs[1], layout, layers[0], chunks=remat.chunks)
+            return layout.rows(out), kv
 
-    return layer
+        return layer
 
-
-def last_layer_output(params: Params, shape: ModelShape, tokens: jax.Array, positions: jax.Array,
-                      segment_ids: jax.Array, *, attention: Attention, remat: Remat, dtype: Any,
-                      layout: Layout) -> jax.Array:
-    """Output ``[B, S, D]`` of the last layer, before the last norm.
-
-    Args:
-        params: the tree described above.
-        shape: sizes and switches.
-        tokens, positions, segment_ids: ``[B, S]`` int32, as in `workings.models.batch.Batch`.
-        attention: one of `workings.engines.jax.attention`.
-        remat: one of `workings.engines.jax.layers`; wraps the function of one layer.
-        dtype: of activations and matrix products.
-        layout: the mesh; keeps activations split by row.
-    """
-    def layer(layers: Sequence[int]) -> Layer:
-        return decoder_layer(shape, positions, segment_ids, attention=attention, layout=layout, chunks=remat.chunks,
-                             layers=layers)
-
-    x = layout.rows(embed(params[EMBEDDING], tokens, shape, dtype, layout))
+    x = layout.rows(embed(params[names.EMBEDDING], tokens, shape, dtype, layout))
     inputs, transform = per_layer_inputs(params, shape, tokens, x, layout)
-    # With the remat policy `layer` one `[B, S, D]` a layer is kept for backward.
-    scan = LayerScan(shape, layer, inputs, transform, wrap=remat.wrap, unroll=unroll(shape))
-    return scan.run(params, x)[0]
+    return LayerScan(shape, make_layer, inputs, transform, remat.wrap, keep_kv, unroll).run(params, x)
 
 
 def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,
                      layout: Layout) -> tuple[LayerInputs, LayerInputTransform]:
     """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and their transform.
 
-    The transform adds a layer's part ``[B, S, P]`` of the per-layer embeddings to its inputs. A model without them has
-    no such inputs.
+    The transform adds a layer's part ``[B, S, P]`` of the per-layer embeddings, if the model has some.
     """
     if not shape.per_layer_width:
         return {}, lambda inputs: inputs
-    rows = table_rows(params[PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
-    # Layers first: each takes its slice by its own number, inside of the scan over layers.
+    rows = table_rows(params[names.PER_LAYER_EMBEDDING], tokens, layout).astype(x.dtype)
     rows = jnp.moveaxis(layout.rows(rows.reshape(*tokens.shape, shape.layers, shape.per_layer_width)), 2, 0)
-    name = PER_LAYER_PROJECTION.removesuffix(".weight")
+    name = names.PER_LAYER_PROJECTION.removesuffix(".weight")
 
     def add_embeddings(inputs: Params) -> Params:
         embeddings = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
         # The factors are rounded to the format of computation, like that of the token embeddings in `embed`.
         embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
-        context = project(x, {"weight": inputs[PER_LAYER_PROJECTION]}, name, layout)
-        context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[PER_LAYER_NORM], shape)
+        context = project(x, {"weight": inputs[names.PER_LAYER_PROJECTION]}, name, layout)
+        context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[names.PER_LAYER_NORM], shape)
         # Divided by the root of two: a sum of two independent parts of one scale is larger by that factor.
         return inputs | {PER_LAYER: (context + embeddings) * jnp.asarray(2.0 ** -0.5, x.dtype)}
 
-    # The file has one matrix for all layers; a layer's part of it is a run of its rows.
-    projections = params[PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
-    return {NUMBER: jnp.arange(shape.layers), PER_LAYER_PROJECTION: projections}, add_embeddings
+    projections = params[names.PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)
+    return {NUMBER: jnp.arange(shape.layers), names.PER_LAYER_PROJECTION: projections}, add_embeddings
 
 
 def add_per_layer(x: jax.Array, w: Params, embeddings: jax.Array, shape: ModelShape, layout: Layout) -> jax.Array:

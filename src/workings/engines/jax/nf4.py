@@ -39,18 +39,14 @@ def stored_shapes(size: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Codes (uint8, two in a byte) and scales (float32) of a matrix ``[out, in]``: see `stored_shapes`.
-
-    ``xp`` is ``numpy`` for arrays on the host or ``jax.numpy`` for traced ones.
-    """
+    """Codes (uint8, two in a byte) and scales (float32) of a matrix ``[out, in]``; ``xp``: NumPy or ``jax.numpy``."""
     blocks = weight.astype(xp.float32).reshape(-1, BLOCK)
     absmax = xp.abs(blocks).max(-1)
     # A block of zeros would divide by zero; divided by 1 all its codes are 7, which is the level 0.
     scaled = blocks * (xp.float32(1) / xp.where(absmax > 0, absmax, xp.float32(1)))[:, None]
-    # The number of limits below an element is its code; a binary search would gather for every element.
+    # The number of limits below an element is its code.
     codes = sum((scaled > xp.float32(limit)).astype(xp.uint8) for limit in LIMITS)
     pairs = codes[:, :BLOCK // 2] * np.uint8(16) + codes[:, BLOCK // 2:]
-    # Blocks run along the inputs. Where they do not divide a row, a block reaches into the next, as in bitsandbytes.
     if weight.shape[1] % BLOCK == 0:
         rows = (weight.shape[0], -1)
         # From `[out, in / 64, 32]` to `[in / 64, 32, out]`: the long side last, along the vectors.
@@ -61,7 +57,6 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
 def by_selection(codes: jax.Array) -> jax.Array:
     """Levels of codes by four rounds of choosing between neighbors: vector units have no table."""
     values = [jnp.float32(level) for level in LEVELS.tolist()]
-    # The lowest bit chooses between neighbors of sixteen levels; each further bit halves what is left.
     for bit in range(4):
         is_set = (codes >> bit) & 1 != 0
         values = [jnp.where(is_set, above, below) for below, above in zip(values[::2], values[1::2], strict=True)]

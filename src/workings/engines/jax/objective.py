@@ -25,20 +25,10 @@ where they are not supervised, or None for cross entropy, which does not keep th
 
 def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
                   shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, ObjectiveResult]:
-    """The differentiated sum of one micro batch, and the values that are reported.
+    """A sum of one micro batch that has the objective's gradient, and the values that are reported.
 
-    Args:
-        objective: what is minimized.
-        hidden: ``[B, S, D]``.
-        head: ``[V, D]``.
-        rows: ``targets``, ``loss_mask`` and the objective's signals, ``[B, S]``.
-        shape: of the model.
-        layout: the mesh.
-        chunk: as in `loss_sum`.
-
-    Returns:
-        A sum that has the objective's gradient, and the `ObjectiveResult`, which is not differentiated. For cross
-        entropy the sum and the reported value are the same.
+    ``hidden`` ``[B, S, D]``, ``head`` ``[V, D]``; ``rows``: ``targets``, ``loss_mask`` and the objective's signals,
+    ``[B, S]``; ``chunk`` as in `loss_sum`. The `ObjectiveResult` is not differentiated.
     """
     targets, mask = rows["targets"], rows["loss_mask"]
     hidden, shape = with_temperature(hidden, shape, temperature_of(objective))

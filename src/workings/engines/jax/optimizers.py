@@ -1,9 +1,11 @@
 """Optimizers of the JAX engine: update rules as pure functions of arrays by flat name.
 
-Arrays have a first axis L where layers are stacked.
+Arrays have a first axis L where layers are stacked. ``update`` gives the new float32 value of one tensor (or stack of
+tensors) and its new moments; its ``step`` counts from 1.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,24 +19,12 @@ Moments = dict[str, dict[str, jax.Array]]
 """Slot -> flat name -> array."""
 
 
-class Optimizer(ABC):
+@dataclass(frozen=True)
+class _Rule:
     """An update rule: initial moments, the update of one tensor, and the shardings of its moments."""
 
-    slots: tuple[str, ...]
-    """Names of the moments."""
-
-    def __init__(self, config: AdamWFields | AdafactorConfig, moment_dtype: Any) -> None:
-        self.config = config
-        self.moment_dtype = moment_dtype
-
-    @abstractmethod
-    def init(self, params: dict[str, jax.Array]) -> Moments:
-        """Zero moments."""
-
-    @abstractmethod
-    def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
-               learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """New float32 value of one tensor (or stack of tensors) and its new moments. ``step`` counts from 1."""
+    config: Any
+    moment_dtype: Any
 
     def moment_sharding(self, slot: str, name: str, parameter: NamedSharding) -> NamedSharding:
         """Sharding of a moment: that of its parameter, unless the shapes differ."""
@@ -49,7 +39,6 @@ def is_matrix(name: str, x: jax.Array) -> bool:
 
 def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
     """L2 norm over all tensors, in float32."""
-    # On a mesh each device squares its own parts, and one number a tensor is added over devices.
     return jnp.sqrt(sum(jnp.sum(jnp.square(g.astype(jnp.float32))) for g in grads.values()))
 
 
@@ -59,31 +48,27 @@ def clip_factor(norm: jax.Array, limit: float) -> jax.Array:
     return jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
 
 
-class AdamW(Optimizer):
-    """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2).
+@dataclass(frozen=True)
+class AdamW(_Rule):
+    """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2)."""
 
-    Moments ``exp_avg`` and ``exp_avg_sq`` have the parameter's shape.
-    """
-
-    slots = ("exp_avg", "exp_avg_sq")
     config: AdamWFields
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments of the parameters' shapes."""
         return {slot: {name: jnp.zeros(x.shape, self.moment_dtype) for name, x in params.items()}
-                for slot in AdamW.slots}
+                for slot in ("exp_avg", "exp_avg_sq")}
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """See `Optimizer.update`."""
+        """New value and moments of a tensor."""
         c = self.config
-        # Moments may be stored in bfloat16, but this step uses their float32 means, before these are rounded.
+        # This step uses float32 moments, before these are rounded to what is stored.
         mean = c.beta1 * moments["exp_avg"].astype(jnp.float32) + (1 - c.beta1) * grad
         square = c.beta2 * moments["exp_avg_sq"].astype(jnp.float32) + (1 - c.beta2) * jnp.square(grad)
         count = step.astype(jnp.float32)
         # As in PyTorch, epsilon is added after the correction and after the root.
         direction = (mean / (1 - c.beta1 ** count)) / (jnp.sqrt(square / (1 - c.beta2 ** count)) + c.epsilon)
-        # Decay is decoupled: it acts on the weight itself and never enters the moments.
         wide = param.astype(jnp.float32)
         if c.weight_decay and is_matrix(name, param):
             direction = direction + c.weight_decay * wide
@@ -91,7 +76,8 @@ class AdamW(Optimizer):
         return wide - learning_rate * direction, new
 
 
-class Adafactor(Optimizer):
+@dataclass(frozen=True)
+class Adafactor(_Rule):
     """Adafactor (Shazeer and Stern, 2018) with a given learning rate.
 
     It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False`` and no first moment.
@@ -101,12 +87,11 @@ class Adafactor(Optimizer):
     these small vectors, so the compiler fuses them and no float32 copy of a matrix exists.
     """
 
-    slots = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
     config: AdafactorConfig
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
         """Zero moments: a row and a column for a matrix, the whole for a vector."""
-        moments: Moments = {slot: {} for slot in self.slots}
+        moments: Moments = {slot: {} for slot in ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")}
         for name, x in params.items():
             if is_matrix(name, x):
                 moments["exp_avg_sq_row"][name] = jnp.zeros(x.shape[:-1], self.moment_dtype)
@@ -119,14 +104,13 @@ class Adafactor(Optimizer):
         """A row of moments is split as the parameter's rows are, a column as its columns."""
         if slot == "exp_avg_sq":
             return parameter
-        # A partition may name fewer axes than the array has; those that it leaves out are not split.
         spec = (*parameter.spec, *[None] * (2 + is_stacked(name) - len(parameter.spec)))
         kept = spec[:-1] if slot == "exp_avg_sq_row" else (*spec[:-2], spec[-1])
         return NamedSharding(parameter.mesh, PartitionSpec(*kept))
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """See `Optimizer.update`."""
+        """New value and moments of a tensor."""
         c = self.config
         # This is 0 at step 1: the zeros that moments begin with get no weight, and no correction is needed.
         decay = 1.0 - step.astype(jnp.float32) ** -c.decay_power
@@ -144,8 +128,7 @@ class Adafactor(Optimizer):
         else:
             full = mixed("exp_avg_sq", square)
             factor, new, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
-        # The clip of the paper's section 6: an update whose root mean square is above the threshold is scaled down to
-        # it.
+        # Section 6 of the paper: an update whose root mean square is above the threshold is scaled down to it.
         size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
         wide = param.astype(jnp.float32)
         direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)
@@ -154,19 +137,20 @@ class Adafactor(Optimizer):
         return wide - learning_rate * direction, {slot: x.astype(self.moment_dtype) for slot, x in new.items()}
 
 
-class Muon(Optimizer):
+@dataclass(frozen=True)
+class Muon(_Rule):
     """Muon by optax for the matrices of the layers, `AdamW` for everything else.
 
     Every matrix of a stack is handled alone, and they are made orthogonal one after the other: the float32
     temporaries of an update are those of one layer's matrix.
     """
 
-    slots = ("momentum_buffer", *AdamW.slots)
     config: MuonConfig
 
-    def __init__(self, config: MuonConfig, moment_dtype: Any) -> None:
-        super().__init__(config, moment_dtype)
-        self.adamw = AdamW(config, moment_dtype)
+    @property
+    def adamw(self) -> AdamW:
+        """The rule of all other tensors."""
+        return AdamW(self.config, self.moment_dtype)
 
     @staticmethod
     def _orthogonal(name: str, x: jax.Array) -> bool:
@@ -181,21 +165,18 @@ class Muon(Optimizer):
 
     def update(self, name: str, param: jax.Array, grad: jax.Array, moments: dict[str, jax.Array], step: jax.Array,
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """See `Optimizer.update`."""
+        """New value and moments of a tensor."""
         if not self._orthogonal(name, param):
             return self.adamw.update(name, param, grad, moments, step, learning_rate)
-        # Imported here, so that runs with another optimizer load no optax.
         from optax.contrib import MuonDimensionNumbers, MuonState, scale_by_muon
 
         c = self.config
-        # Hugging Face's matrices are [out, in].
         transform = scale_by_muon(beta=c.momentum, ns_steps=c.ns_steps, nesterov=c.nesterov,
                                   weight_dimension_numbers=MuonDimensionNumbers(reduction_axis=1, output_axis=0))
 
         def one(layer: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             mine, before = layer[0], layer[1].astype(jnp.float32)
-            # optax counts the steps that are over, ours counts this one, too.
-            # Its coefficients are constants, so our state does not hold them.
+            # optax counts the steps that are over; its coefficients are constants, so our state does not hold them.
             state = MuonState(count=step - 1, mu=before, ns_coeffs=transform.init(mine).ns_coeffs)
             direction, after = transform.update(mine, state)
             return direction, after.mu.astype(self.moment_dtype)
@@ -209,7 +190,8 @@ class Muon(Optimizer):
         return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "muon": Muon}
+Optimizer = AdamW | Adafactor | Muon
+OPTIMIZERS: dict[str, Callable[[Any, Any], Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "muon": Muon}
 """By the names that recipes have for them."""
 
 

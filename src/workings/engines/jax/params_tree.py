@@ -1,7 +1,6 @@
-"""Parameters as a tree and as one dictionary of flat names.
+"""Parameters as a tree ``{NAME: array, ..., "layers": {NAME: array}}`` and as one dictionary of flat names.
 
-A tree is ``{NAME: array, ..., "layers": {NAME: array}}``; in its flat form a tensor below ``layers`` is called
-``layers.NAME``. Moments and checkpoints go by flat names.
+In the flat form, by which moments and checkpoints go, a tensor below ``layers`` is called ``layers.NAME``.
 
 Tensors of layers are stacked. Where all layers are alike there is one stack of each, ``self_attn.q_proj.weight``
 ``[L, ...]``. Where they are not (Gemma 4) there are several stacks (`workings.models.weights.layer_loops`), and names
@@ -35,7 +34,7 @@ def unflatten_params(flat: dict[str, Any]) -> Params:
 
 
 def is_stacked(name: str) -> bool:
-    """Whether a flat name is a tensor of several layers: it has one axis more than one layer's has."""
+    """Whether a flat name is a stack of layers' tensors, with one axis more than one layer's tensor has."""
     return name.startswith(LAYERS)
 
 

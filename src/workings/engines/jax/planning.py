@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from workings.engines.base import (
@@ -13,12 +12,11 @@ from workings.engines.base import (
     Inspections,
     NotInspected,
     ProgramName,
-    ProgramShape,
     ProgramShapes,
     Refusal,
 )
 from workings.engines.gpu_settings import gpu_share
-from workings.engines.jax.target import PACKAGES, CompilerAbsent, Unimplemented, compile_for
+from workings.engines.jax.target import PACKAGES, compile_for
 from workings.engines.refusals import jax_refusals, refuse
 from workings.engines.source_digest import library_versions, source_digest
 from workings.hardware.catalog import Target, compile_target, gpu_config
@@ -44,36 +42,26 @@ class JaxPlanning:
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """The engine's own programs, compiled for a target; if the step is refused, only the step.
-
-        Raises:
-            RequestError: the engine lacks a feature of the request.
-            NotInspected: the compiler for this target is not installed, or does not do one of the programs.
-            WorkingsError: the compiler crashed, or what it compiled is not the split program that was asked for.
-        """
+        """The engine's own programs, compiled for a target; if the step is refused, only the step."""
         refuse(jax_refusals(request))
         # XLA compiles for a card that is absent only when it is told the card's sizes in full.
         if target.platform == "gpu" and not target.gpu_config:
             raise NotInspected
-        compile_one = partial(_compile, request, compile_target(target), _notes(target))
-        try:
-            inspections: dict[ProgramName, Inspection] = {}
-            if "step" in programs:
-                inspections["step"] = compile_one(programs["step"], "step")
-                # Without a step the other programs' memory is pointless, and every compilation costs time.
-                if inspections["step"].refused:
-                    return inspections
-            # Threads are enough, because each only waits for a child process that compiles.
-            with ThreadPoolExecutor(AT_A_TIME) as pool:
-                waiting = {name: pool.submit(compile_one, size, name) for name, size in programs.items()
-                           if name != "step"}
-                return inspections | {name: future.result() for name, future in waiting.items()}
-        except CompilerAbsent as absent:
-            raise NotInspected(
-                f"this machine lacks {absent.expected}; to have it compiled: {absent.try_next}") from absent
-        except Unimplemented as error:
-            raise NotInspected(
-                f"XLA does not compile this program for {target.name}: {str(error).splitlines()[0]}") from error
+        machine, notes = compile_target(target), _notes(target)
+
+        def inspect(name: ProgramName) -> Inspection:
+            return replace(compile_for(request, programs[name], machine, program=name), notes=notes)
+
+        inspections: dict[ProgramName, Inspection] = {}
+        if "step" in programs:
+            inspections["step"] = inspect("step")
+            # Without a step the other programs' memory is pointless, and every compilation costs time.
+            if inspections["step"].refused:
+                return inspections
+        others = [name for name in programs if name != "step"]
+        # Threads are enough, because each only waits for a child process that compiles.
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            return inspections | dict(zip(others, pool.map(inspect, others), strict=True))
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:
@@ -84,22 +72,16 @@ class JaxPlanning:
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
                 "engine": source_digest("workings.engines.jax", "workings.models", "workings.objectives",
                                         modules_of="workings.engines"),
-                # Flags change what the compiler makes of the same program, so they are part of the key.
                 "flags": {name: os.environ[name] for name in FLAGS if name in os.environ}}
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:
         """Memory of one device: of a GPU the share that XLA reserves for a run, else the catalog's number."""
-        limit, source = target.memory_bytes, target.memory_source
         if target.platform != "gpu":
-            return limit, source
+            return target.memory_bytes, target.memory_source
         share = gpu_share()
-        return int(limit * share), f"{100 * share:.0f} % of the card, which a run with JAX takes; {source}"
-
-
-def _compile(request: EngineRequest, machine: Mapping[str, Any], notes: tuple[str, ...], size: ProgramShape,
-             program: ProgramName) -> Inspection:
-    return replace(compile_for(request, size, machine, program=program), notes=notes)
+        return int(target.memory_bytes * share), (f"{100 * share:.0f} % of the card, which a run with JAX takes; "
+                                                  f"{target.memory_source}")
 
 
 def _notes(target: Target) -> tuple[str, ...]:

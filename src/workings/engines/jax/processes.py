@@ -31,7 +31,7 @@ from workings.engines.import_warnings import error_stream
 from workings.errors import PEER_GONE, DeviceError, Interrupted, RequestError, first_line
 
 GRACE_SECONDS = 15.0
-"""Seconds in which the main thread, whose call breaks as well, may clean up and say more than this thread can."""
+"""Seconds for the main thread, whose call breaks as well, to clean up and to say more than this thread can."""
 
 
 def _leave(*_: object) -> None:
@@ -80,7 +80,6 @@ class JaxProcesses:
 
     def set(self, key: str, value: bytes) -> None:
         """Store a value."""
-        # Without leave to overwrite, the store refuses a second value of a key.
         self._client.key_value_set_bytes(PREFIX + key, value, allow_overwrite=True)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
@@ -90,7 +89,7 @@ class JaxProcesses:
                 return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
             return bytes(self._client.blocking_key_value_get_bytes(PREFIX + key, int(1000 * seconds)))
         except jax.errors.JaxRuntimeError as error:
-            # The client has one exception for everything; only its text says which status it was.
+            # The client has one exception for everything.
             if "NOT_FOUND" in str(error) or "DEADLINE_EXCEEDED" in str(error):
                 return None
             raise
@@ -103,12 +102,10 @@ class JaxProcesses:
         padded = np.zeros(max(MIN_BYTES, 1 << (size - 1).bit_length()), np.uint8)
         if self.index == 0:
             padded[:size] = np.frombuffer(data, np.uint8)
-        # From process 0 of this run, whose calls this process makes anyhow.
         return pickle.loads(multihost_utils.broadcast_one_to_all(padded)[:size].tobytes())  # noqa: S301
 
     def shutdown(self, *, stopped: bool) -> None:
-        """Leaves after a stop; else JAX does so at the end of the process, and a further run may follow before."""
-        # A program that was stopped ends without JAX's own clearing up, which would abort the others.
+        """Leaves after a stop: JAX's own clearing up at the end of the process would abort the others."""
         if stopped:
             jax.distributed.shutdown()
 
@@ -116,7 +113,6 @@ class JaxProcesses:
 def _arguments() -> dict[str, Any] | None:
     """Arguments of `jax.distributed.initialize`; None where no launcher started several processes."""
     there = [name for name in VARIABLES if name in os.environ]
-    # Asked first, because this value is a word and no number.
     if os.environ.get("JAX_NUM_PROCESSES") == CLUSTER:
         return {}
     if len(there) == len(VARIABLES):
@@ -134,20 +130,18 @@ def _arguments() -> dict[str, Any] | None:
     launched = any(name in os.environ and int(os.environ.get(number, "1")) > 1 for name, number in LAUNCHERS.items())
     if launched or len(os.environ.get(TPU_HOSTS, "").split(",")) > 1:
         return {}
+    known = f"a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of {', '.join(VARIABLES)}"
+    example = "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …"
     if there:
         raise RequestError(f"{', '.join(sorted(set(VARIABLES) - set(there)))} must be set, as {', '.join(there)} is",
-                           "all three of them, or a launcher that JAX knows (SLURM, Open MPI, a TPU pod)",
-                           "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …")
+                           known, example)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RequestError(f"engine jax does not read WORLD_SIZE={os.environ['WORLD_SIZE']}, torchrun's variable",
                            "processes that JAX can bring together",
                            f"engine=torch, or {', '.join(VARIABLES)} for each process")
-    if not there and (apart := started_apart()):
-        raise RequestError(f"{apart} started several processes, and JAX cannot connect them",
-                           "a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of "
-                           + ", ".join(VARIABLES),
-                           "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …, "
-                           "or JAX_NUM_PROCESSES=1 for a separate run in each process")
+    if apart := started_apart():
+        raise RequestError(f"{apart} started several processes, and JAX cannot connect them", known,
+                           f"{example}, or JAX_NUM_PROCESSES=1 for a separate run in each process")
     return None
 
 
@@ -171,9 +165,8 @@ def join() -> Processes | None:
         except (RuntimeError, ValueError) as error:
             # jaxlib cannot pass every reason on to Python.
             reason = "" if "bad_cast" in str(error) else f": {first_line(error)}"
-            raise RequestError(f"the processes did not meet within {seconds} seconds{reason}",
-                               "every process of the run", "the address of process 0 that all machines "
-                               "can reach, and the same number for all") from error
+            raise RequestError(f"the processes did not meet within {seconds} seconds{reason}", "every process of the "
+                               "run", "an address of process 0 that all machines can reach") from error
     if global_state.num_processes == 1:
         return None
     return JaxProcesses(global_state.process_id, global_state.num_processes, global_state.client)
@@ -190,10 +183,7 @@ def _refuse_taken_port(address: str) -> None:
 
 
 def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
-    """Devices of other hosts are of no use before those hosts' processes have been met.
-
-    Raises `DeviceError`; a pod of TPUs may show them all to a process that was started alone.
-    """
+    """Raise `DeviceError` for devices of hosts that were not met: a pod of TPUs shows all to one process alone."""
     hosts = {device.process_index for device in devices}
     # XLA would wait for the other hosts' part of the first collective, without a message and without an end.
     if len(hosts) > 1 and not jax.distributed.is_initialized():

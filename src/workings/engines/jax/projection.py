@@ -54,15 +54,13 @@ def frozen_matmul(layout: Layout, name: str, inner: int, x: jax.Array, codes: ja
                   scales: jax.Array) -> jax.Array:
     """``[..., out]`` from x ``[..., inner]`` and the frozen matrix of the projection of this name.
 
-    Backward keeps the stored bits and dequantizes again, so the matrix exists in full only while it is used; on several
-    devices it is these bits that are gathered.
+    Backward keeps the stored bits, and they are what devices gather: the matrix exists in full only while it is used.
     """
     return _frozen_forward(layout, name, inner, x, codes, scales)[0]
 
 
 def _frozen_forward(layout: Layout, name: str, inner: int, x: jax.Array, codes: jax.Array,
                     scales: jax.Array) -> tuple[jax.Array, Any]:
-    # The compiler fuses dequantizing into the product where it can; else the matrix lives for this product only.
     y = jnp.einsum("...i,io->...o", x, _dequantized(layout, name, inner, codes, scales, x.dtype))
     # No x is kept: only a gradient of the matrix would need it, and the matrix is frozen.
     return y, (codes, scales)
@@ -71,7 +69,6 @@ def _frozen_forward(layout: Layout, name: str, inner: int, x: jax.Array, codes: 
 def _frozen_backward(layout: Layout, name: str, inner: int, kept: Any,
                      dy: jax.Array) -> tuple[jax.Array, None, None]:
     codes, scales = kept
-    # Dequantized a second time: the work is small compared to the product, and keeping it would undo the saving.
     matrix = _dequantized(layout, name, inner, codes, scales, dy.dtype)
     return jnp.einsum("...o,io->...i", dy, matrix), None, None
 
@@ -92,7 +89,7 @@ SCALE = "lora.scale"
 """Name of the stacked scale of all adapters among a layer's tensors."""
 DROPOUT_KEY, DROPOUT_RATE = "dropout_key", "dropout_rate"
 """Names below a projection: random key of its adapter's dropout, and the share that is dropped. Only the weights of a
-training step have them (`workings.engines.jax.lora.dropout_tensors`), so nothing else drops anything."""
+training step have them."""
 
 
 def is_adapter(name: str) -> bool:

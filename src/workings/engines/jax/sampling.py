@@ -13,27 +13,20 @@ from workings.engines.jax.step import StepSpec
 
 
 def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
-    """``[B, V]`` float32 logits of hidden states ``[B, D]``.
-
-    Every device computes all rows of its copy for its own part of the vocabulary: a few rows travel, not the embedding.
-    """
+    """``[B, V]`` float32 logits of hidden states ``[B, D]``; where the vocabulary is split, each device's own part."""
     hidden = final_norm(x, params, spec.shape)
     head = unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
         return final_logits(hidden, head, spec.shape)
-    hidden = jax.lax.with_sharding_constraint(hidden, spec.layout.sharding(spec.layout.copies))
-    return _split(spec, final_logits(hidden, head, spec.shape))
-
-
-def _split(spec: StepSpec, x: jax.Array) -> jax.Array:
-    return jax.lax.with_sharding_constraint(x, spec.layout.sharding(spec.layout.copies, (FSDP, TP)))
+    hidden = spec.layout.constrain(hidden, spec.layout.copies)
+    return spec.layout.constrain(final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
 
 
 def greedy(logits: jax.Array) -> jax.Array:
     """``[B]`` int32: the likeliest token; of equals the first."""
     # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
     last = logits.shape[-1] - 1
-    # NaN equals nothing: a row that holds one gives the last token, which is an index in range.
+    # NaN equals nothing: a row that holds one gives the last token.
     largest = logits == jnp.max(logits, -1, keepdims=True)
     return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
 
@@ -42,8 +35,8 @@ def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.A
          count: jax.Array) -> tuple[jax.Array, jax.Array]:
     """``[B]`` int32: one token from ``softmax(logits / temperature)``, and ``[B]`` float32: its log probability there.
 
-    The logits get noise of Gumbel's distribution, and the largest sum wins. The noise of a row comes from its own seed
-    and from ``count`` alone, by a generator that gives the same bits on every device and mesh.
+    The largest sum of a logit and Gumbel noise wins. The noise of a row comes from its own seed and ``count`` alone, by
+    a generator that gives the same bits on every device and mesh.
     """
     def noise(seed: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), count)
@@ -51,7 +44,7 @@ def draw(spec: StepSpec, logits: jax.Array, temperature: jax.Array, seeds: jax.A
 
     drawn = jax.vmap(noise)(seeds)
     if spec.layout.splits_vocabulary(logits.shape[1]):
-        drawn = _split(spec, drawn)
+        drawn = spec.layout.constrain(drawn, spec.layout.copies, (FSDP, TP))
     scaled = logits / temperature
     token = greedy(scaled + drawn)
     # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.

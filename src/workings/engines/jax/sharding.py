@@ -33,63 +33,44 @@ class Layout:
     mesh: Mesh
 
     @property
-    def size(self) -> int:
-        """Number of devices."""
-        return int(self.mesh.size)
-
-    @property
-    def replicate(self) -> int:
-        """Copies of the parameters."""
-        return int(self.mesh.shape.get(REPLICATE, 1))
-
-    @property
-    def fsdp(self) -> int:
-        """Devices over which the parameters of one copy are split by rows."""
-        return int(self.mesh.shape[FSDP])
-
-    @property
-    def row_devices(self) -> int:
-        """Devices over which rows are split."""
-        return self.replicate * self.fsdp
+    def shape(self) -> MeshShape:
+        """Devices along each axis."""
+        return MeshShape.of(self.mesh.shape)
 
     @property
     def copies(self) -> str | None:
-        """The mesh axis of the copies, as a part of a `PartitionSpec`."""
-        # With one copy the mesh has two axes, so the programs of such runs stay the same.
-        return REPLICATE if self.replicate > 1 else None
+        """The mesh axis of the copies, as a part of a `PartitionSpec`; a mesh of one copy has none."""
+        return REPLICATE if self.shape.replicate > 1 else None
 
     @property
     def row_axes(self) -> Any:
         """The mesh axes that split rows, as a part of a `PartitionSpec`."""
         return (REPLICATE, FSDP) if self.copies else FSDP
 
-    @property
-    def tp(self) -> int:
-        """Devices over which matrices are split."""
-        return int(self.mesh.shape[TP])
-
     def sharding(self, *spec: Any) -> NamedSharding:
         """A sharding on this mesh."""
         return NamedSharding(self.mesh, P(*spec))
 
+    def constrain(self, x: jax.Array, *spec: Any) -> jax.Array:
+        """An array that is split in this way; the program of one device stays without a constraint."""
+        return x if self.shape.devices == 1 else jax.lax.with_sharding_constraint(x, self.sharding(*spec))
+
     def rows(self, x: jax.Array) -> jax.Array:
         """Keep activations ``[B, ...]`` split by row; without this the compiler may gather the whole batch."""
-        if self.size == 1:
-            return x
-        return jax.lax.with_sharding_constraint(x, self.sharding(self.row_axes))
+        return self.constrain(x, self.row_axes)
 
     def inner(self, x: jax.Array) -> jax.Array:
         """Keep activations inside a layer split by row; the compiler chooses the other axes (``tp`` splits heads)."""
-        if self.size == 1:
-            return x
         # `None` would mean copies along these axes: heads that `tp` splits would be gathered.
-        free = [P.UNCONSTRAINED] * (x.ndim - 1)
-        return jax.lax.with_sharding_constraint(x, self.sharding(self.row_axes, *free))
+        return self.constrain(x, self.row_axes, *[P.UNCONSTRAINED] * (x.ndim - 1))
 
     def splits_vocabulary(self, vocab_size: int) -> bool:
         """Whether each device holds a part of the embedding: a copy has several, and they divide the vocabulary."""
-        # Uneven parts would need padding of a table that is stored and exported.
-        return self.fsdp * self.tp > 1 and vocab_size % (self.fsdp * self.tp) == 0
+        return self.shape.fsdp * self.shape.tp > 1 and vocab_size % (self.shape.fsdp * self.shape.tp) == 0
+
+    def shard_map(self, function: Any, inputs: Any, outputs: Any) -> Any:
+        """A function of each device's own arrays as one of whole arrays; partitions of its arguments and results."""
+        return jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
 
     def sum_over_copies(self, x: jax.Array) -> jax.Array:
         """Inside `shard_map`: the sum of what the copies of the parameters have, each from its own rows."""
@@ -113,8 +94,7 @@ class Layout:
             return P()
         # Whole rows over both axes: a device owns a token's embedding, its logit and its part of the gradient.
         if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
-            # An indivisible vocabulary is copied: correct, and larger.
-            return P((FSDP, TP), None) if size[0] % (self.fsdp * self.tp) == 0 else P()
+            return P((FSDP, TP), None) if size[0] % (self.shape.fsdp * self.shape.tp) == 0 else P()
         row_wise = name.startswith(ROW_WISE)
         # The rank of an adapter is never split. Where `tp` splits a side of the matrix, `fsdp` splits the same side of
         # the adapter further, so that every device holds its own part.
@@ -131,7 +111,6 @@ class Layout:
 
     def _fit(self, length: int, axes: tuple[str, ...]) -> Any:
         """The mesh axes that split this length: as many from the front as divide it."""
-        # The last axis is dropped first, because `tp` before `fsdp` is what the matrix itself does.
         while axes and length % prod(self.mesh.shape[axis] for axis in axes):
             axes = axes[:-1]
         return axes[0] if len(axes) == 1 else axes or None
@@ -144,7 +123,7 @@ class Layout:
         # Codes and scales have the input first and the output last, the other way round than the weight.
         if row_wise:
             ends = self._fit(blocks, (TP,)), self._fit(out, (FSDP,))
-        elif blocks % self.fsdp:  # the other side takes both axes
+        elif blocks % self.shape.fsdp:  # the other side takes both axes
             ends = None, self._fit(out, (TP, FSDP))
         else:
             ends = FSDP, self._fit(out, (TP,))
@@ -152,13 +131,11 @@ class Layout:
 
     def without_fsdp(self, name: str, x: jax.Array) -> jax.Array:
         """A parameter gathered over ``fsdp`` and still split over ``tp``."""
-        if self.size == 1:
-            return x
         names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, x.shape))
-        return jax.lax.with_sharding_constraint(x, self.sharding(*(TP if TP in axis else None for axis in names)))
+        return self.constrain(x, *(TP if TP in axis else None for axis in names))
 
     def params(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """Shardings of a tree of parameters (or of arrays of the same names and shapes)."""
+        """Shardings of a tree of parameters."""
         placed: dict[str, Any] = {
             name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
         # The layer axis is never split, because a scan goes along it.
@@ -171,29 +148,23 @@ def make_layout(devices: tuple[jax.Device, ...], asked: MeshConfig) -> Layout:
     """The mesh of a request.
 
     ``fsdp: auto`` takes all devices that ``replicate`` and ``tp`` leave; on a CPU, where several devices of a process
-    are a simulation, it takes one.
-
-    Raises:
-        RequestError: a mesh of more devices than there are, or of fewer than several processes have.
+    are a simulation, it takes one. Raises `RequestError` for a mesh of more devices than there are, or of fewer than
+    several processes have.
     """
     available, others = len(devices), asked.replicate * asked.tp
     several = len({device.process_index for device in devices}) > 1
-    # Several CPU devices of one process share its memory and cores, so splitting would save nothing.
     alone = devices[0].platform == "cpu" and not several
     fsdp = asked.fsdp if isinstance(asked.fsdp, int) else 1 if alone else max(1, available // others)
     wanted = MeshShape(fsdp, asked.tp, asked.replicate)
-    if wanted.devices > available:
+    # Of several processes, one without a device of the mesh could take no part.
+    too_few = several and wanted.devices < available and jax.distributed.is_initialized()
+    if wanted.devices > available or too_few:
         raise RequestError(f"{wanted.text()} needs {wanted.devices} devices, and {available} are here",
-                           "a mesh that fits them", _fitting(available, asked))
-    if several and wanted.devices < available and jax.distributed.is_initialized():
-        raise RequestError(f"{wanted.text()} needs {wanted.devices} devices, and the processes have {available}",
-                           "all devices: a process without any could take no part", _fitting(available, asked))
+                           "a mesh of all of them" if too_few else "a mesh that fits them", _fitting(available, asked))
     # `tp` goes along neighbors in JAX's order of devices, because it exchanges activations in every layer; copies are
     # the farthest from each other, because they exchange gradients only.
-    grid = np.array(devices[:wanted.devices])
-    if asked.replicate == 1:
-        return Layout(Mesh(grid.reshape(fsdp, asked.tp), (FSDP, TP)))
-    return Layout(Mesh(grid.reshape(asked.replicate, fsdp, asked.tp), (REPLICATE, FSDP, TP)))
+    axes = wanted.axes()
+    return Layout(Mesh(np.array(devices[:wanted.devices]).reshape(*axes.values()), tuple(axes)))
 
 
 def _fitting(available: int, asked: MeshConfig) -> str:

@@ -1,6 +1,6 @@
 """From a request to the parts of the step: dtypes, attention, remat, optimizer, and the sharding of every array."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from workings.engines.base import EngineRequest, MeshShape
+from workings.engines.base import EngineRequest
 from workings.engines.jax import nf4
 from workings.engines.jax.attention import Attention, chunked_attention, plain_attention
 from workings.engines.jax.flash_attention import flash_refusal, make_flash_attention
@@ -19,7 +19,7 @@ from workings.engines.jax.lora import init_adapters, make_lora
 from workings.engines.jax.optimizers import make_optimizer
 from workings.engines.jax.params_tree import Params, flatten_params, layer_tensor, unflatten_params
 from workings.engines.jax.sharding import Layout
-from workings.engines.jax.step import MASTER, StepSpec, make_step
+from workings.engines.jax.step import MASTER, StepSpec, step
 from workings.engines.refusals import jax_refusals, refuse, refuse_uneven_rows
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
@@ -32,7 +32,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
     """The step of a request. Raises `RequestError` for features that this engine does not have."""
     precision, memory = request.precision, request.memory
     refuse(jax_refusals(request))
-    lora = make_lora(request.method, request.shape, layout.tp)
+    lora = make_lora(request.method, request.shape, layout.shape.tp)
     return StepSpec(
         shape=request.shape, layout=layout, remat=POLICIES[memory.remat],
         attention=_attention(memory.attention, request.shape, layout, platform),
@@ -40,7 +40,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora,
         # Several devices of one CPU simulate a mesh, and run the program of the mesh.
-        at_loss_positions=platform == "cpu" and layout.size == 1 and memory.cpu_optimizations)
+        at_loss_positions=platform == "cpu" and layout.shape.devices == 1 and memory.cpu_optimizations)
 
 
 def _attention(asked: str, shape: ModelShape, layout: Layout, platform: str) -> Attention:
@@ -77,7 +77,7 @@ def initial_params(spec: StepSpec, seed: Any) -> Params:
     return unflatten_params(params if spec.lora is None else params | init_adapters(seed, spec.lora, spec.shape))
 
 
-def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
+def abstract_state(spec: StepSpec) -> dict[str, Any]:
     """The state as shapes and dtypes; nothing is allocated."""
     params = jax.eval_shape(lambda: initial_params(spec, 0))
     moments = jax.eval_shape(spec.fresh_moments, params)
@@ -87,7 +87,6 @@ def abstract_state(spec: StepSpec, request: EngineRequest) -> dict[str, Any]:
 def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     """Sharding of each array of the state; moments have that of their parameter, unless their shape differs."""
     params = spec.layout.params(abstract["params"])
-    # A moment that is split as its weight is needs no exchange in the update; factored ones have their own shapes.
     shardings = flatten_params(params)
     moments = {slot: {name: shardings[name] if slot == MASTER
                       else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}
@@ -103,26 +102,27 @@ def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[
 
 def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
                more: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
-    """The jitted step, lowered for a batch of this shape: the same program is run and inspected.
+    """The jitted step, lowered for a batch of this shape ``[A, B, S]``: the same program is run and inspected.
 
-    The state is donated, so parameters and moments exist once. Raises `RequestError` for rows that do not divide.
-
-    Args:
-        spec: of the step.
-        abstract: from `abstract_state`.
-        shardings: from `state_shardings`.
-        shape: ``[A, B, S]`` of the batch.
-        more: a batch's `loss_positions` by name; only its shape is read.
+    The state is donated, so parameters and moments exist once. Of ``more``, a batch's `loss_positions` by name, only
+    the shape is read. Raises `RequestError` for rows that do not divide.
     """
-    refuse_uneven_rows(shape[1], MeshShape(spec.layout.fsdp, spec.layout.tp, spec.layout.replicate))
+    refuse_uneven_rows(shape[1], spec.layout.shape)
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())
     replicated = spec.layout.replicated()
     # The state has the same shardings before and after, so that donated buffers take the results.
-    jitted = jax.jit(make_step(spec), donate_argnums=0,
+    jitted = jax.jit(partial(step, spec), donate_argnums=0,
                      in_shardings=(shardings, batch_shardings, replicated, replicated),
                      out_shardings=(shardings, replicated, replicated))
     # Divisor and learning rate are arguments, so a schedule needs one program.
     number = jax.ShapeDtypeStruct((), jnp.float32)
     return jitted.lower(abstract, arrays, number, number)
+
+
+def forward_program(program: Callable[..., Any], spec: StepSpec, shardings: dict[str, Any]) -> Any:
+    """A jitted function of a spec, parameters and a batch; its results are on every device."""
+    batch = dict.fromkeys(batch_shapes(()), spec.layout.batch())
+    return jax.jit(partial(program, spec), in_shardings=(shardings["params"], batch),
+                   out_shardings=spec.layout.replicated())

@@ -4,7 +4,7 @@ State: ``{"params": tree, "moments": slot -> flat name -> array, "step": int32}`
 outputs share memory, so that parameters and moments exist once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 from workings.engines.jax.attention import Attention
 from workings.engines.jax.init import tensor_key
-from workings.engines.jax.layers import Remat
+from workings.engines.jax.layers import Remat, unroll
 from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
 from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
-from workings.engines.jax.model import final_norm, last_layer_output, unembedding
+from workings.engines.jax.model import final_norm, run_layers, unembedding
 from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizers import Optimizer, clip_factor, global_norm
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
@@ -43,7 +43,6 @@ def stochastic_bfloat16(x: jax.Array, key: jax.Array) -> jax.Array:
     The lower 16 bits of a float32 are the fraction that bfloat16 lacks: adding a uniform 16-bit number carries into
     the upper half with exactly that probability. Values that are not finite stay what they are.
     """
-    # A float is sign and magnitude, so adding to its bits moves away from zero for both signs.
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     noise = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
     upper = ((bits + noise) >> 16).astype(jnp.uint16)
@@ -59,14 +58,9 @@ def round_keys(seed: int, step: jax.Array, names: Sequence[str]) -> dict[str, ja
     return dict(zip(names, jax.vmap(jax.random.fold_in, (0, None))(keys, step), strict=True))
 
 
-def stored(value: jax.Array, dtype: jnp.dtype, key: jax.Array | None) -> jax.Array:
-    """The value as it is stored: rounded to nearest, or at random by a key."""
-    return value.astype(dtype) if key is None else stochastic_bfloat16(value, key)
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepSpec:
-    """Everything that decides the step's program; two equal specs compile to the same program."""
+    """Everything that decides the step's program."""
 
     shape: ModelShape
     layout: Layout
@@ -109,9 +103,9 @@ class StepSpec:
 
 
 def _last_layer(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
-    """``[B, S, D]`` of one micro batch before the last norm."""
-    return last_layer_output(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
-                             attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout)
+    return run_layers(params, spec.shape, rows["tokens"], rows["positions"], rows["segment_ids"],
+                      attention=spec.attention, remat=spec.remat, dtype=spec.compute_dtype, layout=spec.layout,
+                      unroll=unroll(spec.shape))[0]
 
 
 def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
@@ -119,26 +113,14 @@ def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array
     return final_norm(_last_layer(spec, params, rows), params, spec.shape)
 
 
-def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
-    """``[B, M, D]`` normed hidden states of one micro batch and its rows at loss positions; all where it has none."""
+def supervised_hidden_states(spec: StepSpec, params: Params,
+                             rows: Arrays) -> tuple[jax.Array, Arrays, LossPositions | None]:
+    """``[B, M, D]`` normed hidden states of one micro batch, its rows at loss positions, and these, if it has some."""
     if LOSS_POSITIONS not in rows:
-        return all_hidden_states(spec, params, rows), rows
+        return all_hidden_states(spec, params, rows), rows, None
     loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
     return (final_norm(loss_at.select(_last_layer(spec, params, rows)), params, spec.shape),
-            {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS})
-
-
-def at_all_positions(log_probs: jax.Array, rows: Arrays) -> jax.Array:
-    """``[B, S]`` log probabilities from those of `supervised_hidden_states`; 0 at other positions."""
-    if LOSS_POSITIONS not in rows:
-        return log_probs
-    return LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1]).at_positions(log_probs)
-
-
-def micro_batch_loss(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
-    """Sum of the negative log likelihoods of the supervised tokens of one micro batch, regardless of the objective."""
-    return loss_sum(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"], rows["loss_mask"],
-                    spec.shape, spec.layout, spec.loss_chunk)
+            {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS}, loss_at)
 
 
 LossAndMetrics = tuple[jax.Array, jax.Array]
@@ -147,29 +129,27 @@ LossAndMetrics = tuple[jax.Array, jax.Array]
 
 def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
               step: jax.Array | int = 0) -> tuple[LossAndMetrics, Params, jax.Array | None]:
-    """The objective over the whole step divided by ``divisor``, its metrics and its gradient.
+    """The objective over the whole step divided by ``divisor``, its metrics and its gradient in the trained tensors.
 
-    Micro batches are sums, so the split into micro batches does not change the result. Only dropout reads ``step``.
-
-    Returns:
-        Loss and metrics; the gradient of the trained tensors; ``[A, B, S]`` log probabilities of the targets, 0 where
-        they are not supervised, or None for cross entropy.
+    Also ``[A, B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross entropy. The
+    split into micro batches does not change the result. Only dropout reads ``step``.
     """
-    # The differentiated function takes the trained tensors only, so no gradient of a frozen one is ever computed.
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
     def micro_batch_objective(trained: Params, rows: Arrays, key: jax.Array | None
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
         all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
-        hidden, rows = supervised_hidden_states(spec, all_params, rows)
+        hidden, rows, loss_at = supervised_hidden_states(spec, all_params, rows)
         differentiated, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
+        if loss_at is not None and log_probs is not None:
+            log_probs = loss_at.at_positions(log_probs)
         # Divided here, so that the sum over micro batches is the gradient of the step.
         return differentiated / divisor, ((total / divisor, metrics), log_probs)
 
     def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
         (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows, key)
-        return (loss, gradient), None if log_probs is None else at_all_positions(log_probs, rows)
+        return (loss, gradient), log_probs
 
     keys = dropout_keys(spec.lora, spec.seed, step, batch["tokens"].shape[0])
     # One micro batch needs no sum, and so no accumulator of the size of all gradients.
@@ -185,14 +165,12 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
     zero_loss = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
     # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
     zeros = (zero_loss, jax.tree.map(jnp.zeros_like, trained))
-    # A scan and no Python loop: the micro batch is compiled once, and runs one at a time.
     sums, log_probs = jax.lax.scan(add, zeros, (batch, keys))
     return *sums, log_probs
 
 
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
     """Share of trained parameters whose stored value changed."""
-    # A Python number: it is known while the program is traced.
     total = float(sum(x.size for x in old.values()))  # a count of billions does not fit in int32
     # Each row is counted in integers: a float32 count of single elements would stop at 2 ** 24.
     rows = [jnp.sum(old[name] != new[name], axis=-1, dtype=jnp.int32).astype(jnp.float32) for name in old]
@@ -202,13 +180,11 @@ def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.A
 def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Array],
                   learning_rate: jax.Array) -> dict[str, Any]:
     """The state after the optimizer's update of every trained tensor with these gradients."""
-    # Counted before the update, because bias correction divides by 1 - beta ** step.
     step = state["step"] + 1
     old, moments = spec.trained(state["params"]), state["moments"]
     new: dict[str, jax.Array] = {}
     new_moments: dict[str, dict[str, jax.Array]] = {slot: {} for slot in moments}
     keys = round_keys(spec.seed, step, [*old]) if spec.rounding == "stochastic" else {}
-    # An update reads its own tensor's gradient only, so the compiler may free that gradient right after it.
     for name, param in old.items():
         slots = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
         # A float32 master keeps the part of an update that the stored weight loses by rounding.
@@ -216,67 +192,49 @@ def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.A
         value, slots = spec.optimizer.update(name, source, grads[name], slots, step, learning_rate)
         if MASTER in moments:
             slots[MASTER] = value
-        new[name] = stored(value, param.dtype, keys.get(name))
+        new[name] = stochastic_bfloat16(value, keys[name]) if name in keys else value.astype(param.dtype)
         for slot, x in slots.items():
             new_moments[slot][name] = x
     return {"params": unflatten_params(new | spec.frozen(state["params"])), "moments": new_moments, "step": step}
 
 
-Step = Callable[[dict[str, Any], Arrays, jax.Array, jax.Array], tuple[dict[str, Any], jax.Array, jax.Array | None]]
+def step(spec: StepSpec, state: dict[str, Any], batch: Arrays, divisor: jax.Array,
+         learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
+    """The state after one update, numbers, and log probabilities as `gradients` gives them.
 
-
-def make_step(spec: StepSpec) -> Step:
-    """The step: ``(state, batch, divisor, learning_rate) -> (state, numbers, log_probs)``.
-
-    Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric. Log
-    probabilities as `gradients` gives them: for cross entropy the program has no such output.
+    Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric.
     """
-    def step(state: dict[str, Any], batch: Arrays, divisor: jax.Array,
-             learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
-        loss_and_metrics, grad_tree, log_probs = gradients(spec, state["params"], batch, divisor, state["step"])
-        return *apply_update(spec, state, loss_and_metrics, grad_tree, learning_rate), log_probs
-
-    return step
-
-
-def apply_update(spec: StepSpec, state: dict[str, Any], loss_and_metrics: LossAndMetrics, grad_tree: Params,
-                 learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array]:
-    """The state after one update with the results of `gradients`, clipping included, and the numbers of `make_step`."""
-    (value, metrics), clip_norm = loss_and_metrics, spec.optimizer.config.clip_norm
+    (value, metrics), grad_tree, log_probs = gradients(spec, state["params"], batch, divisor, state["step"])
     # The compiler fuses the cast into what reads it; no float32 copy of all gradients exists.
     grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
-    # The norm needs all gradients, so none of them can be freed before backward has ended, clipped or not.
     norm = global_norm(grads)
-    if clip_norm:
+    if clip_norm := spec.optimizer.config.clip_norm:
         factor = clip_factor(norm, clip_norm)
-        # Always multiplied: a branch on the norm would keep both versions of all gradients.
         grads = {name: g * factor for name, g in grads.items()}
     new = update_tensors(spec, state, grads, learning_rate)
     changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
     # One small array, so that the host waits for one transfer in a step.
-    return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)])
+    return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)]), log_probs
 
 
-def make_evaluation(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
-    """A program: sum of the negative log likelihoods of a batch, without update."""
-    def evaluate(params: Params, batch: Arrays) -> jax.Array:
-        # Micro batches come one after the other, so only one of them has its activations in memory.
-        return jnp.sum(jax.lax.map(lambda rows: micro_batch_loss(spec, params, rows), batch))
+def evaluate(spec: StepSpec, params: Params, batch: Arrays) -> jax.Array:
+    """Sum of the negative log likelihoods of a batch, regardless of the objective."""
+    def micro_batch_loss(rows: Arrays) -> jax.Array:
+        return loss_sum(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"], rows["loss_mask"],
+                        spec.shape, spec.layout, spec.loss_chunk)
 
-    return evaluate
+    # Micro batches come one after the other, so only one of them has its activations in memory.
+    return jnp.sum(jax.lax.map(micro_batch_loss, batch))
 
 
-def make_log_probs(spec: StepSpec) -> Callable[[Params, Arrays], jax.Array]:
-    """A program: ``[A, B, S]`` float32 log probabilities of a batch's targets; 0 where they are not supervised."""
-    def log_probs(params: Params, batch: Arrays) -> jax.Array:
-        def micro_batch_log_probs(rows: Arrays) -> jax.Array:
-            hidden, shape = with_temperature(all_hidden_states(spec, params, rows), spec.shape,
-                                             temperature_of(spec.objective))
-            log_probs_BS = target_log_probs(hidden, unembedding(params), rows["targets"], shape, spec.layout,
-                                            spec.loss_chunk)
-            # `where` and no product: padding may give an infinite log probability, and 0 times that is NaN.
-            return jnp.where(rows["loss_mask"] > 0, log_probs_BS, 0.0)
+def log_probs(spec: StepSpec, params: Params, batch: Arrays) -> jax.Array:
+    """``[A, B, S]`` float32 log probabilities of a batch's targets; 0 where they are not supervised."""
+    def micro_batch_log_probs(rows: Arrays) -> jax.Array:
+        hidden, shape = with_temperature(all_hidden_states(spec, params, rows), spec.shape,
+                                         temperature_of(spec.objective))
+        log_probs_BS = target_log_probs(hidden, unembedding(params), rows["targets"], shape, spec.layout,
+                                        spec.loss_chunk)
+        # `where` and no product: padding may give an infinite log probability, and 0 times that is NaN.
+        return jnp.where(rows["loss_mask"] > 0, log_probs_BS, 0.0)
 
-        return jax.lax.map(micro_batch_log_probs, batch)
-
-    return log_probs
+    return jax.lax.map(micro_batch_log_probs, batch)

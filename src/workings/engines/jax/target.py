@@ -15,12 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from workings.engines.base import EngineRequest, Inspection, ProgramName, ProgramShape
+from workings.engines.base import EngineRequest, Inspection, NotInspected, ProgramName, ProgramShape
 from workings.engines.child_process import ask_child, crash
 from workings.engines.gpu_settings import same_kernels
-from workings.errors import RequestError, WorkingsError, first_line
+from workings.errors import first_line
 from workings.hints import pip_install
-from workings.models.batch import BatchShape
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
@@ -28,15 +27,6 @@ REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
 UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
 """Distributions of the compiler for a platform, in addition to JAX."""
-INSTALL = pip_install("plan")
-
-
-class CompilerAbsent(RequestError):
-    """The compiler for this target is not installed, or does not exist for this operating system."""
-
-
-class Unimplemented(WorkingsError):
-    """The compiler does not do what this program asks for on this target."""
 
 
 def compiler_environment(target: Mapping[str, Any]) -> dict[str, str]:
@@ -53,32 +43,21 @@ def compiler_environment(target: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str, Any], devices: int = 0,
+def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str, Any],
                 program: ProgramName = "step") -> Inspection:
-    """Compile one program of ``request`` for devices that are not here.
+    """Memory of one program of a request on devices that are not here (`workings.hardware.catalog.compile_target`).
 
-    Args:
-        request: as for `JaxEngine.open`; ``mesh.fsdp: auto`` takes all devices (on a CPU: one).
-        size: of the program.
-        target: the devices (`workings.hardware.catalog.compile_target`).
-        devices: use only the first this many; 0: all.
-        program: the step, or one without an update: the loss or the log probabilities of a batch, or completions with
-            a key/value cache, greedy or drawn. Those run while the optimizer's state is in memory, which counts.
-
-    Returns:
-        The compiler's bytes per device. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs
-        and ``refused`` is its sentence. The compiler may over-estimate: it is a bound, not a measurement.
-        ``heap`` says what is in its heap, where the compiler wrote that down.
+    The step, or a program without an update, which runs while the optimizer's state is in memory: that counts. The
+    compiler may over-estimate. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs.
 
     Raises:
-        CompilerAbsent: the compiler is not installed.
+        NotInspected: the compiler is not installed, or does not do this program.
         RequestError: the request is wrong.
-        Unimplemented: the compiler does not do this program.
         WorkingsError: the compiler failed for another reason than memory.
     """
     with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
         ask = {"request": replace(request, device=target["platform"]).to_json(), "batch": list(size),
-               "target": dict(target), "devices": devices, "program": program, "dump": dump}
+               "target": dict(target), "program": program, "dump": dump}
         own = os.environ.get("XLA_FLAGS", "")
         # A run on such a GPU chooses its kernels in this way, and each choice needs its own memory.
         chosen = same_kernels(own) if target["platform"] == "gpu" else own
@@ -90,10 +69,11 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str,
         where = str(target.get("topology", target["platform"]))
         answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
     if "absent" in answer:
-        raise CompilerAbsent(f"compiling for {where} without its compiler", answer["absent"], INSTALL)
+        raise NotInspected(f"this machine lacks {answer['absent']}; to have it compiled: {pip_install('plan')}")
     if "failed" in answer:
-        kind = Unimplemented if answer["unimplemented"] else WorkingsError
-        raise crash(f"compiling for {where} failed: {answer['failed'][:600]}", answer["failed"] + said, kind)
+        if answer["failed"].startswith("UNIMPLEMENTED"):
+            raise NotInspected(f"XLA does not compile this program for {where}: {answer['failed'].splitlines()[0]}")
+        raise crash(f"compiling for {where} failed: {answer['failed'][:600]}", answer["failed"] + said)
     return Inspection.from_json(answer["inspection"])
 
 
@@ -103,17 +83,6 @@ def refused_bytes(message: str) -> tuple[int, int]:
     if not match:
         return 0, 0
     return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
-
-
-def why_unsplit(tokens: tuple[int, ...], size: BatchShape, devices: int) -> str:
-    """A clause if the token array of one device's program is not that device's share of the rows; else empty.
-
-    A library that reads the host's platform while tracing can silently leave a batch whole; the verdict would be about
-    a program that no device runs.
-    """
-    expected = size._replace(rows=size.rows // devices)
-    return "" if tokens == expected else (f"the compiled program takes tokens {list(tokens)} on each device; "
-                                          f"{list(expected)} were expected, so this is not the program that would run")
 
 
 def inspection(compiled: Any) -> Inspection:
@@ -137,10 +106,7 @@ def inspection(compiled: Any) -> Inspection:
 
 
 def refusal(error: Exception) -> Inspection | None:
-    """Memory that the compiler states when it refuses a program for lack of memory; None for another error.
-
-    A TPU's compiler does that; its message has the bytes needed and the bytes available.
-    """
+    """Memory that a TPU's compiler states when it refuses a program for lack of memory; None for another error."""
     needed, limit = refused_bytes(str(error))
     if not needed:
         return None

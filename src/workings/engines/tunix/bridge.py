@@ -84,33 +84,23 @@ def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str,
     """Path -> array of Tunix's model as our tree; the inverse of `to_tunix`, bit for bit."""
     layers = [_from_layer({path[2:]: x for path, x in arrays.items() if path[:2] == ("layers", i)}, shape)
               for i in range(shape.layers)]
-    # All layers are stacked in new arrays: for as long as both trees live, there are two copies of the weights.
     stacked = {name: jnp.stack([layer[name] for layer in layers]) for name in layers[0]}
     return {name: arrays[path] for name, path in OUTER.items()} | {"layers": stacked}
 
 
 def tunix_model(params: Params, shape: ModelShape, *, remat: bool = False) -> nnx.Module:
-    """Tunix's own model with our weights, bit for bit.
-
-    Raises:
-        RequestError: Tunix's classes cannot be a model of this shape.
-    """
+    """Tunix's own model with our weights, bit for bit. Raises as `check_shape`."""
     dtype = params[EMBEDDING].dtype
     graph, state = nnx.split(nnx.eval_shape(model_class(shape, dtype, remat=remat)))
     return nnx.merge(graph, filled(state, jax.jit(partial(to_tunix, shape=shape))(params)))
 
 
 def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
-    """An nnx state with these arrays in place of its arrays.
-
-    Raises:
-        RequestError: a tensor is missing or left over, or has another shape.
-    """
+    """An nnx state with these arrays in place of its own. Raises `RequestError` where they do not match."""
     there = dict(nnx.to_flat_state(state))
-    # Compared before anything is put in: nnx would take an array of another shape and fail much later, inside a step.
-    wrong = {".".join(map(str, path)) for path in there.keys() ^ arrays.keys()}
-    wrong |= {".".join(map(str, path)) for path in there.keys() & arrays.keys()
-              if there[path].get_value().shape != arrays[path].shape}
+    # nnx would take an array of another shape and fail much later, inside a step.
+    wrong = [".".join(map(str, path)) for path in there.keys() | arrays.keys() if path not in there
+             or path not in arrays or there[path].get_value().shape != arrays[path].shape]
     if wrong:
         raise RequestError(f"Tunix's model does not have tensors like these: {', '.join(sorted(wrong)[:5])}",
                            "the same tensors in both")

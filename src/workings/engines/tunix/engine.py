@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 from flax import nnx
 from tunix.generate.sampler import CacheConfig, Sampler
 
+from workings.config.training import AdamWConfig
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.generate import MAX_ROWS, bucket, prompt_batches
@@ -29,7 +31,6 @@ from workings.engines.tunix.trainer import check_request, make_trainer, model_cl
 from workings.errors import RequestError
 from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
-from workings.models.shape import ModelShape
 
 PAD = -1
 """No token: Tunix masks what equals its padding, so a real id here would vanish from prompts."""
@@ -37,47 +38,9 @@ NO_STOP = -2
 """A stop token that never comes."""
 
 
-class IdsForText:
-    """Tokenizer for Tunix whose texts are sequences of ids; it puts nothing before them."""
-
-    def encode(self, ids: Sequence[int]) -> list[int]:
-        """The ids themselves."""
-        return list(ids)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """An empty text: only the ids are used."""
-        del ids
-        return ""
-
-    def bos_id(self) -> None:
-        """None: prompts come with theirs."""
-        return
-
-    def eos_id(self) -> int:
-        """Never asked where stop tokens are given."""
-        return NO_STOP
-
-    def pad_id(self) -> int:
-        """See `PAD`."""
-        return PAD
-
-
-def make_sampler(model: nnx.Module, shape: ModelShape, slots: int) -> Any:
-    """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
-    return Sampler(model, IdsForText(), CacheConfig(cache_size=slots, num_layers=shape.layers,
-                                                    num_kv_heads=shape.kv_heads, head_dim=shape.head_dim))
-
-
-def greedy(sampler: Any, prompts: Sequence[Sequence[int]], *, padded: int, max_new_tokens: int,
-           stop_ids: Sequence[int]) -> list[Completion]:
-    """Greedy completions of prompts that are at most ``padded`` tokens long."""
-    sampled = sampler(list(prompts), max_generation_steps=max_new_tokens, max_prompt_length=padded,
-                      eos_tokens=list(stop_ids) or [NO_STOP])
-    return [_completion(np.asarray(jax.device_get(tokens)).tolist(), max_new_tokens) for tokens in sampled.tokens]
-
-
-def _completion(tokens: list[int], limit: int) -> Completion:
-    return Completion(tokens=tokens[:limit], finish_reason="stop" if len(tokens) < limit else "length")
+IDS_FOR_TEXT = SimpleNamespace(encode=list, decode=lambda ids: "", bos_id=lambda: None, eos_id=lambda: NO_STOP,
+                               pad_id=lambda: PAD)
+"""Tokenizer for Tunix whose texts are sequences of ids; it puts nothing before them."""
 
 
 State = Mapping[str, Any]
@@ -91,33 +54,31 @@ class TunixEngine:
 
     name = "tunix"
 
-    def __init__(self, request: EngineRequest, ours: JaxEngine) -> None:
-        optimizer = check_request(request)
+    def __init__(self, request: EngineRequest, optimizer: AdamWConfig, ours: JaxEngine) -> None:
         self.request = request
         self._ours = ours
-        if ours.layout.size > 1:
-            raise RequestError(f"engine tunix does not take mesh.fsdp: {ours.layout.fsdp}",
+        if ours.layout.shape.devices > 1:
+            raise RequestError(f"engine tunix does not take mesh.fsdp: {ours.layout.shape.fsdp}",
                                "1, because it runs on one device", "mesh.fsdp=1, or engine=jax")
-        self._trainer = make_trainer(
-            model_class(request.shape, DTYPES[request.precision.parameters], remat=request.memory.remat == "layer"),
-            optimizer)
         dtype = DTYPES[request.precision.parameters]
+        make_model = model_class(request.shape, dtype, remat=request.memory.remat == "layer")
+        self._trainer = make_trainer(make_model, optimizer)
         self._model_state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.model_state)
         # Scalars of the optimizer are counters and settings, which keep their own number formats.
         self._optimizer_state = jax.tree.map(
             lambda x: x if x.ndim == 0 else jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.optimizer_state)
-        # Compiled programs by what they depend on: steps by the batch's shape, samplers by the slots of their cache.
         self._steps: dict[tuple[int, ...], Any] = {}
         self._evaluate = jax.jit(self._trainer.evaluate)
         self._samplers: dict[int, Any] = {}
+        """By the slots of their cache."""
 
     @classmethod
     def open(cls, request: EngineRequest) -> "TunixEngine":
         """Find the device. Raises `DeviceError` without it, `RequestError` for what Tunix cannot do."""
-        check_request(request)
+        optimizer = check_request(request)
         # Only devices, weights and files are the JAX engine's; plain attention is one that no device or shape refuses.
-        return cls(request, JaxEngine.open(replace(request, memory=request.memory.model_copy(
-            update={"attention": "plain"}))))
+        memory = request.memory.model_copy(update={"attention": "plain"})
+        return cls(request, optimizer, JaxEngine.open(replace(request, memory=memory)))
 
     def describe(self) -> DeviceFacts:
         """The devices."""
@@ -143,8 +104,7 @@ class TunixEngine:
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
         if int(batch.segment_ids.max(initial=0)) > 1:
             raise RequestError("engine tunix does not take packed rows", "one row a sequence", "data.packing=none")
-        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask is at t.
-        # What `roll` brings around to position 0 is never read: Tunix's loss leaves out the first token as a target.
+        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask is at t. Position 0 is not read.
         return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1),
                 "real": batch.segment_ids[0]}
 
@@ -180,15 +140,17 @@ class TunixEngine:
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy continuations by Tunix's `Sampler`, in the order given."""
-        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
+        answers: dict[int, Completion] = {}
         for indices, padded in self.prompt_batches(prompts):
             some = [list(prompts[i]) for i in indices]
             some += [some[0]] * (bucket(len(some), 8) - len(some))  # few shapes, so few programs
-            completions = greedy(self._sampler(state, padded + bucket(max_new_tokens)), some, padded=padded,
-                                 max_new_tokens=max_new_tokens, stop_ids=stop_ids)
-            for i, completion in zip(indices, completions, strict=False):
-                answers[i] = completion
-        return answers
+            sampler = self._sampler(state, padded + bucket(max_new_tokens))
+            sampled = sampler(some, max_generation_steps=max_new_tokens, max_prompt_length=padded,
+                              eos_tokens=list(stop_ids) or [NO_STOP])
+            for i, tokens in zip(indices, map(np.asarray, jax.device_get(sampled.tokens)), strict=False):
+                answers[i] = Completion(tokens=tokens[:max_new_tokens].tolist(), finish_reason=(
+                    "stop" if len(tokens) < max_new_tokens else "length"))
+        return [answers[i] for i in range(len(prompts))]
 
     def prompt_batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
         """Numbers of prompts that are answered together, and the length that they are padded to.
@@ -205,21 +167,20 @@ class TunixEngine:
                 for first in range(0, len(together), MAX_ROWS)]
 
     def _sampler(self, state: State, slots: int) -> Any:
-        # A sampler keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
+        """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
+        # It keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
         weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._ours.devices.devices[0]))
         if slots not in self._samplers:
-            self._samplers[slots] = make_sampler(nnx.merge(self._trainer.model, weights), self.request.shape, slots)
-        # The weights are set on every call, because those of the last call may have been trained since.
+            shape = self.request.shape
+            cache = CacheConfig(cache_size=slots, num_layers=shape.layers, num_kv_heads=shape.kv_heads,
+                                head_dim=shape.head_dim)
+            self._samplers[slots] = Sampler(nnx.merge(self._trainer.model, weights), IDS_FOR_TEXT, cache)
         self._samplers[slots].transformer_state = weights
         return self._samplers[slots]
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` and ``optimizer.safetensors``, names and shapes as the JAX engine's."""
         self._ours.save(self._to_ours(state), directory)
-
-    def save_shards(self, state: State, directory: Path) -> None:
-        """Write the same as the shard of one process."""
-        self._ours.save_shards(self._to_ours(state), directory)
 
     def restore(self, directory: Path) -> State:
         """The state that `save` (or the JAX engine with the same recipe) wrote, bit for bit."""
@@ -253,7 +214,6 @@ class TunixEngine:
             # Copies: no two leaves may share memory, the step donates them.
             return jnp.zeros((), kept.dtype) if "hyperparams" in path else jnp.array(ours["step"], kept.dtype)
 
-        # Walked by Tunix's own tree, so every leaf that it expects is filled, and none that it does not know.
         there = nnx.to_flat_state(self._optimizer_state)
         optimizer = nnx.from_flat_state([(path, x.replace(value(path, x.get_value()))) for path, x in there])
         return {"model": filled(self._model_state, convert(ours["params"])), "optimizer": optimizer,

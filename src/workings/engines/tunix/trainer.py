@@ -51,11 +51,7 @@ def check_shape(shape: ModelShape) -> None:
 
 
 def model_class(shape: ModelShape, dtype: Any = jnp.float32, *, remat: bool = False) -> Callable[[], nnx.Module]:
-    """Function that makes Tunix's model of this shape, with undefined weights.
-
-    Raises:
-        RequestError: Tunix's classes cannot be this model.
-    """
+    """Function that makes Tunix's model of this shape, with undefined weights. Raises as `check_shape`."""
     check_shape(shape)
     return _gemma3(shape, dtype, remat) if shape.family == "gemma3" else _gemma(shape, remat)
 
@@ -75,7 +71,6 @@ def _gemma(shape: ModelShape, remat: bool) -> Callable[[], nnx.Module]:
         attn_logits_soft_cap=shape.attention_softcap or None, use_post_attn_norm=shape.post_norms,
         use_post_ffw_norm=shape.post_norms, attention_types=tuple(kinds[shape.slides(i)] for i in range(shape.layers)),
         remat_config=theirs.RematConfig.DECODER if remat else theirs.RematConfig.NONE)
-    # Only shapes are asked of it (`nnx.eval_shape`), so the random weights of its constructor are never made.
     return lambda: theirs.Gemma(config, rngs=nnx.Rngs(0))
 
 
@@ -132,7 +127,7 @@ def make_trainer(make_model: Callable[[], nnx.Module], config: AdamWConfig) -> T
 
     model, optimizer = nnx.eval_shape(build)
     trainer = built[0].with_gen_model_input_fn(lambda inputs: model_input(**inputs))
-    # What the constructor kept are tracers of `eval_shape`; the step is given its model and optimizer.
+    # The constructor kept tracers of `eval_shape`; the step is given its model and optimizer.
     trainer.model = trainer.optimizer = None
     return TunixTrainer(trainer, *(part for pair in zip(nnx.split(model), nnx.split(optimizer), strict=True)
                                    for part in pair))
@@ -140,67 +135,48 @@ def make_trainer(make_model: Callable[[], nnx.Module], config: AdamWConfig) -> T
 
 def _rule(config: AdamWConfig) -> optax.GradientTransformation:
     def rule(learning_rate: Any) -> optax.GradientTransformation:
+        # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
         adamw = optax.adamw(learning_rate, b1=config.beta1, b2=config.beta2, eps=config.epsilon,
-                            weight_decay=config.weight_decay, mask=_matrices)
+                            weight_decay=config.weight_decay,
+                            mask=lambda params: jax.tree.map(lambda x: x.ndim >= 2, params))
         # Clipping is first, because it has to see the gradients as they are.
         return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw) if config.clip_norm else adamw
 
-    # The learning rate becomes a value in the optimizer's state, so a schedule needs one program.
     return optax.inject_hyperparams(rule)(learning_rate=0.0)
 
 
-def _matrices(params: Any) -> Any:
-    # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
-    return jax.tree.map(lambda x: x.ndim >= 2, params)
-
-
 def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> dict[str, Any]:
-    """Arguments of Tunix's default loss.
+    """Arguments of Tunix's default loss, from ``[B, S]`` each.
 
-    Args:
-        tokens: ``[B, S]``.
-        supervised: ``[B, S]`` 1 where a token is to be predicted from those before it.
-        real: ``[B, S]`` 0 at padding, which is at the ends of rows.
+    ``supervised``: 1 where a token is to be predicted from those before it; ``real``: 0 at padding, which is at the
+    ends of rows.
     """
     index = jnp.arange(tokens.shape[1])
     seen = (real != 0)[:, None, :] & (index[None, :] <= index[:, None])[None]
-    # Padding is at the ends of rows, so positions are counted from the first slot.
     positions = jnp.broadcast_to(index, tokens.shape)
     return {"input_tokens": tokens, "input_mask": supervised, "positions": positions, "attention_mask": seen}
 
 
 def check_request(request: EngineRequest) -> AdamWConfig:
-    """The optimizer's settings.
-
-    Raises:
-        RequestError: what the recipe asks for has no counterpart in Tunix's own model and trainer.
-    """
+    """The optimizer's settings. Raises `RequestError` for what has no counterpart in Tunix's own model and trainer."""
     check_shape(request.shape)
-    precision, memory, optimizer = request.precision, request.memory, request.optimizer
-    # Tunix has no setting for any of these, and would train something else without a word.
-    _need(request.method.name == "full", "method.name", request.method.name, "full: every weight is trained",
-          "method.name=full")
-    _need(not request.packed, "data.packing", "on", "none: PeftTrainer knows no packed rows", "data.packing=none")
-    for axis, size in (("tp", request.mesh.tp), ("replicate", request.mesh.replicate)):
-        _need(size == 1, f"mesh.{axis}", size, "1", f"mesh.{axis}=1")
-    _need(precision.rounding == "nearest", "precision.rounding", precision.rounding,
-          "nearest: optax adds its updates to the weights as they are stored", "precision.rounding=nearest")
-    for name, value in (("compute", precision.compute), ("moments", precision.moments)):
-        _need(value == precision.parameters, f"precision.{name}", value,
-              f"{precision.parameters}: Tunix computes and keeps moments in the number format of the weights",
-              f"precision.{name}={precision.parameters}")
-    _need(memory.attention in ("auto", "plain"), "memory.attention", memory.attention,
-          "plain: Tunix's Gemma has no other", "memory.attention=plain")
-    _need(memory.remat in ("none", "layer"), "memory.remat", memory.remat, "none or layer", "memory.remat=layer")
-    _need(memory.loss_chunk == 0, "memory.loss_chunk", memory.loss_chunk,
-          "0: its loss has all logits, and a one-hot of their size", "memory.loss_chunk=0")
-    if not isinstance(optimizer, AdamWConfig) or optimizer.name != "adamw":
-        raise RequestError(f"engine tunix does not take optimizer.name: {optimizer.name}",
-                           "adamw: optax's Adafactor factors Tunix's per-head tensors, which is another optimizer",
-                           "optimizer.name=adamw, or engine=jax")
-    return optimizer
-
-
-def _need(holds: bool, key: str, given: object, expected: str, try_next: str) -> None:
-    if not holds:
-        raise RequestError(f"engine tunix does not take {key}: {given}", expected, f"{try_next}, or engine=jax")
+    precision, memory, stored = request.precision, request.memory, request.precision.parameters
+    same_format = "Tunix computes and keeps moments in the number format of the weights"
+    for key, given, taken, why in (
+            ("method.name", request.method.name, ("full",), "every weight is trained"),
+            ("data.packing", "on" if request.packed else "none", ("none",), "PeftTrainer knows no packed rows"),
+            ("mesh.tp", request.mesh.tp, (1,), "it runs on one device"),
+            ("mesh.replicate", request.mesh.replicate, (1,), "it runs on one device"),
+            ("precision.rounding", precision.rounding, ("nearest",), "optax adds its updates to the stored weights"),
+            ("precision.compute", precision.compute, (stored,), same_format),
+            ("precision.moments", precision.moments, (stored,), same_format),
+            ("memory.attention", memory.attention, ("auto", "plain"), "Tunix's Gemma has no other"),
+            ("memory.remat", memory.remat, ("none", "layer"), "Tunix recomputes whole layers"),
+            ("memory.loss_chunk", memory.loss_chunk, (0,), "its loss has all logits, and a one-hot of their size"),
+            ("optimizer.name", request.optimizer.name, ("adamw",),
+             "optax's Adafactor factors Tunix's per-head tensors, which is another optimizer")):
+        if given not in taken:
+            raise RequestError(f"engine tunix does not take {key}: {given}", f"{' or '.join(map(str, taken))}: {why}",
+                               f"{key}={taken[-1]}, or engine=jax")
+    assert isinstance(request.optimizer, AdamWConfig)  # by its name
+    return request.optimizer
