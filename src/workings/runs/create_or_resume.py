@@ -1,7 +1,7 @@
 """Names and opens a run directory: a new one, or that of a killed, interrupted or failed run after its checkpoint."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -22,13 +22,11 @@ from workings.record.layout import (
     ANNOUNCED,
     CHECKPOINTS,
     CONFIG,
-    DATA_DIGESTS,
     DEVICE_CHECKS,
     EVALUATION_CONFIG,
     EVENTS,
     MODEL_SHAPE,
     OVERRIDES,
-    PARTIAL_SUFFIX,
     RECIPE_EVALUATION,
     SEAL,
     partial_path,
@@ -45,22 +43,21 @@ LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp", "mesh.replicate"}
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """An open run directory with its progress."""
+    """An open run directory; the checkpoint is None for a new run."""
 
     writer: RunWriter
     checkpoint: Checkpoint | None
-    progress: Progress
     resumed: bool
 
-
-def create_run(out: Path, attempt: str) -> Start:
-    """Creates a run directory; ``attempt``: digest of its line in the list of attempts.
-
-    Raises `RequestError` if the directory exists.
-    """
-    writer = RunWriter.create(out)
-    writer.event("started", attempt=attempt)
-    return Start(writer=writer, checkpoint=None, progress=Progress(step=0, position=Position()), resumed=False)
+    @property
+    def progress(self) -> Progress:
+        """Progress of the checkpoint; that of a new run without one."""
+        if self.checkpoint is None:
+            return Progress(step=0, position=Position())
+        facts = self.checkpoint.facts
+        return Progress(step=self.checkpoint.step, position=Position.from_json(facts["position"]),
+                        tokens=facts["tokens"], supervised_tokens=facts["supervised_tokens"],
+                        seconds=facts["training_seconds"])
 
 
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
@@ -114,7 +111,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    return Start(writer=writer, checkpoint=checkpoint, progress=progress_from(checkpoint), resumed=resumed)
+    return Start(writer=writer, checkpoint=checkpoint, resumed=resumed)
 
 
 def evaluation_is_missing(out: Path) -> bool:
@@ -156,36 +153,11 @@ def has_base(run: RunRecord) -> bool:
     return any((unit / SEAL).is_file() for unit in run.path.parent.glob(f"base-*-{key}"))
 
 
-def same_request(out: Path, request: dict[str, dict[str, Any]]) -> RunRecord:
-    """Opens a sealed run. Raises `RequestError` if its request was another one (as `resume_run`)."""
-    for relative, values in request.items():
-        _refuse(_texts(differing(loads((out / relative).read_bytes()), values)), [])
-    return RunRecord.open(out)
-
-
-def progress_facts(progress: Progress) -> dict[str, Any]:
-    """Contents of a checkpoint's `state.json`."""
-    return {"position": progress.position.to_json(), "tokens": progress.tokens,
-            "supervised_tokens": progress.supervised_tokens, "training_seconds": progress.seconds}
-
-
-def progress_from(checkpoint: Checkpoint | None) -> Progress:
-    """Progress of a checkpoint; that of a new run if none exists."""
-    if checkpoint is None:
-        return Progress(step=0, position=Position())
-    facts = checkpoint.facts
-    return Progress(step=checkpoint.step, position=Position.from_json(facts["position"]), tokens=facts["tokens"],
-                    supervised_tokens=facts["supervised_tokens"], seconds=facts["training_seconds"])
-
-
 def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
-                          mesh: Mapping[str, int]) -> list[str]:
+                         mesh: Mapping[str, int]) -> list[str]:
     """Raises `RequestError` if the request of a resumed run differs; every differing key is named.
 
-    Args:
-        folders: the run, and the sealed one that it continues.
-        request: as in `resume_run`.
-        mesh: as in `resume_run`.
+    ``folders``: the run, and the sealed one that it continues; the others as in `resume_run`.
 
     Returns:
         Allowed differences: another distribution of the same rows over devices.
@@ -196,18 +168,7 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
         if before is None:  # killed before the request was written: there is nothing to compare with
             continue
         differences = [*differing(before, values)]
-        texts = _texts(differences)
-        # The recipe was compared before, so a reward that differs has another file.
-        if relative == DATA_DIGESTS and {key for key, _, _ in differences} == {"rewards"}:
-            anew = "start a new run with another --out"
-            if has_checkpoint(folders[0]):
-                final = folders[0].with_name(folders[0].name.removesuffix(PARTIAL_SUFFIX))
-                # Only a sealed run can be exported, and a stopped one is sealed.
-                first = "" if final == folders[0] else (
-                    "put the file back, resume, and stop with Ctrl-C, which seals the run; then ")
-                anew += f"; or, to keep what this one has learned: {first}{begin_with_weights(final)}"
-            raise RequestError(f"the file of a reward has changed since the run began ({texts[0]})",
-                               "the original file, because all steps of a run need the same rewards", anew)
+        texts = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
         # A run that was killed early may have no device checks; then every difference is refused.
         meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
         if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differences} <= LAYOUT_KEYS:
@@ -219,36 +180,20 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
                                    f"batch.micro_batch={had // row_devices(mesh)}" if had % row_devices(mesh) == 0 else
                                    f"a number of devices that divides {had} rows")
             moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
-        else:
-            _refuse(texts, (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else [])
+        elif texts:
+            words = (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else []
+            more = [f"and {len(texts) - MAX_DIFFERENCES_SHOWN} more"] if len(texts) > MAX_DIFFERENCES_SHOWN else []
+            again = "what" if words else "the recipe"
+            raise RequestError("recipe or data have changed: " + "; ".join([*texts[:MAX_DIFFERENCES_SHOWN], *more]),
+                               "the same recipe and data as the run that is resumed",
+                               f"resume with {again} it was started with{': ' * bool(words)}{shlex.join(words)}; or "
+                               "start a new run with another --out")
     return moved
-
-
-def _texts(differences: Iterable[tuple[str, Any, Any]]) -> list[str]:
-    return [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
 
 
 def has_checkpoint(run: Path) -> bool:
     """Whether a run directory has a checkpoint, intact or not."""
     return bool(CheckpointStore(run / CHECKPOINTS).folders())
-
-
-def begin_with_weights(run: Path) -> str:
-    """The command that starts a new run from a sealed run's weights."""
-    return (f"workings export {shlex.quote(str(run))} --out WEIGHTS, then the same command with another --out and "
-            "'model={source: pretrained, id: WEIGHTS}' tokenizer=model")
-
-
-def _refuse(differences: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raises `RequestError` if something differs; ``overrides``: the words that the run was started with."""
-    if differences:
-        hidden = len(differences) - MAX_DIFFERENCES_SHOWN
-        more = [f"and {hidden} more"] if hidden > 0 else []
-        again = f"resume with what it was started with: {shlex.join(overrides)}" if overrides else (
-            "resume with the recipe it was started with")
-        raise RequestError("recipe or data have changed: " + "; ".join([*differences[:MAX_DIFFERENCES_SHOWN], *more]),
-                           "the same recipe and data as the run that is resumed",
-                           f"{again}; or start a new run with another --out")
 
 
 def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
@@ -269,9 +214,6 @@ def run_directory(name: str, *, resume: bool = False) -> Path:
         RequestError: ``resume``, because the directory of the run to resume must be given.
     """
     if resume:
-        # Probably the newest one: propose it, but do not use it.
-        existing = sorted(RUNS.glob(f"{name}*"), key=lambda path: path.stat().st_mtime)
-        last = str(existing[-1]).removesuffix(".partial") if existing else str(RUNS / name)
-        raise RequestError("--resume needs --out", "the run to resume", f"--out {last} --resume")
+        raise RequestError("--resume needs --out", "the run to resume", f"--out {RUNS / name} --resume")
     paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists() and not partial_path(path).exists())

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
-from workings.config.recipe import Recipe
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
@@ -23,7 +21,6 @@ from workings.record.layout import (
     CONFIG,
     DATA_DIGESTS,
     MEASURED,
-    RECIPE_EVALUATION,
     SEAL,
     partial_path,
     refuse_unit_name,
@@ -31,10 +28,11 @@ from workings.record.layout import (
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, SKIPPED_TENSORS, UNVERIFIED_MODEL
 from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
+from workings.record.reader import RunRecord
 from workings.record.recovery import sealed_to_resume
 from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
-from workings.runs.create_or_resume import has_checkpoint, same_request
+from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
@@ -81,7 +79,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         with StopRequest() as stop:
             if not processes.is_coordinator:
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
-                return TrainResult.of_worker(shared, run=out, setup=setup, process=processes.index)
+                return TrainResult(**shared, run=out, setup=setup, process=processes.index)
             setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
             # The engine has already run a kernel and compared it with NumPy.
             with slow_operation("looking at this machine"):
@@ -102,9 +100,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
                 raise
             finally:
                 writer.close()  # no effect after sealing; after an error the folder is kept for a resume
-        # Sent with the last call, when the group is left: workers have no record to read it from.
-        processes.outcome = result.shared_fields()
-        return result
+        return _sent(processes, result)
 
 
 def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
@@ -133,39 +129,22 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
         with slow_operation("hashing the weights"):
             must_agree["weights"] = weight_digests(setup.weights.directory)
         own["weights"] = json_digest(must_agree["weights"])
-    # Separately, because `own` is recorded and the name of a host is not. The others learn of a refusal while they
-    # wait for the second agreement.
-    hosts = processes.agree({}, {"host": socket.gethostname()})
-    refuse_sampling_over_hosts(setup.recipe, setup.device.mesh, [each["host"] for each in hosts])
     return processes.agree(must_agree, own)
 
 
-def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: Sequence[str]) -> None:
-    """Raises `RequestError` for rollouts of a model that is split over hosts: each token would gather all weights.
-
-    Args:
-        recipe: of the run.
-        mesh: axis sizes.
-        hosts: names of the hosts, by process; the processes of a copy follow each other.
-    """
-    each = max(1, len(hosts) // mesh.get("replicate", 1))
-    split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
-    if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
-        number = len({*hosts})
-        raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
-                           f"{number} hosts",
-                           "completions of vLLM, or a copy of the model on each host: for each new token all weights "
-                           "would go over the network", f"sampler.name=vllm, or mesh.replicate={number}")
+def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
+    """The result, of which workers, who have no record, hear with the last call, when the group is left."""
+    processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps}
+    return result
 
 
 def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
-    """A sealed run with an interrupted evaluation; with its final state if that is still to be evaluated.
+    """A sealed run with an interrupted evaluation, without its state. Nothing is written.
 
-    Nothing is written. For process 0: the others make its calls, as in `train`.
+    For process 0: the others make its calls, as in `train`.
 
     Raises:
         RequestError: the request differs from that of the run.
-        RecordError: its last checkpoint is damaged.
     """
     if processes.count > 1:
         refuse_processes(loaded.recipe)
@@ -173,17 +152,12 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
-    # Prepare the engine again and compare with the record.
-    run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
+    refuse_other_request([out], {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)}, setup.device.mesh)
+    run = RunRecord.open(out)
     manifest = run.manifest
-    kept = run.kept_checkpoint()
-    state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(kept.path)
-    result = TrainResult.of_metrics(
-        run.metrics(), status=manifest.status, reason=manifest.status_reason, steps=manifest.completed_steps,
-        state_step=kept.step,
-        supervised_tokens=manifest.supervised_tokens, run=out, setup=setup, state=state)
-    processes.outcome = result.shared_fields()
-    return result
+    return _sent(processes, TrainResult(
+        status=manifest.status, reason=manifest.status_reason, steps=manifest.completed_steps, run=out, setup=setup,
+        metrics=run.metrics()))
 
 
 def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:

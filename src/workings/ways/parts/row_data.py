@@ -3,7 +3,7 @@
 Shape suffixes: A accumulation, B rows, S positions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from workings.config.recipe import Recipe
-from workings.data.batches import Batches, Position, even_accumulation
+from workings.data.batches import Batches, Position
 from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
-from workings.data.row_fields import NUMBERED
 from workings.data.rows import RowSet
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
 from workings.errors import RecordError, RequestError, TrainingFailed
@@ -35,11 +34,6 @@ from workings.record.writer import RunWriter
 from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience, RowSignals
 from workings.ways.parts.teacher import Teacher
-
-FEW_ROWS = 100
-"""Rows below which the log gives advice: a model learns so few by heart."""
-MANY_EMPTY = 1 / 3
-"""Share of empty rows in an epoch's updates from which the log says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +69,6 @@ class TraceData:
         """Digest of the rows."""
         return {"rows": self.rows.digest}
 
-    def typical_shape(self) -> tuple[BatchShape, float]:
-        """As `Batches.typical_shape`."""
-        return self.batches.typical_shape()
-
     def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S), longest first."""
         return self.batches.shapes()
@@ -104,29 +94,6 @@ class TraceData:
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
                 f"{percent(self.batches.padding_share())} padding in epoch 0")
-
-    def remarks(self) -> list[str]:
-        """Sentences about few rows, rows without an id, and updates with many empty rows."""
-        return [*self._about_rows(), *self._about_empty_rows()]
-
-    def _about_rows(self) -> Iterator[str]:
-        ids = self.rows.ids
-        if any(row_id.startswith(NUMBERED) for row_id in ids):
-            yield "no id      rows without an `id` are numbered by their lines"
-        if len(ids) < FEW_ROWS:
-            held_out = ("held-out texts (`evaluation.traces`)" if self.rows.whole else
-                        "held-out questions (`workings data import --hold-out`)")
-            yield (f"few rows   {len(ids)} rows: the model can learn them by heart. A few hundred and more are usual; "
-                   f"with few, 1 to 3 epochs and {held_out} show whether it learns more than these")
-
-    def _about_empty_rows(self) -> list[str]:
-        empty, total = self.batches.empty_sequences()
-        if empty < MANY_EMPTY * total:
-            return []
-        accumulation, micro_batch, _ = self.batches.shapes()[0]
-        fewer = even_accumulation(total - empty, micro_batch, accumulation)
-        try_next = f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"
-        return [f"empty      {empty:,} of {total:,} rows of an epoch's updates are empty; try: {try_next}"]
 
     def question_digests(self) -> set[str]:
         """Digests of all questions of the rows, those of earlier turns included."""

@@ -100,10 +100,6 @@ class PromptData:
         if self.teacher is not None:
             writer.write_json(TEACHER, self.teacher.facts)
 
-    def typical_shape(self) -> None:
-        """None: sampling takes most of the time."""
-        return
-
     def facts(self) -> dict[str, Any]:
         """None: the recipe says how many prompts a rollout takes."""
         return {}
@@ -113,10 +109,6 @@ class PromptData:
         of_a_rollout = self.shape.completions // self.algorithm.group
         return (f"{len(self.prompts.prompts):,} prompts, {len(self.prompts.dropped):,} dropped; a rollout samples "
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
-
-    def remarks(self) -> list[str]:
-        """Nothing to say."""
-        return []
 
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""
