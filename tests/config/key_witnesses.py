@@ -59,7 +59,7 @@ def shape(words: Sequence[str]) -> Any:
 def rows(words: Sequence[str]) -> Any:
     """Digest of the rows, shapes, and the first batches of two epochs; or why there are none."""
     resolved = resolve(recipe(words), None, tensors=False)
-    made = TraceData.of(resolved.recipe, read_rows(resolved), 1)
+    made = TraceData(recipe=resolved.recipe, rows=read_rows(resolved), devices=1)
     places = [Position(epoch, number) for epoch in (0, 1) for number in (0, 1)]
     digests = [made.batches.digest(made.batches.at(place)[0]) for place in places]
     return made.rows.digest, made.batches.shapes(), digests, made.steps

@@ -163,8 +163,8 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        data = PromptData.of(resolved, prompts_of(resolved), row_devices(engine.describe().mesh),
-                             rewards=reward_settings(resolved.loaded))
+        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), rewards=reward_settings(resolved.loaded),
+                          devices=row_devices(engine.describe().mesh))
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []

@@ -6,7 +6,6 @@ read with every recipe, and therefore imports what makes batches only inside of 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -15,6 +14,7 @@ from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
+from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
@@ -57,22 +58,18 @@ class Way(Algorithm):
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
         self._check_rewards(recipe)
-        self._check_watched_items(recipe, info)
+        given = written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation")
+        if given and not recipe.checkpoint.scores_items:
+            raise refused(f"algorithm.name: {self.name} does not take {given}",
+                          "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
+                          "checkpoint by accuracy",
+                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
         self._check_learned_turns(recipe)
 
     def _check_rewards(self, recipe: Recipe) -> None:
         if recipe.rewards:
             raise refused(f"algorithm.name: {self.name} does not take rewards", "an algorithm that learns from rewards",
                           "algorithm.name=grpo, or rewards=[]")
-
-    def _check_watched_items(self, recipe: Recipe, info: ValidationInfo) -> None:
-        if recipe.checkpoint.scores_items:
-            return
-        if given := written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation"):
-            raise refused(f"algorithm.name: {self.name} does not take {given}",
-                          "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
-                          "checkpoint by accuracy",
-                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
 
     def _check_learned_turns(self, recipe: Recipe) -> None:
         if recipe.data.learn == "all" and not self.learns_earlier_turns:
@@ -164,17 +161,25 @@ class Way(Algorithm):
         from workings.data.rows import example_id
         return {*row_ids, *map(example_id, row_ids)}
 
-    @abstractmethod
+    def row_data(self) -> type[TraceData]:
+        """Kind of its training data."""
+        from workings.ways.parts.row_data import TraceData
+        return TraceData
+
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
         """Reads, checks and orders a run's training data. No weight is read.
 
         Raises:
             RequestError: data that must not be trained on, or an engine that cannot.
         """
+        from workings.ways.parts.row_data import read_rows
+        data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
+                               devices=row_devices(engine.describe().mesh))
+        data.check(engine)
+        return data
 
     # What is repeated of a finished run.
 
-    @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a run's steps once more, with the recorded number of rows.
 
@@ -183,23 +188,30 @@ class Way(Algorithm):
             seed: decides the order of the data, and sampling.
             exact: compute again what was computed before or between the steps; otherwise recorded values are used.
         """
+        from workings.ways.parts.row_replay import RowSource
+        del exact
+        data = self.reopened_data(opened, seed)
+        return RowSource(batches=data.batches, add=data.add_signals)
 
-    @abstractmethod
+    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
+        """The rows of a run in the batches of a seed."""
+        return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
+                               devices=opened.row_devices)
+
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
         """Controls of this way, which a replay must distinguish from the record: description and batches.
 
-        Args:
-            opened: the run.
-            source: from `replay`, of the run's own seed.
-            exact: as in `replay`.
+        ``source`` is from `replay`, of the run's own seed; the others as there.
         """
+        from workings.ways.parts.row_replay import wrong_rows
+        del opened, exact
+        return wrong_rows(source, self.controls)
 
 
 class TeacherWay(Way):
     """Keys of a teacher: a frozen model with the student's vocabulary."""
 
-    # A tiny model would have another vocabulary than the teacher.
     smoke: ClassVar[bool] = False
 
     teacher: str

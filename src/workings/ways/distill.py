@@ -16,8 +16,7 @@ from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
 from workings.ways.base import TeacherWay
-from workings.ways.parts.row_way import RowWay
-from workings.ways.parts.sampled_way import SampledWay
+from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
 
 
-class Distill(TeacherWay, SampledWay):
+class Distill(TeacherWay, RolloutWay):
     """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]
@@ -65,7 +64,7 @@ class Distill(TeacherWay, SampledWay):
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
-class TraceDistill(TeacherWay, RowWay):
+class TraceDistill(TeacherWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
@@ -92,8 +91,8 @@ class TraceDistill(TeacherWay, RowWay):
         from workings.ways.parts.find_teacher import find_teacher
         from workings.ways.parts.row_data import read_rows
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
-        data = DistillationData.of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh),
-                                   resolved=resolved, objective=self.objective, teacher=teacher)
+        data = DistillationData(recipe=resolved.recipe, rows=read_rows(resolved), resolved=resolved, teacher=teacher,
+                                devices=row_devices(engine.describe().mesh))
         data.check(engine)
         return data
 

@@ -5,9 +5,8 @@ Shape suffixes: A accumulation, B rows, S positions, N positions of a row, K tok
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from workings.objectives.top_tokens import TopTokens
 from workings.record import atomic
 from workings.record.layout import TEACHER, top_tokens_file
 from workings.record.writer import RunWriter
-from workings.ways.parts.experience import RowSignals
+from workings.ways.base import way_of
 from workings.ways.parts.row_data import TraceData
 from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
@@ -39,8 +38,14 @@ class DistillationData(TraceData):
     """Rows of traces and their teacher; its top tokens are computed before the first step and recorded."""
 
     resolved: ResolvedRun
-    objective: TopTokens
     teacher: Teacher = field()
+
+    @property
+    def objective(self) -> TopTokens:
+        """The loss of an update."""
+        objective = way_of(self.recipe).objective
+        assert isinstance(objective, TopTokens)  # that of the only way with these data
+        return objective
 
     @property
     def digests(self) -> dict[str, str]:
@@ -52,8 +57,7 @@ class DistillationData(TraceData):
         name, count = "algorithm.name: distill_traces", self.objective.top_k
         if not isinstance(engine, TeachingEngine):
             raise RequestError(f"engine {engine.name} does not support {name}",
-                               "an engine that computes its most likely tokens",
-                               "engine=jax")
+                               "an engine that computes its most likely tokens", "engine=jax")
         if count > self.resolved.shape.vocab_size:
             raise RequestError(f"algorithm.top_k: {count} exceeds the vocabulary of {self.resolved.shape.vocab_size}",
                                "at most its size", "a smaller algorithm.top_k")
@@ -69,32 +73,32 @@ class DistillationData(TraceData):
         return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
                              count=self.objective.top_k)
 
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, StoredTopTokens]:
         """The teacher's top tokens."""
+        del state
         started = perf_counter()
+        teacher: TopTokensFunction | None = None
+        values: dict[str, StoredTopTokens] = {}
+        for number, part in enumerate(self.files.parts):
+            path = writer.path(top_tokens_file(number))
+            if not path.is_file():
+                # Queried again, a teacher on other hardware rounds differently, which would mix two runs.
+                if step:
+                    raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
+                                      f"already taken {step} steps with them")
+                teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.objective.top_k)
+                rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
+                    teacher, self.batches, Position(0, batch)).items()}
+                atomic.write_bytes(path, to_bytes(rows.values()))
+                # After the file: an event of a part that is not there would be believed after a crash.
+                writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
+            # From the file, so that a resumed run and this one train on the same stored bytes.
+            values |= self.files.open_rows(path, part)
+        return values
 
-        def top_tokens(state: State, step: int) -> dict[str, StoredTopTokens]:
-            del state
-            teacher: TopTokensFunction | None = None
-            values: dict[str, StoredTopTokens] = {}
-            for number, part in enumerate(self.files.parts):
-                path = writer.path(top_tokens_file(number))
-                if not path.is_file():
-                    # Queried again, a teacher on other hardware rounds differently, which would mix two runs.
-                    if step:
-                        raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
-                                          f"already taken {step} steps with them")
-                    teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.objective.top_k)
-                    rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
-                        teacher, self.batches, Position(0, batch)).items()}
-                    atomic.write_bytes(path, to_bytes(rows.values()))
-                    # After the file: an event of a part that is not there would be believed after a crash.
-                    writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
-                # From the file, so that a resumed run and this one train on the same stored bytes.
-                values |= self.files.open_rows(path, part)
-            return values
-
-        return RowSignals(values=top_tokens, add=partial(with_top_tokens, objective=self.objective))
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: TeacherTopTokens) -> Batch:
+        """A batch with the top tokens of its rows."""
+        return with_top_tokens(batch, row_ids, values, self.objective)
 
 
 def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,

@@ -9,13 +9,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from workings.data.batches import Batches, Position
 from workings.engines.base import State, StepResult
 from workings.models.batch import Batch
 
-T = TypeVar("T")
+SignalValues = Callable[[State, int], Mapping[str, Any]]
+"""Computes what an objective must know of each row besides its tokens, by row id, or reads what an earlier attempt
+saved; its arguments are those of `Experience.prepare`."""
+AddSignals = Callable[[Batch, Sequence[Sequence[str]], Mapping[str, Any]], Batch]
+"""Adds the values of its rows to a batch, given the row ids of its sequences."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,32 +79,21 @@ class Experience:
         return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowSignals(Generic[T]):
-    """What an objective must know of each row besides its tokens: computed once, before the first step."""
-
-    values: Callable[[State, int], Mapping[str, T]]
-    """Computes the values by row id, or reads those that an earlier attempt saved; its arguments are those of
-    `Experience.prepare`."""
-    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
-    """Adds the values of its rows to a batch, given the row ids of its sequences."""
-
-
 class RowExperience(Experience):
     """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any.
 
     Neither the time at which a batch is made nor the thread changes it. At most one batch is made ahead.
     """
 
-    def __init__(self, batches: Batches, signals: RowSignals[Any] | None = None) -> None:
-        self._batches, self._signals = batches, signals
+    def __init__(self, batches: Batches, values: SignalValues = lambda state, step: {},
+                 add: AddSignals = lambda batch, row_ids, values: batch) -> None:
+        self._batches, self._make_values, self._add = batches, values, add
         self._values: Mapping[str, Any] = {}
         self._prefetched: tuple[Position, Future[PreparedBatch]] | None = None
 
     def prepare(self, state: State, step: int) -> None:
         """Computes or reads the signals. Raises `RecordError` if they are lost that earlier steps were taken with."""
-        if self._signals is not None:
-            self._values = self._signals.values(state, step)
+        self._values = self._make_values(state, step)
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to make the batch at a position; returns at once."""
@@ -113,11 +106,9 @@ class RowExperience(Experience):
         prefetched, self._prefetched = self._prefetched, None
         made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
         prepared = self._make(position) if made_ahead is None else made_ahead.result()
-        if self._signals is None:
-            return prepared
         # Not on the background thread: the first batch is prefetched before `prepare` has the values. The digest is of
         # the rows alone.
-        return replace(prepared, batch=self._signals.add(prepared.batch, self._batches.row_ids(position), self._values))
+        return replace(prepared, batch=self._add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:
         # The digest is computed here as well, on the thread that the device does not wait for.

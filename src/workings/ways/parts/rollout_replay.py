@@ -162,8 +162,8 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
         change: modifies rollouts, for the negative controls.
     """
     prompts = replace(opened.prompts, seed=seed)
-    data = PromptData.of(opened, prompts, opened.row_devices,
-                         rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
+    data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
+                      rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")

@@ -6,9 +6,9 @@ Shape suffixes: A accumulation, B rows, S positions.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
 from workings.ways.base import way_of
-from workings.ways.parts.experience import Experience, RowExperience, RowSignals
+from workings.ways.parts.experience import Experience, RowExperience
 from workings.ways.parts.teacher import Teacher
 
 
@@ -42,27 +42,21 @@ class TraceData:
 
     recipe: Recipe
     rows: RowSet
-    batches: Batches
-    steps: int
-    """Steps of the run: the recipe's number, or counted from its epochs."""
+    devices: int
+    """Number of devices over which rows are split."""
     teacher: Teacher | None = None
 
-    @classmethod
-    def of(cls, recipe: Recipe, rows: RowSet, devices: int, **own: Any) -> Self:
-        """Rows in a recipe's batches.
+    @cached_property
+    def batches(self) -> Batches:
+        """The rows in the recipe's batches."""
+        recipe = self.recipe
+        return Batches(way_of(recipe).grouped(self.rows), seed=recipe.seed, accumulation=recipe.batch.accumulation,
+                       rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data)
 
-        Args:
-            recipe: of the run.
-            rows: made from its examples.
-            devices: number of devices over which rows are split.
-            own: further fields.
-        """
-        batches = Batches(way_of(recipe).grouped(rows), seed=recipe.seed,
-                          rows_per_micro_batch=recipe.batch.micro_batch * devices,
-                          accumulation=recipe.batch.accumulation,
-                          data_config=recipe.data)
-        steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
-        return cls(recipe=recipe, rows=rows, batches=batches, steps=steps, **own)
+    @cached_property
+    def steps(self) -> int:
+        """Steps of the run: the recipe's number, or counted from its epochs."""
+        return self.recipe.training.steps or self.batches.steps_in(self.recipe.training.epochs)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -102,20 +96,20 @@ class TraceData:
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine lacks something that this data needs."""
 
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> Mapping[str, Any]:
+        """What the objective must know of each row besides its tokens, as `SignalValues` gives it; here nothing."""
+        del engine, writer, state, step
+        return {}
+
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
-        """A batch with what the objective must know of it besides its tokens; here nothing."""
+        """A batch with the values of its rows."""
         del row_ids, values
         return batch
-
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any] | None:
-        """What the objective must know of each row besides its tokens; None if it is nothing."""
-        del engine, writer
-        return None
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position in the data, with the signals of their rows."""
         # Nothing to close here; the context of rollouts has a process for rewards.
-        return nullcontext(RowExperience(self.batches, self.signals(engine, writer)))
+        return nullcontext(RowExperience(self.batches, partial(self.signal_values, engine, writer), self.add_signals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +128,6 @@ class PairData(TraceData):
         """A batch divided by its pairs, with what the objective must know of it."""
         return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
 
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
-        """What the objective must know of a batch, without a reference."""
-        del engine, writer
-        return RowSignals(values=lambda *_: {}, add=self.add_signals)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencedPairData(PairData):
@@ -156,30 +145,21 @@ class ReferencedPairData(PairData):
                                "an engine that switches them off",
                                "method.name=full, or engine=jax")
 
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
-        """The reference's log probabilities."""
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> LogProbs:
+        """The reference's log probability of each row of the run; before the first step ``state`` is that model."""
         path = writer.path(REFERENCE_LOG_PROBS)
-
-        def log_probs(state: State, step: int) -> LogProbs:
-            if path.is_file():
-                return read_log_prob_lines(jsonl.read(path)[0])
-            # After a step `state` is another model than the reference.
-            if step:
-                raise RecordError("the reference's log probabilities are missing, and the run has already taken "
-                                  f"{step} steps with them")
-            started = perf_counter()
-            computed = self.reference_log_probs(engine, state)
-            writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
-            writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
-            return computed
-
-        return RowSignals(values=log_probs, add=self.add_signals)
-
-    def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
-        """The reference's log probability of each row of the run; ``state`` is the one before the first step."""
+        if path.is_file():
+            return read_log_prob_lines(jsonl.read(path)[0])
+        if step:
+            raise RecordError("the reference's log probabilities are missing, and the run has already taken "
+                              f"{step} steps with them")
+        started = perf_counter()
         reference = self.reference(engine, state)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
-        return reference_log_probs_by_row(engine, reference, self.batches, self.steps)
+        computed = reference_log_probs_by_row(engine, reference, self.batches, self.steps)
+        writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
+        writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
+        return computed
 
     def reference(self, engine: Engine, state: State) -> State:
         """The model before training: ``state`` itself, or the weights below its adapters."""

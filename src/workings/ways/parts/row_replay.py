@@ -119,7 +119,7 @@ def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
     """
     recorded: dict[str, TopTokensOfRow] = {}
     # The run's own order decides which rows share a file, for any seed of a control.
-    own = TraceData.of(opened.recipe, opened.rows, opened.row_devices)
+    own = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
     counts = own.rows.learned_positions
     files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
     for number, part in enumerate(files.parts):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -41,27 +41,25 @@ class PromptData:
     """Prompts; their completions are sampled when an update needs them."""
 
     resolved: ResolvedRun
-    algorithm: RolloutWay
     prompts: PromptSet
-    rewards: RewardSettings | None
+    devices: int
+    """Number of devices over which rows are split."""
+    rewards: RewardSettings | None = None
     """None if completions are not rewarded."""
-    shape: RolloutShape
     teacher: Teacher | None = None
     """None if no teacher judges the completions."""
 
-    @classmethod
-    def of(cls, resolved: ResolvedRun, prompts: PromptSet, devices: int, *, rewards: RewardSettings | None = None,
-           teacher: Teacher | None = None) -> "PromptData":
-        """Prompts with the sizes of their rollouts; ``devices``: number of devices over which rows are split.
+    @property
+    def algorithm(self) -> RolloutWay:
+        """The way of learning."""
+        return rollout_way(self.resolved.recipe)
 
-        Raises:
-            RequestError: rows do not make whole groups.
-        """
-        recipe, algorithm = resolved.recipe, rollout_way(resolved.recipe)
-        algorithm.check_devices(recipe, devices)
-        return cls(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher, rewards=rewards,
-                   shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices,
-                                                  pad_id=resolved.tokenizer.pad_id))
+    @cached_property
+    def shape(self) -> RolloutShape:
+        """Sizes of the rollouts. Raises `RequestError` if rows do not make whole groups."""
+        self.algorithm.check_devices(self.resolved.recipe, self.devices)
+        return RolloutShape.from_recipe(self.resolved.recipe, self.algorithm, devices=self.devices,
+                                        pad_id=self.resolved.tokenizer.pad_id)
 
     @property
     def steps(self) -> int:
@@ -111,7 +109,11 @@ class PromptData:
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
 
     def check(self, engine: Engine) -> None:
-        """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""
+        """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher.
+
+        Likewise if rows do not make whole groups.
+        """
+        _ = self.shape
         if not isinstance(engine, LikelihoodEngine) or sampler_of(engine) is None:
             name = self.resolved.recipe.algorithm.name
             raise RequestError(f"engine {engine.name} does not run algorithm.name: {name}",
