@@ -198,8 +198,8 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
             position = prepared.after
             writer.metric({
                 "step": step, "loss": result.loss, "learning_rate": 0.01, "grad_norm": result.grad_norm,
-                "share_of_weights_changed": 1.0, "tokens": prepared.tokens,
-                "supervised_tokens": prepared.supervised_tokens, "batch_digest": prepared.digest, "seconds": 0.011,
+                "share_of_weights_changed": 1.0, "tokens": prepared.batch.real_tokens,
+                "supervised_tokens": prepared.batch.supervised_tokens, "batch_digest": prepared.digest, "seconds": 0.011,
                 "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
                 **result.metrics, **prepared.metrics, **more,
                 # Less than the step took, whatever this machine needs.

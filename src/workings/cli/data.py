@@ -139,7 +139,7 @@ def preview_command(
 
     # Resolved as in a run; no device is opened.
     loaded = load_recipe(recipe, overrides or [])
-    entries = way_of(loaded.recipe).entries(find_data(loaded))
+    entries = find_data(loaded).examples
     tokenizer, template = _tokenizer_and_template(loaded, entries)
     resolved = loaded.recipe
     way = way_of(resolved)

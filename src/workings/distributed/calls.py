@@ -185,14 +185,8 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
            between_calls: Callable[[], None]) -> dict[str, Any]:
     """Make the calls of process 0 with this process's engine until the last one; returns the outcome that it carries.
 
-    Args:
-        engine: of this process.
-        processes: of the run.
-        weights: where this process has the weights that the run starts from.
-        between_calls: called after each call.
-
-    Raises:
-        WorkingsError: another process failed or is gone.
+    ``weights``: where this process has the weights that the run starts from. Raises `WorkingsError` if another process
+    failed or is gone.
     """
     states: dict[int, State] = {}
     saves = 0

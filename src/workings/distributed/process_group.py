@@ -136,12 +136,8 @@ class ProcessGroup:
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
         """Make sure that all processes have prepared the same run; all of them call it equally often.
 
-        Args:
-            same: JSON values that must be equal in all.
-            own: facts about this process alone, as JSON values.
-
-        Returns:
-            Process 0 gets ``own`` of all processes, by index; another one gets its own only.
+        ``same`` must be equal in all, ``own`` are facts about this process alone; both are JSON values. Process 0 gets
+        ``own`` of all processes, by index; another one gets its own only.
 
         Raises:
             RequestError: another process has other data, weights or versions, or another recipe; every value that
@@ -174,15 +170,9 @@ class ProcessGroup:
         return self._leading
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
-        """Make process 0's calls until the last one; returns the values of that one, its `outcome`.
+        """Make process 0's calls until the last one, as `follow`; returns the values of that one, its `outcome`.
 
-        Args:
-            engine: of this process.
-            weights: where this process has the weights that the run starts from.
-            stop_requested: whether this process was asked to stop, which is for process 0 to decide.
-
-        Raises:
-            WorkingsError: another process failed or is gone.
+        ``stop_requested``: whether this process was asked to stop, which is for process 0 to decide.
         """
         processes = self._processes
         assert processes

@@ -32,13 +32,7 @@ class EpisodeRules:
     """Most tokens of one turn."""
 
     def goes_on(self, *, turns: int, tokens: int, reply: Step) -> bool:
-        """Whether a further turn follows.
-
-        Args:
-            turns: so far.
-            tokens: prompt, turns and replies, the last reply included.
-            reply: to the last turn.
-        """
+        """Whether a further turn follows ``turns``; ``tokens``: of prompt, turns and replies, the last reply included."""
         return not reply.done and turns < self.turns and tokens + self.max_new_tokens <= self.max_length
 
 
@@ -106,10 +100,7 @@ def _take_turn(episode: Episode, completion: Completion, reply: Step, template: 
 def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[int]:
     """Tokens of an environment's reply; none if the episode is over.
 
-    Args:
-        reply: to a turn.
-        template: writes the turns around it.
-        ended: whether the turn ended by itself; one that was cut off is ended by the reply.
+    ``ended``: whether the turn ended by itself; one that was cut off is ended by the reply.
     """
     if reply.done:
         return []

@@ -84,15 +84,7 @@ class PromptSet:
         return text.encode()
 
     def take(self, position: Position, count: int) -> tuple[list[PromptTurn], Position]:
-        """The next prompts, and where those after them start.
-
-        Args:
-            position: epoch, and the number of its prompts used before.
-            count: of prompts.
-
-        Raises:
-            RecordError: the position belongs to other data.
-        """
+        """The next prompts, and where those after them start. Raises `RecordError` for a position of other data."""
         if position.batch >= len(self.prompts):
             raise RecordError(f"data position {position}: an epoch has {len(self.prompts)} prompts only")
         turns: list[PromptTurn] = []

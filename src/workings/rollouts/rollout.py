@@ -188,25 +188,14 @@ def to_reward(prompt: Prompt, sample: Sample, tokenizer: Tokenizer) -> Completio
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
     """Sampling seed (below 2**32) of one sample: a hash of these arguments only.
 
-    Args:
-        seed: seed of the run.
-        step: first update that is trained on it.
-        epoch: epoch of the prompt's turn.
-        prompt: the prompt's id.
-        number: number of the sample in its group, from 0.
+    ``seed`` is that of the run, ``step`` the first update that is trained on it, ``number`` counts in its group from 0.
     """
     # The id is last, because only it may contain a slash: texts are unique.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 
 
 def select_groups(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> list[bool]:
-    """Selects the groups that updates are trained on: the first ones, with ``dynamic`` only those with spread.
-
-    Args:
-        spreads: for each sampled group whether its rewards differ.
-        wanted: number of groups that the updates need.
-        dynamic: whether groups without spread are left out.
-    """
+    """Selects the groups that updates are trained on: the first ``wanted``, with ``dynamic`` only those with spread."""
     kept: list[bool] = []
     for spread in spreads:
         # Groups beyond the wanted number are recorded, and no update is trained on them.
@@ -257,14 +246,7 @@ def most_written(recipe: Recipe, algorithm: RolloutRules) -> int:
 
 
 def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: RolloutRules) -> Batch:
-    """The batch of one of a rollout's updates.
-
-    Args:
-        rollout: with its rewards and advantages.
-        part: number of the update in the rollout, from 0.
-        shape: sizes of the batch.
-        algorithm: gives each token's advantage and the divisor of the sum.
-    """
+    """The batch of one of a rollout's updates; ``part``: number of the update in the rollout, from 0."""
     samples = rollout.trained_samples[part * shape.rows_per_update:(part + 1) * shape.rows_per_update]
     # Signals are [A x B, S] while rows are filled in, and take the batch's [A, B, S] at the end.
     rows = [_row(prompt, sample) for prompt, sample in samples]

@@ -47,13 +47,7 @@ class VllmSampler:
     def __init__(self, recipe: Recipe, engine: Engine, *, weights: Path | None) -> None:
         """Starts nothing yet.
 
-        Args:
-            recipe: with a sampler.
-            engine: trains the adapters.
-            weights: folder of the frozen weights.
-
-        Raises:
-            RequestError: a recipe without adapters, or with weights that are in no folder.
+        Raises `RequestError` for a recipe without adapters, or with weights that are in no folder.
         """
         assert recipe.sampler is not None  # the caller has checked
         if isinstance(recipe.method, FullConfig) or weights is None:
@@ -83,8 +77,7 @@ class VllmSampler:
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; ``seeds`` are not used.
 
-        Args:
-            state: None samples with the adapters that `load` took over.
+        A ``state`` of None samples with the adapters that `load` took over.
 
         Raises:
             TrainingFailed: the server failed, or answered with other adapters or tokens.

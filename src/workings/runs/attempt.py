@@ -153,13 +153,7 @@ class Attempt:
         return cls(start=start, setup=setup, out=out, doctor=doctor)
 
     def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
-        """Runs the training loop.
-
-        Args:
-            on_step: is called for every step; False asks for a stop.
-            stop: signals that ask for a stop.
-            processes: that train together.
-        """
+        """Runs the training loop; ``on_step`` is called for every step, and False asks for a stop."""
         start, setup, writer = self.start, self.setup, self.start.writer
         # Set here, because a resumed run may keep another number of checkpoints.
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
@@ -189,10 +183,7 @@ class Attempt:
     def seal(self, outcome: Outcome, facts: Mapping[str, Any], watch: MemoryWatch) -> TrainResult:
         """Writes measurements, manifest and README, and seals the run.
 
-        Args:
-            outcome: of the loop.
-            facts: fields of the manifest that were known before the first step.
-            watch: measures the memory of this attempt.
+        ``facts``: fields of the manifest that were known before the first step.
         """
         setup, writer = self.setup, self.start.writer
         memory = setup.engine.memory()  # once, because a CPU's peak still grows during this

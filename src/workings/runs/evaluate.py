@@ -202,18 +202,8 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
                   group: ProcessGroup = ALONE) -> Scorecard:
     """Has a model answer the task of another program, which scores it, and seals the evaluation at ``out``.
 
-    Args:
-        model: a sealed run, or weights as of `evaluate_run`.
-        request: the task.
-        out: directory to make for the evaluation.
-        weights: as of `evaluate_run`.
-        device: where a run generates; by default the device of its recipe.
-        on_trained_items: called with the ids of items that hold a question which the run was trained on.
-        group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
-            one alone.
-
-    Raises:
-        RequestError: as `open_task` and `evaluate_run`, or the task needs what the engine does not do.
+    Arguments and errors are those of `evaluate_run` and of `open_task`; also `RequestError` if the task needs what the
+    engine does not do.
     """
     refuse_existing(out)
     task = open_task(request.name, request)

@@ -43,13 +43,7 @@ class SessionModel(TemplateLM):
     """Our model with the interface of the harness: texts, all three request types."""
 
     def __init__(self, session: ModelSession, *, batch_size: int, greedy: bool = True) -> None:
-        """Set up the model.
-
-        Args:
-            session: answers.
-            batch_size: prompts per batch.
-            greedy: whether to compute if a continuation is the greedy one, which doubles the time.
-        """
+        """``greedy``: whether to compute if a continuation is the greedy one, which doubles the time."""
         super().__init__()
         self._session, self._batch_size, self._greedy = session, batch_size, greedy
         self.chats = session.template.name != "plain"

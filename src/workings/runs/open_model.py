@@ -154,11 +154,7 @@ class SealedRun:
         return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
     def recorded_weights(self, given: Path | None) -> Weights:
-        """The weights that training started from, checked by their digests.
-
-        Args:
-            given: their folder; None: where the recipe named them, near the run, or on the Hub.
-        """
+        """The weights that training started from, ``given`` or as `find_weights`, checked by their digests."""
         manifest, model = self.run.manifest, self.loaded.recipe.model
         recorded = manifest.weight_digests
         if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
@@ -210,8 +206,7 @@ def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE)
         group: processes that share the model; the others call `follow_run`.
 
     Raises:
-        RequestError: no sealed run there, its engine is not installed, its device is absent, or it has adapters and the
-            weights below them are missing.
+        RequestError: no sealed run, no such engine or device, or the weights below its adapters are missing.
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = SealedRun.open(path)
@@ -244,12 +239,8 @@ def open_untrained(path: Path) -> ModelSession:
 def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     """The folder of a sealed run's first weights; its files are not checked.
 
-    Args:
-        path: the run directory.
-        tensors: also the weights themselves; otherwise only the files that describe them are downloaded.
-
-    Raises:
-        RequestError: they are not where the recipe had them, or the run began with random weights.
+    Without ``tensors`` only the files that describe the weights are downloaded. Raises `RequestError` if they are not
+    where the recipe had them, or the run began with random weights.
     """
     sealed = SealedRun.open(path)
     model = sealed.loaded.recipe.model

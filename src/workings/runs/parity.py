@@ -109,14 +109,8 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_mod
            steps: int = 20) -> Parity:
     """Compares the engines on a recipe's model, data and optimizer, in float32.
 
-    Args:
-        recipe: a file, a shipped recipe's name, or a loaded recipe.
-        overrides: ``key=value`` words; without one for ``device`` the comparison runs on the CPU.
-        own_model: the recipe's own model instead of a small one of the same architecture.
-        steps: number of training steps.
-
-    Raises:
-        RequestError: the request is wrong, or one of the engines does not support it.
+    Without an override of ``device`` the comparison runs on the CPU; ``own_model``: the recipe's own model instead of a
+    small one of the same architecture. Raises `RequestError` if one of the engines does not support the request.
     """
     loaded = load_recipe(recipe, overrides)
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))

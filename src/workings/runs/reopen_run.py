@@ -83,7 +83,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     recipe = sealed.loaded.recipe
     way = way_of(recipe)
     known = way.ids_of_examples([*index])
-    rows = way.build_rows([entry for entry in way.entries(data) if entry.id in known],
+    rows = way.build_rows([entry for entry in data.examples if entry.id in known],
                           sealed.tokenizer, sealed.template, recipe.data)
     # The rules that make rows may have changed with the version.
     if rows.digest != digest:

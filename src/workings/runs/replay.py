@@ -86,15 +86,7 @@ class _ReplayCriteria:
 
 
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
-    """Replays a sealed run. Nothing is written.
-
-    Args:
-        path: the run directory.
-        request: steps and answers to repeat.
-        say: prints progress.
-
-    Returns:
-        The verdict, and every number that it follows from.
+    """Replays a sealed run: the verdict, and every number that it follows from. Nothing is written.
 
     Raises:
         RequestError: no sealed run, no such checkpoint, or data or weights that are missing or not the recorded ones.

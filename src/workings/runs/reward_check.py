@@ -96,11 +96,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
                   model: bool = True) -> RewardCheck:
     """Tries a recipe's rewards on its first prompts. Nothing is trained and nothing is written.
 
-    Args:
-        recipe: a file, a shipped recipe's name, or a loaded recipe.
-        overrides: ``key=value`` words.
-        prompts: number of prompts; all of them if there are fewer.
-        model: sample one group of completions of each; without, no engine is opened and no weight is read.
+    ``model``: sample one group of completions of each; without, no engine is opened and no weight is read.
 
     Raises:
         RequestError: the request is wrong, or the recipe has no rewards.

@@ -46,8 +46,7 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
            made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
     """Samples completions of all items, scores them, keeps some, and seals everything at ``out``.
 
-    Killed sampling is continued by the same call, also with other rules of selection, because samples are selected at
-    the end.
+    Killed sampling is continued by the same call, also with other rules of selection.
 
     Args:
         session: the model.

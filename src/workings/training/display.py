@@ -25,14 +25,9 @@ CUT_OFF_SHARE = 0.1
 
 
 class Display(ProgressListener):
-    """Live progress on standard error, and the same in words to the run's log.
+    """Live progress on standard error, and the same in words to the run's log, which ``log`` writes.
 
-    Args:
-        name: the run's name.
-        steps: number of the last step.
-        start: where the run is when it begins or resumes.
-        log: takes a line for the run's log.
-        memory: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
+    ``memory``: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
     """
 
     def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None],

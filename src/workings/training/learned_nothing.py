@@ -11,11 +11,7 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def learned_nothing(lines: Lines) -> str:
-    """Why a run cannot have learned anything; empty if weights changed and, in a run with rewards, rewards differed.
-
-    Args:
-        lines: all metrics lines of the run.
-    """
+    """Why a run cannot have learned anything; empty if weights changed and, in a run with rewards, rewards differed."""
     if not lines:
         return ""
     rollouts, causes = _rollouts(lines), []

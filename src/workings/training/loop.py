@@ -35,8 +35,8 @@ class Progress:
 
     def after(self, prepared: PreparedBatch, seconds: float) -> "Progress":
         """The progress after one more step, which took this long."""
-        return Progress(step=self.step + 1, position=prepared.after, tokens=self.tokens + prepared.tokens,
-                        supervised_tokens=self.supervised_tokens + prepared.supervised_tokens,
+        return Progress(step=self.step + 1, position=prepared.after, tokens=self.tokens + prepared.batch.real_tokens,
+                        supervised_tokens=self.supervised_tokens + prepared.batch.supervised_tokens,
                         seconds=self.seconds + seconds)
 
 
@@ -155,12 +155,12 @@ class TrainingLoop:
                      seconds: float) -> None:
         """Measures, writes and shows a step that was taken."""
         # After the step, so that its own peak is included.
-        memory, positions = self.engine.memory(), prepared.batch.tokens.size
+        memory, batch, positions = self.engine.memory(), prepared.batch, prepared.batch.tokens.size
         line = {
             "step": step, "loss": result.loss, "learning_rate": self.schedule.at(step), "grad_norm": result.grad_norm,
-            "share_of_weights_changed": result.share_of_weights_changed, "tokens": prepared.tokens,
-            "supervised_tokens": prepared.supervised_tokens, "positions": positions,
-            "padding": padding_share(prepared.tokens, positions), "batch_digest": prepared.digest, "seconds": seconds,
+            "share_of_weights_changed": result.share_of_weights_changed, "tokens": batch.real_tokens,
+            "supervised_tokens": batch.supervised_tokens, "positions": positions,
+            "padding": padding_share(batch.real_tokens, positions), "batch_digest": prepared.digest, "seconds": seconds,
             "memory_bytes": memory.peak_bytes, "memory_source": memory.source,
             **result.metrics, **prepared.metrics}
         # Before the observer: it raises where the run cannot be learning, and then neither evaluation nor line is

@@ -27,13 +27,7 @@ def lead_nowhere(descriptor: int) -> None:
 
 
 def leave_closed_terminal(number: int) -> None:
-    """At a hang-up, let what is still said go nowhere where the terminal is gone.
-
-    A write to a closed terminal fails, and what has to be saved would not be.
-
-    Args:
-        number: of the signal that came; others than SIGHUP change nothing.
-    """
+    """At a hang-up whose terminal is gone, let what is still said go nowhere: a write would fail, and nothing be kept."""
     if number != getattr(signal, "SIGHUP", None):
         return
     for descriptor in (1, 2):

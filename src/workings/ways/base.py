@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from workings.data.pair_rows import PairRows
     from workings.data.rows import RowSet
     from workings.engines.base import Engine, ProgramName, ProgramShape
-    from workings.inputs.datasets import RunData
     from workings.inputs.resolve import ResolvedRun
     from workings.models.batch import BatchShape
     from workings.models.chat import ChatTemplate
@@ -83,10 +82,7 @@ class Way(Algorithm):
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
         """Makes the sections of a recipe small for `--smoke`, in place.
 
-        Args:
-            values: the sections.
-            rows: of a micro batch.
-            new_tokens: most tokens of a completion.
+        ``rows``: of a micro batch; ``new_tokens``: most tokens of a completion.
         """
 
     # What a plan must know.
@@ -94,10 +90,7 @@ class Way(Algorithm):
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """Programs of a run in addition to the step and the evaluation, with their largest shapes over all devices.
 
-        Args:
-            recipe: of the run.
-            step: the largest batch of an update.
-            most_prompts: prompts that all devices together answer at a time.
+        ``step``: the largest batch of an update; ``most_prompts``: prompts that all devices together answer at a time.
         """
         del recipe, step, most_prompts
         return {}
@@ -135,10 +128,6 @@ class Way(Algorithm):
         yield from ()
 
     # What it is trained on.
-
-    def entries(self, data: RunData) -> Sequence[Any]:
-        """The examples of a run's data that become rows."""
-        return data.traces
 
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:

@@ -54,7 +54,7 @@ class RewardWay(RolloutWay):
 
     @property
     def has_reference(self) -> bool:
-        """Whether the model before training is kept as a reference."""
+        """Whether the model before training is kept."""
         return self.kl_beta > 0
 
     @property
@@ -181,18 +181,12 @@ class Cispo(RewardWay):
     """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL's `epsilon_high` is this plus one)."""
 
 
-def standard_deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation (divided by one less than the count), as in TRL and Tunix."""
-    center = fmean(values)
-    # A group has two completions at least, so nothing is divided by zero.
-    return sqrt(fsum((value - center) ** 2 for value in values) / (len(values) - 1))
-
-
 def normalized(rewards: Sequence[float]) -> list[float]:
-    """Rewards minus their mean, divided by their standard deviation; zeros where all are equal."""
-    # Above 0 unless all rewards are equal, and then every distance is 0.
-    spread = standard_deviation(rewards)
-    # As in TRL: the addend keeps a group of nearly equal rewards from becoming large advantages.
+    """Rewards minus their mean, divided by their sample standard deviation, as in TRL; zeros where all are equal."""
+    center = fmean(rewards)
+    # A group has two completions at least, so nothing is divided by zero.
+    spread = sqrt(fsum((reward - center) ** 2 for reward in rewards) / (len(rewards) - 1))
+    # The addend keeps a group of nearly equal rewards from becoming large advantages.
     return [distance / (spread + 1e-4) for distance in centered(rewards)]
 
 

@@ -178,14 +178,8 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                     say: Say = lambda _: None) -> RealQuickstartResult:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
-    An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused.
-
-    Args:
-        out: folder to make, or that of an interrupted quickstart.
-        overrides: ``key=value`` words for the recipe of both runs, e.g. ``training.steps=8``.
-        seed: decides the data, the adapters' first values and the order of rows.
-        size: amounts of data.
-        say: prints progress lines.
+    An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused. ``overrides`` are words
+    for the recipe of both runs.
 
     Raises:
         RequestError: ``out`` exists and is not this quickstart, interrupted.

@@ -61,17 +61,7 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                say: Callable[[str], None] = lambda _: None) -> QuickstartResult:
     """Generates data, trains with and without steps, evaluates, compares, verifies, reports.
 
-    An interrupted quickstart is resumed: complete runs in ``out`` are reused, an unfinished one is resumed.
-
-    Args:
-        out: folder to make, or that of an interrupted quickstart.
-        overrides: ``key=value`` words for the recipe of every run, e.g. ``training.steps=40``.
-        seed: decides data, weights and the order of rows.
-        say: prints which runs are reused or resumed.
-
-    Raises:
-        RequestError: ``out`` exists and is not this quickstart, interrupted.
-        RecordError: a run that was just sealed does not verify.
+    Resumed as `workings.runs.quickstarts.real.real_quickstart`, with the same errors.
     """
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.

@@ -1,9 +1,4 @@
-"""Sources of training batches.
-
-The loop asks its source for one batch per update. A batch that depends only on the position in the data is prefetched
-on a background thread during the previous step (`prefetch`); a batch that needs the current weights is made on demand
-(`next_batch`).
-"""
+"""Sources of training batches: the loop asks for one per update."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -34,16 +29,6 @@ class PreparedBatch:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers about how the batch was made, for the step's metrics line: rewards, lengths."""
 
-    @property
-    def tokens(self) -> int:
-        """Positions that are not padding."""
-        return self.batch.real_tokens
-
-    @property
-    def supervised_tokens(self) -> int:
-        """Positions that count in the loss."""
-        return self.batch.supervised_tokens
-
 
 class Experience:
     """A source of training batches. As it is here it computes nothing ahead and adds no metrics."""
@@ -57,7 +42,7 @@ class Experience:
         """
 
     def prefetch(self, position: Position, thread: Executor) -> None:
-        """Starts to make the batch at a position if that needs no model of its own; returns at once."""
+        """Starts to make the batch at a position, during the step before, if it does not need the weights after it."""
 
     @abstractmethod
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
@@ -80,10 +65,7 @@ class Experience:
 
 
 class RowExperience(Experience):
-    """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any.
-
-    Neither the time at which a batch is made nor the thread changes it. At most one batch is made ahead.
-    """
+    """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any."""
 
     def __init__(self, batches: Batches, values: SignalValues = lambda state, step: {},
                  add: AddSignals = lambda batch, row_ids, values: batch) -> None:
@@ -102,7 +84,7 @@ class RowExperience(Experience):
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
         del state, step
-        # Removed here, so that no batch is used twice and its memory is free after the step.
+        # Removed here, so that its memory is free after the step.
         prefetched, self._prefetched = self._prefetched, None
         made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
         prepared = self._make(position) if made_ahead is None else made_ahead.result()
@@ -111,6 +93,5 @@ class RowExperience(Experience):
         return replace(prepared, batch=self._add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:
-        # The digest is computed here as well, on the thread that the device does not wait for.
         batch, after = self._batches.at(position)
         return PreparedBatch(batch=batch, after=after, digest=self._batches.digest(batch))

@@ -34,15 +34,11 @@ from workings.ways.parts.teacher import Base, Teacher, TeacherModel, sealed_dige
 def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, bases: Sequence[Path] = ()) -> Teacher:
     """Finds the teacher of a recipe. No device is opened, and no tensor of the Hub is downloaded.
 
-    Args:
-        loaded: the recipe.
-        tokenizer: tokenizer of the student.
-        shape: shape of the student.
-        bases: further folders that a relative path may start from.
+    ``tokenizer`` and ``shape`` are those of the student, ``bases`` further folders that a relative path may start from.
 
     Raises:
-        RequestError: it is missing, has another vocabulary or a shorter context; or it has adapters, and the weights
-            below them are missing.
+        RequestError: it is missing, has another vocabulary or a shorter context, or the weights below its adapters are
+            missing.
         RecordError: a sealed run whose files differ from the sealed ones.
     """
     algorithm = way_of(loaded.recipe).teacher_keys

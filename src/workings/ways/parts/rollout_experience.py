@@ -113,12 +113,7 @@ class RolloutSampler:
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
 
     def log_probs(self, model: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
-        """Log probabilities, float32, of the tokens of every trained sample under a model.
-
-        Args:
-            model: log probabilities ``[A, B, S]`` of a batch's targets.
-            rollout: the samples.
-        """
+        """Log probabilities, float32, of the tokens of every trained sample; ``model`` gives ``[A, B, S]`` of a batch."""
         log_probs: list[np.ndarray] = []
         for part in range(self.shape.updates):
             # In the very batches of the updates, so that no program of another shape is compiled.
@@ -185,27 +180,20 @@ class RolloutExperience(Experience):
 
         Args:
             sampler: samples and rewards completions.
-            load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it; None if
-                none exists.
+            load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it.
             save_rollout: saves a rollout in the record.
             stall_detector: stops a run that cannot be learning.
             last_step: update after which nothing is sampled.
         """
-        self._sampler = sampler
-        self._load_rollout = load_rollout
-        self._save_rollout = save_rollout
-        self._stall_detector = stall_detector
-        self._last_step = last_step
+        self._sampler, self._stall_detector, self._last_step = sampler, stall_detector, last_step
+        self._load_rollout, self._save_rollout = load_rollout, save_rollout
         self._current: Rollout | None = None
         self._ahead: Future[Rollout] | None = None
         # Update whose rollout `prefetch` samples ahead; 0: none.
         self._begins = 0
 
     def prefetch(self, position: Position, thread: Executor) -> None:
-        """Starts to sample the next rollout, if the recipe asks for it and the coming update is the last of this one.
-
-        The sampler has taken over the weights before that update (`next_batch`).
-        """
+        """Starts to sample the next rollout, if the recipe asks for it and the coming update is this one's last."""
         if self._begins:
             self._ahead = thread.submit(self._sampler.sampled, None, position, self._begins)
 
@@ -222,9 +210,10 @@ class RolloutExperience(Experience):
         rollout = self._current
         if part == 0:
             started = time.perf_counter()
-            rollout = self._rollout(state, position, step)
+            ahead, self._ahead = self._ahead, None
+            rollout = self._sampler.rollout(state, position, step) if ahead is None else self._sampler.with_reference(
+                state, ahead.result())
             metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
-            # Before more is computed: a run that cannot be learning ends here.
             self._stall_detector.check_rollout(rollout, metrics)
             if self._sampler.shape.updates > 1:
                 # Later updates have other weights than the sampler had; the log probabilities under the sampler's
@@ -233,8 +222,7 @@ class RolloutExperience(Experience):
                     partial(self._sampler.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
-            # Resumed in the middle of a rollout. Sampling again would give other texts, because the weights have
-            # changed.
+            # Resumed in the middle of a rollout, whose weights are gone.
             rollout = self._load_rollout(step - part)
         if rollout is None:
             raise RequestError(f"update {step} needs the rollout of update {step - part}",
@@ -250,19 +238,8 @@ class RolloutExperience(Experience):
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              metrics=metrics)
 
-    def _rollout(self, state: State, position: Position, step: int) -> Rollout:
-        """The rollout that begins at an update: the one that was sampled ahead, or a new one."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return self._sampler.rollout(state, position, step)
-        return self._sampler.with_reference(state, ahead.result())
-
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
-        """Saves the rollout after its first update, and checks that the run can be learning.
-
-        Raises:
-            TrainingFailed: it cannot.
-        """
+        """Saves the rollout after its first update. Raises `TrainingFailed` if the run cannot be learning."""
         rollout = self._current
         assert rollout is not None  # set by `next_batch`
         metrics: dict[str, float] = {}

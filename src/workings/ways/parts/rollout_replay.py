@@ -9,7 +9,7 @@ from workings.data.batches import Position
 from workings.engines.base import State
 from workings.environments.process import EnvironmentProcess
 from workings.errors import RecordError
-from workings.rollouts.rollout import Group, Rollout, Sample, digest_of
+from workings.rollouts.rollout import Group, Rollout, digest_of
 from workings.scoring.rewards import CompletionToReward, total
 from workings.ways.parts.replay_source import ReopenedRun, StepInputs
 from workings.ways.parts.rollout_experience import RolloutSampler
@@ -51,7 +51,7 @@ class RolloutSource:
     """The rollout whose first update is this one; None without one."""
     exact: bool
     """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
-    ones: the last bits of a log probability would make another batch of the same completions."""
+    ones, because last bits would make another batch."""
     change: Change
     """For controls: makes the rollout to use in place of the correct one."""
 
@@ -63,8 +63,8 @@ class RolloutSource:
         if recorded is None:
             raise RecordError(f"no rollout of step {step - part}")
         used, counts = recorded, None
-        # At a later update of a rollout the weights that sampled it are gone; the recorded rollout is used. So it is
-        # if another program sampled, or an environment is not played again: its completions come from the record.
+        # The recorded rollout is used at its later updates, whose sampling weights are gone, and if another program
+        # sampled or an environment is not played again.
         is_played = self.sampler.rules is None or self.sampler.player is not None
         if part == 0 and not recorded.sampler and is_played:
             repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
@@ -107,7 +107,19 @@ def _count_other_log_probs(recorded: Rollout, again: Rollout) -> int:
 
 def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the first reward of the first trained completion increased by 1, and its group's advantages."""
-    return _with_first_group(rollout, lambda group: _rewarded(group, sampler))
+    settings = sampler.reward_settings
+    assert settings is not None  # a change of runs with rewards
+
+    def change(group: Group) -> Group:
+        values = [dict(sample.rewards) for sample in group.samples]
+        values[0][settings.names[0]] += 1.0
+        totals = [total(rewards, settings) for rewards in values]
+        return replace(group, samples=tuple(
+            replace(sample, rewards=rewards, reward=reward, advantage=advantage)
+            for sample, rewards, reward, advantage in zip(
+                group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)))
+
+    return _with_first_group(rollout, change)
 
 
 def with_another_advantage(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
@@ -133,18 +145,6 @@ def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rol
                                          for number, group in enumerate(rollout.groups)))
 
 
-def _rewarded(group: Group, sampler: RolloutSampler) -> Group:
-    assert sampler.reward_settings is not None  # a change of runs with rewards
-    name = sampler.reward_settings.names[0]
-    values = [dict(sample.rewards) for sample in group.samples]
-    values[0][name] += 1.0
-    totals = [total(rewards, sampler.reward_settings) for rewards in values]
-    samples: list[Sample] = [
-        replace(sample, rewards=rewards, reward=reward, advantage=advantage) for sample, rewards, reward, advantage in
-        zip(group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)]
-    return replace(group, samples=tuple(samples))
-
-
 CONTROLS: dict[str, tuple[str, Change]] = {
     "reward": ("one reward flipped", with_another_reward), "advantage": ("one advantage moved", with_another_advantage),
     "teacher": ("one log probability of the teacher moved", with_another_teacher)}
@@ -153,21 +153,13 @@ CONTROLS: dict[str, tuple[str, Change]] = {
 
 def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
                       change: Change = lambda rollout, sampler: rollout) -> RolloutSource:
-    """The rollouts of a run with prompts and completions of a seed.
-
-    Args:
-        opened: the run.
-        seed: decides the order of prompts and sampling.
-        exact: train on completions that are sampled here instead of the recorded ones (see `RolloutSource`).
-        change: modifies rollouts, for the negative controls.
-    """
+    """The rollouts of a run with prompts and completions of a seed; ``exact`` and ``change`` as in `RolloutSource`."""
     prompts = replace(opened.prompts, seed=seed)
     data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
                       rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
-    # Its rewards come from the record: nothing is rewarded here.
     # Its process starts with the first episode and ends with this program.
     player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
         data.environment)

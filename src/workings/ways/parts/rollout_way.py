@@ -73,12 +73,7 @@ class RolloutWay(Way):
         return self.objective.temperature
 
     def divisor(self, *, rows: int, tokens: int) -> float:
-        """Divisor of the sum over an update.
-
-        Args:
-            rows: number of completions of the update, without left-out ones.
-            tokens: number of tokens of these completions, stop tokens included.
-        """
+        """Divisor of the sum over an update of this many completions and tokens, stop tokens included."""
         # The objective has already divided each row by its own length.
         return float(rows if self.objective.normalize == "sequences" else tokens)
 
@@ -105,11 +100,8 @@ class RolloutWay(Way):
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
         """Advantages of a completion's tokens; here that of the completion.
 
-        Args:
-            advantage: advantage of the completion.
-            sampler: log probability of each token when it was sampled.
-            reference: log probability of each token under the frozen model; empty if none exists, or if it was not
-                computed yet.
+        ``sampler`` and ``reference`` are the log probabilities of each token when it was sampled, and under the frozen
+        model; the latter is empty if none exists, or if it was not computed yet.
         """
         del reference
         return [advantage] * len(sampler)
@@ -120,12 +112,7 @@ class RolloutWay(Way):
         return self.group
 
     def completions_of_a_rollout(self, batch: BatchConfig, devices: int) -> int:
-        """Completions of a rollout over all devices, before any are left out.
-
-        Args:
-            batch: rows per update.
-            devices: number of devices over which rows are split.
-        """
+        """Completions of a rollout over all devices, before any are left out."""
         return batch.micro_batch * batch.accumulation * devices * self.updates
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -143,7 +130,6 @@ class RolloutWay(Way):
             raise refused(f"algorithm.name: {self.name} does not take method.dropout: {recipe.method.dropout:g}",
                           "0: an update compares the model with the one that wrote the completions, and dropped inputs "
                           "would count as learning", "method.dropout=0")
-        # The punished part must be within what a completion may have.
         for reward in recipe.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
                 raise refused(f"the buffer of overlong in rewards, {reward.buffer}, is longer than a completion",
@@ -152,8 +138,8 @@ class RolloutWay(Way):
         if recipe.mesh.fsdp != "auto":
             try:
                 self.check_devices(recipe, recipe.mesh.replicate * recipe.mesh.fsdp)
+            # Inside of a validator pydantic expects an error of its kind.
             except RequestError as error:
-                # Inside of a validator pydantic expects an error of its kind.
                 raise refused(error.given, error.expected, error.try_next) from None
         if recipe.training.epochs:
             raise refused(f"algorithm.name: {self.name} does not take training.epochs: {recipe.training.epochs:g}",
@@ -163,7 +149,6 @@ class RolloutWay(Way):
 
     def check_devices(self, recipe: Recipe, devices: int, where: str = "") -> None:
         """Raises `RequestError` if the completions of a rollout do not make whole groups."""
-        # An advantage compares the completions of one prompt, so no group may be cut by the end of a rollout.
         completions = self.completions_of_a_rollout(recipe.batch, devices)
         if completions % self.group:
             raise RequestError(
@@ -209,7 +194,6 @@ class RolloutWay(Way):
         """
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
-            # A rollout has whole groups: an advantage compares the completions of one prompt.
             if rows * updates % self.group == 0:
                 yield {"algorithm.updates": updates}
             updates //= 2

@@ -177,7 +177,7 @@ def read_rows(resolved: ResolvedRun) -> RowSet:
         RequestError: an example that must not be learned from.
     """
     data, way = resolved.data, way_of(resolved.recipe)
-    entries, settings = way.entries(data), (resolved.tokenizer, resolved.template, resolved.recipe.data)
+    entries, settings = data.examples, (resolved.tokenizer, resolved.template, resolved.recipe.data)
 
     def make() -> RowSet:
         return way.build_rows(entries, *settings)
@@ -190,16 +190,9 @@ def read_rows(resolved: ResolvedRun) -> RowSet:
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
                                steps: int) -> dict[str, float]:
-    """The reference's log probability of every row that a run of this length is trained on, by row id.
+    """The reference's log probability of every row that a run of this many steps is trained on, by row id.
 
-    Args:
-        engine: the engine that owns the state.
-        state: the reference; read, not consumed.
-        batches: of pairs. Each row is in one batch of the first epoch.
-        steps: of the run; a run shorter than an epoch needs its own rows only.
-
-    Raises:
-        TrainingFailed: a log probability that is not finite.
+    Raises `TrainingFailed` for one that is not finite.
     """
     log_probs: dict[str, float] = {}
     # Every row comes once in an epoch, so later epochs need no further ones.
@@ -223,14 +216,8 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
                       objective: Objective) -> Batch:
     """A batch of pairs, divided by their number, with the signals of its objective.
 
-    Args:
-        batch: without signals.
-        row_ids: for each of its A x B sequences the id of its row; empty for an empty sequence.
-        log_probs: of the reference, by row id; empty where the objective has no reference.
-        objective: of the run.
-
-    Raises:
-        RecordError: a row has no log probability.
+    ``row_ids``: for each of its A x B sequences the id of its row; ``log_probs``: of the reference, by row id. Raises
+    `RecordError` if a row has none.
     """
     mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
     # Empty sequences, which fill up a last batch, make no pair.

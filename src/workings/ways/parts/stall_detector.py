@@ -46,12 +46,7 @@ class StallDetector:
         return detector
 
     def check_rollout(self, rollout: Rollout, metrics: Mapping[str, float]) -> None:
-        """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended.
-
-        Args:
-            rollout: with its rewards.
-            metrics: of it, from `workings.rollouts.arithmetic.rollout_metrics`.
-        """
+        """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
         if not self.algorithm.compares_completions:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
@@ -88,11 +83,8 @@ class StallDetector:
     def check_update(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
         """Raises `TrainingFailed` if sampler and trained model disagree, or too many updates changed no weight.
 
-        Args:
-            step: number of the update.
-            mismatch: metrics of `workings.rollouts.arithmetic.mismatch`; empty for later updates of a rollout, because
-                the weights have changed by then and a difference is no mistake.
-            result: of the update.
+        ``mismatch`` is empty for later updates of a rollout: the weights have changed by then, and a difference is no
+        mistake.
         """
         # First, because samples of another model would explain everything else that goes wrong.
         most = self.algorithm.max_mismatch

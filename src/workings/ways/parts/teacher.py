@@ -212,13 +212,7 @@ def recorded_name(weights: Weights) -> str:
 
 
 def teacher_request(student: EngineRequest, teacher: TeacherModel, precision: TeacherPrecision) -> EngineRequest:
-    """The request to an engine that holds a frozen teacher on the student's devices.
-
-    Args:
-        student: the request to the student's engine.
-        teacher: the model.
-        precision: of its stored weights.
-    """
+    """The request to an engine that holds a frozen teacher on the student's devices."""
     # An objective of several targets tells the teacher's program how many most likely tokens to return.
     objective = student.objective if isinstance(student.objective, SeveralTargets) else CROSS_ENTROPY
     shape = teacher.shape

@@ -136,14 +136,7 @@ class PromptData:
 
     def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None, teacher: LogProbFunction | None = None,
                         player: EnvironmentProcess | None = None) -> RolloutSampler:
-        """The sampler of this run's rollouts. Raises `RequestError` as `check` does.
-
-        Args:
-            engine: of the model that is trained.
-            rewarder: gives rewards; None if the algorithm has none.
-            teacher: log probabilities under the teacher; None without one.
-            player: plays the environment; None without one.
-        """
+        """The sampler of this run's rollouts. Raises `RequestError` as `check` does."""
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
         sampler = sampler_of(engine) if recipe.sampler is None else VllmSampler(
