@@ -167,4 +167,4 @@ def test_a_round_that_does_not_help_is_the_last(tmp_path):
     assert len(told.rounds) == 2
     assert told.stopped.startswith("round 1 did not help: +0.0 points (95 % interval")
     assert "left the model at 100.0 % right: +0.0 points" in told.sentence
-    assert "the same command with --all-rounds" in told.text()
+    assert "--all-rounds after one that did not help" in told.text()

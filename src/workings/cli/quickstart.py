@@ -45,8 +45,8 @@ def quickstart_command(
             raise
         raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}; to resume: the same command with --out "
                           f"{shlex.quote(str(out))}") from None
-    values = result.to_json() | ({"real_model": f"not trained: {reason}"} if reason else {})
-    answer(values, as_json=as_json, text=as_typed(result.text()))
+    values = result.values | ({"real_model": f"not trained: {reason}"} if reason else {})
+    answer(values, as_json=as_json, text=as_typed(result.text))
 
 
 def _result(out: Path, overrides: list[str], *, seed: int, tiny: bool, rewards: bool) -> Any:

@@ -32,7 +32,7 @@ class EpisodeRules:
     """Most tokens of one turn."""
 
     def goes_on(self, *, turns: int, tokens: int, reply: Step) -> bool:
-        """Whether a further turn follows ``turns``; ``tokens``: of prompt, turns and replies, the last reply included."""
+        """Whether a further turn follows ``turns``; ``tokens``: of prompt, turns and replies so far."""
         return not reply.done and turns < self.turns and tokens + self.max_new_tokens <= self.max_length
 
 

@@ -67,7 +67,7 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
 
 
 def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
-    """Reads the rollout that `to_json` wrote. Raises `RecordError` if a key is missing or values contradict each other."""
+    """Reads the rollout that `to_json` wrote. Raises `RecordError` for missing values and contradictions."""
     try:
         return _read(line, prompts)
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, AttributeError) as error:

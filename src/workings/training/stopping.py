@@ -27,7 +27,7 @@ def lead_nowhere(descriptor: int) -> None:
 
 
 def leave_closed_terminal(number: int) -> None:
-    """At a hang-up whose terminal is gone, let what is still said go nowhere: a write would fail, and nothing be kept."""
+    """At a hang-up, let what is still said go nowhere if the terminal is gone: a write would fail."""
     if number != getattr(signal, "SIGHUP", None):
         return
     for descriptor in (1, 2):

@@ -1,7 +1,9 @@
 """Parts that all quickstarts share: the folder with recipes and runs, which is resumed, and the end of the answer."""
 
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +99,19 @@ def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdic
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))
 
 
-def answer_text(lines: Sequence[str], out: Path, seconds: float, *commands: str) -> str:
-    """A quickstart's answer: the result in ``lines``, its report, and commands to try next."""
-    return "\n".join(["", *lines,
-                      f"All runs are sealed and verified. Report: {out / 'report.html'}  ({seconds:.0f} s)", "",
-                      "Try next:", *(f"  workings {command}" for command in commands)])
+@dataclass(frozen=True)
+class QuickstartAnswer:
+    """The result of a quickstart."""
+
+    values: dict[str, Any]
+    """Keys of `quickstart --json`."""
+    text: str
+
+    @classmethod
+    def of(cls, values: dict[str, Any], lines: Sequence[str], out: Path, started: float,
+           *commands: str) -> "QuickstartAnswer":
+        """The answer with the result in ``lines``, the report, and commands to try next."""
+        seconds = time.perf_counter() - started
+        return cls(values | {"seconds": round(seconds, 1), "report": str(out / "report.html")}, "\n".join([
+            "", *lines, f"All runs are sealed and verified. Report: {out / 'report.html'}  ({seconds:.0f} s)", "",
+            "Try next:", *(f"  workings {command}" for command in commands)]))

@@ -36,7 +36,7 @@ from workings.record.reader import RunRecord
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.open_model import WeightsRequest, open_weights
-from workings.runs.quickstarts.folder import answer_text, begin, complete_run, report
+from workings.runs.quickstarts.folder import QuickstartAnswer, begin, complete_run, report
 from workings.runs.train_and_evaluate import TrainAndEvaluateResult, difference_json
 from workings.scoring.items import Item, read_items
 
@@ -80,82 +80,11 @@ Export = Callable[[Path, Path], object]
 """Writes a run's model as a folder; a parameter, because the room `publish` is above this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RealQuickstartResult:
-    """Result of the quickstart on a real model."""
-
-    out: Path
-    model: str
-    verdict: Comparison
-    """The model trained with steps (B) compared with the untrained one (A)."""
-    against_answers: Comparison
-    """The model trained with steps (B) compared with the one trained on bare answers (A)."""
-    facts: Comparison
-    """The model trained with steps (B) compared with the untrained one (A), on the facts."""
-    shown: tuple[tuple[str, str, str], ...]
-    """Question, answer before and answer after."""
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `quickstart --json`."""
-        arms, facts = self.against_answers.to_json(), self.facts.to_json()
-        return {
-            **_accuracies(self.model, self.verdict, self.seconds, self.out),
-            "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
-            "facts": facts["items"], "facts_before": facts["a"]["accuracy"], "facts_after": facts["b"]["accuracy"],
-            "runs": [str(self.out / "runs" / name) for name in ARMS]}
-
-    def text(self) -> str:
-        """The result and the next commands, in words."""
-        run, values = shlex.quote(str(self.out / "runs" / WITH_STEPS)), self.to_json()
-        return answer_text([
-            *(line for question, before, after in self.shown for line in (
-                question, f"  before: {before}", f"  after:  {' | '.join(after.splitlines())}")),
-            "", self.verdict.sentence, self.against_answers.sentence,
-            f"Of {values['facts']} everyday facts it never trained on: {percent(values['facts_before'])} correct "
-            f"before, {percent(values['facts_after'])} after."], self.out, self.seconds,
-            f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(self.out))}", f"verify {run}",
-            f"export {run} --format gguf", "quickstart --rewards")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardsQuickstartResult:
-    """Result of the quickstart with rewards."""
-
-    out: Path
-    model: str
-    verdict: Comparison
-    """The model after GRPO (B) compared with the untrained one (A)."""
-    against_start: Comparison
-    """The model after GRPO (B) compared with the one that imitated the traces (A)."""
-    against_rounds: Comparison
-    """The model after GRPO (B) compared with the last round of expert iteration (A)."""
-    rounds: tuple[float, ...]
-    """Accuracy of the start and of each round."""
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `quickstart --rewards --json`."""
-        return {**_accuracies(self.model, self.verdict, self.seconds, self.out), "rounds": list(self.rounds),
-                "against": {"start": difference_json(self.against_start), "rounds": difference_json(
-                    self.against_rounds)}, "run": str(self.out / "runs" / REWARDS)}
-
-    def text(self) -> str:
-        """The result and the next commands, in words."""
-        run = shlex.quote(str(self.out / "runs" / REWARDS))
-        rounds = ", ".join(percent(accuracy) for accuracy in self.rounds)
-        return answer_text([
-            f"Correct after imitating the traces, and after each round on its own answers: {rounds}.",
-            self.against_rounds.sentence, self.against_start.sentence, self.verdict.sentence], self.out, self.seconds,
-            f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(self.out))}", f"verify {run}")
-
-
-def _accuracies(model: str, verdict: Comparison, seconds: float, out: Path) -> dict[str, Any]:
-    """Keys of `--json` of both quickstarts on a real model."""
+def _accuracies(model: str, verdict: Comparison) -> dict[str, Any]:
+    """Keys of `--json` of both quickstarts on a real model, which is compared (B) with the untrained one (A)."""
     values = verdict.to_json()
     return {"model": model, "accuracy_before": values["a"]["accuracy"], "accuracy_after": values["b"]["accuracy"],
-            "items": values["items"], **difference_json(verdict), "sentence": verdict.sentence,
-            "seconds": round(seconds, 1), "report": str(out / "report.html")}
+            "items": values["items"], **difference_json(verdict), "sentence": verdict.sentence}
 
 
 def why_not_here() -> str:
@@ -175,7 +104,7 @@ def why_not_here() -> str:
 
 
 def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, size: Size = FULL_SIZE,
-                    say: Say = lambda _: None) -> RealQuickstartResult:
+                    say: Say = lambda _: None) -> QuickstartAnswer:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
     An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused. ``overrides`` are words
@@ -200,21 +129,29 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     runs = {name: out / "runs" / name for name in ARMS}
     verdict = compare(untrained, runs[WITH_STEPS])
     against_answers = compare(runs[ANSWER_ONLY], runs[WITH_STEPS])
-    facts_kept = compare(untrained_facts, runs[WITH_STEPS] / FACTS_UNIT)
-    report(out, {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(), "facts": facts_kept.to_json()},
-           [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict, list(runs.values()))
-    after = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION)
-    shown = tuple((item.prompt, answer, after[item.id])
-                  for item, answer in _shown(items, _answers(untrained)))
-    result = RealQuickstartResult(
-        out=out, model=model_id(recipes[WITH_STEPS]), verdict=verdict, against_answers=against_answers,
-        facts=facts_kept, shown=shown, seconds=time.perf_counter() - started)
-    atomic.write_json(out / "result.json", result.to_json())
+    compared = {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(),
+                "facts": compare(untrained_facts, runs[WITH_STEPS] / FACTS_UNIT).to_json()}
+    report(out, compared, [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict, list(runs.values()))
+    arms, kept = compared[ANSWER_ONLY], compared["facts"]
+    values = {
+        **_accuracies(model_id(recipes[WITH_STEPS]), verdict),
+        "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
+        "facts": kept["items"], "facts_before": kept["a"]["accuracy"], "facts_after": kept["b"]["accuracy"],
+        "runs": [str(run) for run in runs.values()]}
+    after, run = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION), shlex.quote(str(runs[WITH_STEPS]))
+    result = QuickstartAnswer.of(values, [
+        *(line for item, before in _shown(items, _answers(untrained)) for line in (
+            item.prompt, f"  before: {before}", f"  after:  {' | '.join(after[item.id].splitlines())}")),
+        "", verdict.sentence, against_answers.sentence,
+        f"Of {kept['items']} everyday facts it never trained on: {percent(kept['a']['accuracy'])} correct before, "
+        f"{percent(kept['b']['accuracy'])} after."], out, started, f"ask {run} \"How many eggs are in 47 dozen?\"",
+        f"ui {shlex.quote(str(out))}", f"verify {run}", f"export {run} --format gguf", "quickstart --rewards")
+    atomic.write_json(out / "result.json", result.values)
     return result
 
 
 def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
-                       size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> RewardsQuickstartResult:
+                       size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> QuickstartAnswer:
     """Trains a start, improves it on its own answers, trains it from rewards, compares, verifies, reports.
 
     An interrupted one is resumed. Arguments and errors are those of `real_quickstart`; the overrides are for the recipe
@@ -239,9 +176,14 @@ def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Expo
     verdict, against_start, against_rounds = (compare(a, run) for a in (untrained, runs[0], runs[-1]))
     report(out, {UNTRAINED: verdict.to_json(), START: against_start.to_json(), "rounds": against_rounds.to_json()},
            [untrained, runs[0], runs[-1], run], verdict, [*runs, run])
-    return RewardsQuickstartResult(
-        out=out, model=model_id(start), verdict=verdict, against_start=against_start, against_rounds=against_rounds,
-        rounds=tuple(each.overall["mean"] for each in improved.rounds), seconds=time.perf_counter() - started)
+    accuracies, named = [each.overall["mean"] for each in improved.rounds], shlex.quote(str(run))
+    values = {**_accuracies(model_id(start), verdict), "rounds": accuracies, "run": str(run), "against": {
+        "start": difference_json(against_start), "rounds": difference_json(against_rounds)}}
+    return QuickstartAnswer.of(values, [
+        "Correct after imitating the traces, and after each round on its own answers: "
+        f"{', '.join(map(percent, accuracies))}.",
+        against_rounds.sentence, against_start.sentence, verdict.sentence], out, started,
+        f"ask {named} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(out))}", f"verify {named}")
 
 
 def make_data(folder: Path, seed: int, size: Size) -> None:

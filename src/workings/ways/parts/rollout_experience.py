@@ -113,7 +113,7 @@ class RolloutSampler:
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
 
     def log_probs(self, model: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
-        """Log probabilities, float32, of the tokens of every trained sample; ``model`` gives ``[A, B, S]`` of a batch."""
+        """Log probabilities, float32, of the tokens of every trained sample; ``model`` gives them by batch."""
         log_probs: list[np.ndarray] = []
         for part in range(self.shape.updates):
             # In the very batches of the updates, so that no program of another shape is compiled.
