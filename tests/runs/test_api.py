@@ -361,16 +361,14 @@ def test_a_short_run_learns_and_its_rate_is_said(overrides, rate, said):
     assert rate_text(training) == said
 
 
-@pytest.mark.parametrize(("words", "advice"), [
-    ({"per_device_train_batch_size": 2}, 'overrides={"batch.micro_batch": 2}'), ({"num_train_epochs": 1}, "epochs=1"),
-    ({"max_length": 512}, 'overrides={"data.max_length": 512}'), ({"load_in_4bit": True}, 'method="qlora"'),
-    ({"train_dataset": []}, "data=…"), ({"device": "cpu"}, """overrides={"device": 'cpu'}"""),
-    ({"tokenizer": object()}, "leave it out"), ({"warmup_ratio": 0.1}, "training.warmup_steps"),
-    ({"stpes": 3}, "did you mean steps?"), ({"anything": 1}, "any key of a recipe")])
-def test_words_of_other_trainers_are_refused_with_what_they_are_here(words, advice):
-    with pytest.raises(RequestError) as wrong:
-        workings.train(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, **words)
-    assert next(iter(words)) in wrong.value.given
+@pytest.mark.parametrize(("word", "advice"), [
+    ("per_device_train_batch_size", 'overrides={"batch.micro_batch": …}'), ("num_train_epochs", "epochs=…"),
+    ("max_length", 'overrides={"data.max_length": …}'), ("load_in_4bit", 'method="qlora"'),
+    ("tokenizer", "leave it out"), ("warmup_ratio", "training.warmup_steps"),
+    ("stpes", "did you mean steps?"), ("anything", "any key of a recipe")])
+def test_words_of_other_trainers_are_refused_with_what_they_are_here(word, advice):
+    with pytest.raises(RequestError, match=f"does not take {word}") as wrong:
+        workings.train(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, **{word: 1})
     assert advice in wrong.value.try_next
 
 

@@ -1,7 +1,6 @@
 """`workings ask`: ask a trained run, and its base model, one question."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,24 +38,24 @@ def ask_command(
     answers.
     """
     from workings.evaluation.first_wrong_step import wrong_place
-    from workings.runs.evaluate import Question, Reply, ask, ask_untrained
+    from workings.runs.evaluate import Question, ask
 
     asked = [run, *(also or [])]
     _refuse(question, asked, seed=seed, temperature=temperature)
     put_question = Question(text=question, history=_turns(history), max_new_tokens=max_new_tokens,
                             temperature=temperature, seed=seed)
 
-    def values_of(path: Path, model: str, put: Callable[..., Reply] = ask) -> dict[str, Any]:
+    def values_of(path: Path, model: str, *, untrained: bool = False) -> dict[str, Any]:
         """Show one model's answer as it is written. Returns its keys of `--json`."""
         if len(asked) + base > 1 and not as_json:
-            show(f"{model}:\n" if path == run and put is ask else f"\n{model}:\n")
+            show(f"{model}:\n" if path == run and not untrained else f"\n{model}:\n")
 
         def tell(piece: str) -> None:
             answer({"model": model, "piece": piece}, as_json=True, text="")
 
         stream = FoldedStream(show)
         shown = stream.add if not as_json else tell if pieces else None
-        reply = put(path, put_question, show=shown)
+        reply = ask(path, put_question, show=shown, untrained=untrained)
         wrong_step = wrong_place(reply.text)
         if not as_json:
             stream.end()
@@ -75,7 +74,7 @@ def ask_command(
     if also:
         values |= {"also": {str(path): values_of(path, str(path)) for path in also}}
     if base:
-        values |= {"base": values_of(run, "untrained", ask_untrained)}
+        values |= {"base": values_of(run, "untrained", untrained=True)}
     answer(values, as_json=as_json, text="")
 
 

@@ -73,11 +73,7 @@ class ProcessGroup:
 
     @classmethod
     def of(cls, engine: str, device: str) -> "ProcessGroup":
-        """Meet the processes that a launcher started next to this one.
-
-        Raises:
-            RequestError: several were started, and the engine cannot use them.
-        """
+        """Meet the processes that a launcher started. Raises `RequestError` if the engine cannot use them."""
         engine_class: object = find_engine(engine).engine
         if isinstance(engine_class, JoiningEngine):
             return cls(engine_class.join(device))

@@ -61,12 +61,7 @@ class Episode:
 
 def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: EnvironmentProcess, template: ChatTemplate,
          rules: EpisodeRules, write: Write) -> list[Episode]:
-    """Plays an episode of each prompt to its end, all together turn by turn.
-
-    Raises:
-        RewardError: the environment failed.
-        RequestError: a reply that cannot be shown.
-    """
+    """Plays an episode of each prompt to its end, all together turn by turn. Raises `RewardError`."""
     player.reset([beginning(prompt) for prompt in prompts])
     episodes = [Episode(prompt=prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     running = [*range(len(episodes))]

@@ -51,10 +51,9 @@ class Examination:
 
 def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
            kernels: bool = True) -> Examination:
-    """Examines this machine, for a recipe if one is given; ``out``: folder of runs.
+    """Examines this machine, for a recipe if one is given. Raises `RequestError` for a wrong recipe.
 
-    ``kernels``: run a real kernel through each engine; `train` runs its own instead. Raises `RequestError` for a wrong
-    recipe.
+    ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
     loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
     # Read once, so that all findings are of the same moment.

@@ -1,7 +1,5 @@
 """Asks a model one question, or evaluates it on a file of items; a sealed run's model or other weights."""
 
-import os
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -9,13 +7,10 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from workings.data.rows import learned_questions, prompt_digest
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import StreamingEngine
-from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.harness import Task, TaskRequest, harness_config, seal_answers
 from workings.evaluation.run import evaluate, session_facts, that_samples
@@ -63,8 +58,8 @@ class Question:
     seed: int = 0
 
 
-def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
-    """Ask a run's last checkpoint a question in the chat template it was trained with.
+def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None, untrained: bool = False) -> Reply:
+    """Ask a run's last checkpoint, or its untrained model, a question in the chat template it was trained with.
 
     ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream.
 
@@ -72,26 +67,10 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
         RequestError: no sealed run at that path, ``max_new_tokens`` below 1, or an engine that cannot sample.
         RecordError: it has no intact checkpoint.
     """
-    with slow_operation("opening the trained model"):
-        session = open_run(run).session
-    return _reply(session, question, show)
-
-
-def ask_untrained(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
-    """Ask the untrained model of a run; otherwise as `ask`.
-
-    Raises:
-        RequestError: as `workings.runs.open_model.open_untrained`.
-    """
-    with slow_operation("opening the untrained model"):
-        session = open_untrained(run)
-    return _reply(session, question, show)
-
-
-def _reply(session: ModelSession, question: Question, show: Callable[[str], None] | None) -> Reply:
-    # Before an engine compiles a program for it.
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
+    with slow_operation(f"opening the {'un' * untrained}trained model"):
+        session = open_untrained(run) if untrained else open_run(run).session
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
     with ExitStack() as until_first_piece:
@@ -121,8 +100,7 @@ def _reply(session: ModelSession, question: Question, show: Callable[[str], None
 def free_unit(run: Path, name: str) -> Path:
     """`eval/NAME` of a run, or with the next free number.
 
-    The run's own evaluation is `eval/items`, the name of many files of items. An interrupted evaluation keeps its name,
-    so that it is resumed.
+    An interrupted evaluation keeps its name, so that it is resumed.
     """
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(path for candidate in names if not (path := run / "eval" / candidate).exists())
@@ -173,9 +151,7 @@ def open_task(name: str, request: TaskRequest) -> Task:
     inspects = name.startswith(INSPECT)
     library, extra = ("inspect_ai", "inspect") if inspects else ("lm_eval", "lm-eval")
     if find_spec(library) is None:
-        raise RequestError(f"--task {name} needs {library}", f"the package {library}",
-                           pip_install(extra))
-    _go_offline_without_hub()
+        raise RequestError(f"--task {name} needs {library}", f"the package {library}", pip_install(extra))
     if inspects:
         from workings.runs.inspect_task import InspectTask
 
@@ -183,18 +159,6 @@ def open_task(name: str, request: TaskRequest) -> Task:
     from workings.runs.lm_eval_task import LmEvalTask
 
     return LmEvalTask.open(request)
-
-
-def _go_offline_without_hub() -> None:
-    """Avoids half a minute of retries if the Hub does not answer; cached files are still read."""
-    # Read when `huggingface_hub` is imported. Not with a proxy, which may reach the Hub.
-    if "HF_HUB_OFFLINE" in os.environ or getproxies():
-        return
-    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    try:
-        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
-    except OSError:
-        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: WeightsRequest | None = None,

@@ -72,11 +72,7 @@ class LaunchResult:
 
 
 def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> LaunchResult:
-    """Plan, choose the machine, and write the folder for its launcher.
-
-    Raises:
-        RequestError: the request is wrong, or the recipe fits on none of the machines.
-    """
+    """Plan, choose the machine, and write the folder for its launcher. Raises `RequestError`."""
     if folder.exists():
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
     # All candidates share the first one's platform.

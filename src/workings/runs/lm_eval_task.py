@@ -148,11 +148,7 @@ class SessionModel(TemplateLM):
 
 
 def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's `max_new_tokens`, `temperature` and `until`.
-
-    Raises:
-        RequestError: an unsupported setting that would change completions.
-    """
+    """A task's `max_new_tokens`, `temperature` and `until`. Raises `RequestError` for other settings that matter."""
     given = normalize_gen_kwargs(dict(settings))
     sampled = bool(given.pop("do_sample", False))
     until = handle_stop_sequences(given.pop("until", None), None)
@@ -180,11 +176,7 @@ class LmEvalTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "LmEvalTask":
-        """Find the task, its data and its metrics, before a model is opened.
-
-        Raises:
-            RequestError: no such task, no data, no score per item, or an unsupported option.
-        """
+        """Find the task, its data and its metrics, before a model is opened. Raises `RequestError`."""
         loaded = _load(request.name)
         tasks = list(loaded["tasks"].values())
         for task in tasks:

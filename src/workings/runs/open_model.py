@@ -121,8 +121,7 @@ class SealedRun:
                     ) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
-        A run whose mesh does not exist here is opened on the mesh ``elsewhere``: where its weights are does not change
-        its answers.
+        A run whose mesh does not exist here is opened on the mesh ``elsewhere``, which does not change its answers.
         """
         recipe = self.loaded.recipe
         if device != AS_RECORDED:
@@ -222,11 +221,7 @@ def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE)
 
 
 def open_untrained(path: Path) -> ModelSession:
-    """Opens the untrained model of a sealed run on the run's engine.
-
-    Raises:
-        RequestError: no sealed run there, its engine or device is absent, or its first weights are missing or changed.
-    """
+    """Opens the untrained model of a sealed run on the run's engine. Raises `RequestError`."""
     sealed = SealedRun.open(path)
     weights = sealed.recorded_weights(None).directory
     engine = sealed.open_engine(AS_RECORDED, weights)
@@ -251,12 +246,7 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
-    """Opens weights in safetensors from a folder, or from the Hub by their id.
-
-    Raises:
-        RequestError: no such folder, no `config.json`, weights or tokenizer in it, an unknown template, engine or
-            precision, or a device that is absent.
-    """
+    """Opens weights in safetensors from a folder, or from the Hub by their id. Raises `RequestError`."""
     _check(request)
     weights = locate_weights(model, request.revision, [Path.cwd()])
     refuse_unread_revision("--revision", request.revision, weights)
@@ -303,15 +293,7 @@ def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def _weights_below_adapters(sealed: SealedRun) -> Path | None:
-    """The frozen weights below a run's adapters, checked by their digests.
-
-    Returns:
-        None if the checkpoint holds all weights (full fine-tuning) or the base is random weights of the seed.
-
-    Raises:
-        RequestError: they are not where the recipe had them.
-        RecordError: the weights found there are not those that the run was trained on.
-    """
+    """The frozen weights below a run's adapters, checked by their digests; None if the checkpoint needs none."""
     run, recipe = sealed.run, sealed.loaded.recipe
     # Random weights follow from the seed, and need no files.
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):

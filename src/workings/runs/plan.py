@@ -56,10 +56,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
 
 
 def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
-    """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine.
-
-    Packed rows share sequences, so the run itself may count fewer.
-    """
+    """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine."""
     recipe = loaded.recipe
     if recipe.training.steps:  # first, because counting reads the whole file
         return loaded
@@ -142,11 +139,7 @@ class Estimate:
 
 
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
-    """Estimates a recipe's memory on a target by formula; nothing is compiled.
-
-    Raises:
-        RequestError: as `plan`.
-    """
+    """Estimates a recipe's memory on a target by formula; nothing is compiled. Raises as `plan`."""
     target = find_target(on)
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)

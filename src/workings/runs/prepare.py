@@ -157,10 +157,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
 
 def _with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,
                         step: Inspection) -> Inspections:
-    """Memory of the step with the reference or teacher of its data added, if there is one.
-
-    For a teacher also its own program, estimated by formula: compiling it is left to `workings plan`.
-    """
+    """Memory of the step with the reference or teacher of its data added, and of the teacher's own program."""
     mesh = MeshShape.of(device.mesh)
     inspections = with_reference(request, mesh, {"step": step})
     if (teacher := data.teacher) is None:

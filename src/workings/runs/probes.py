@@ -39,18 +39,10 @@ def attacked(wrong: str, item: Item) -> dict[str, str]:
 
 
 def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
-    """The texts by name, for one prompt: those below, and `workings.runs.probes.ATTACKS` around a wrong answer.
+    """The texts by name, for one prompt: those below, and `ATTACKS` around a wrong answer.
 
-    The form `answer_only` shows no steps, so the probes that are about a form's parts are left out there.
-
-    Args:
-        item: prompt and expected answer.
-        form: the recipe's `data.reasoning`, one of `workings.data.traces.STYLES`.
-        worked: steps that lead to the correct answer, as the trace writes them between its marks; None if none are
-            known.
-
-    Raises:
-        RequestError: there is no such form.
+    The form `answer_only` shows no steps, so the probes that are about a form's parts are left out there. ``worked``:
+    steps that lead to the correct answer, as the trace writes them between its marks; None if none are known.
     """
     right = item.expected_answer
     filler = " ".join(_FILLER[index % len(_FILLER)] for index in range(FILLER_WORDS))

@@ -21,11 +21,8 @@ from workings.ways.parts.teacher import Teacher
 def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = None, fsdp: int = 0) -> ReopenedRun:
     """Opens a sealed run as it was trained: its engine, its rows, its first weights, its checkpoints.
 
-    Arguments are those of `workings.runs.replay.ReplayRequest`.
-
-    Raises:
-        RequestError: no sealed run; data or weights are missing or not the recorded ones; no such engine or device.
-        RecordError: the record is damaged.
+    Arguments are those of `workings.runs.replay.ReplayRequest`. Raises `RequestError` for what is missing or not as
+    recorded, and `RecordError`.
     """
     sealed = SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe

@@ -72,9 +72,7 @@ SELECTED_FILES = (KEPT, PAIRS, SELECTION)
 def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
     """Seals a copy of a unit's completions at ``out``, which must not exist, with the selection of these rules.
 
-    Raises:
-        RequestError: no unit of samples, ``out`` exists, or a rule does not fit the samples.
-        RecordError: a file of the unit differs from its seal.
+    Raises `RequestError` if a rule does not fit the samples, and `RecordError` if a file differs from its seal.
     """
     source = SampleUnit.open(unit)
     refuse_existing(out)

@@ -28,8 +28,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
              selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
     """The files of a unit that follow from predictions and rules, by name.
 
-    ``read`` reads the lines of predictions, prompt by prompt, and is called once or twice; ``config`` is the unit's
-    ``eval_config.json``.
+    ``read`` reads the lines of predictions, prompt by prompt; ``config`` is the unit's ``eval_config.json``.
     """
     origin = SampleOrigin.from_config(config)
     traces, counts = select(read(), selection, origin)

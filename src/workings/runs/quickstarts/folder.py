@@ -19,11 +19,7 @@ from workings.ui.verification_cache import VerificationCache
 
 
 def begin(out: Path, recipes: Mapping[str, LoadedRecipe], make_data: Callable[[Path], None]) -> None:
-    """Makes the folder of a quickstart with its data, or checks that an existing one is the same, interrupted.
-
-    Raises:
-        RequestError: ``out`` exists and is anything else.
-    """
+    """Makes the folder of a quickstart with its data, or checks that an existing one is the same, interrupted."""
     if not out.exists():
         make_data(out / "data")
         # After the data are complete, because a quickstart is recognized by its recipes.
@@ -55,12 +51,7 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
                  ) -> TrainAndEvaluateResult | None:
     """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint if it was interrupted.
 
-    Returns:
-        The result, or None for a run that was already complete.
-
-    Raises:
-        Interrupted: it was stopped; the message says how to resume.
-        RecordError: it failed.
+    None for a run that was already complete. Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
     """
     path = out / "runs" / name
     left = what_is_left(path)
@@ -82,11 +73,7 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
 
 def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdict: Comparison,
            runs: Sequence[Path]) -> None:
-    """Writes the comparisons and the page of what is ``shown``, and verifies ``runs``.
-
-    Raises:
-        RecordError: a record does not verify.
-    """
+    """Writes the comparisons and the page of what is ``shown``. Raises `RecordError` if a run does not verify."""
     atomic.write_json(out / "compare.json", compared)
     write_report(out / "report.html", list(shown), verdict)
     verdicts = VerificationCache.here()  # the page's badges

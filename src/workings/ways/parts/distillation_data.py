@@ -103,11 +103,7 @@ class DistillationData(TraceData):
 
 def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,
                               position: Position) -> dict[str, TopTokensOfRow]:
-    """A teacher's most likely tokens for each row of one batch, by row id.
-
-    Raises:
-        TrainingFailed: a log probability that is not finite.
-    """
+    """A teacher's most likely tokens for each row of a batch, by row id. Raises `TrainingFailed` for NaN."""
     batch, _ = batches.at(position)
     tokens, log_probs = top_tokens(batch)
     # Asked here, once a part: in the loss it would show as a step that is not finite, with the student to blame.

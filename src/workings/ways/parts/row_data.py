@@ -171,11 +171,7 @@ class ReferencedPairData(PairData):
 
 
 def read_rows(resolved: ResolvedRun) -> RowSet:
-    """Checked rows of a recipe's examples; those of a large data set are cached between runs.
-
-    Raises:
-        RequestError: an example that must not be learned from.
-    """
+    """Checked rows of a recipe's examples; those of a large data set are cached between runs. Raises `RequestError`."""
     data, way = resolved.data, way_of(resolved.recipe)
     entries, settings = data.examples, (resolved.tokenizer, resolved.template, resolved.recipe.data)
 
