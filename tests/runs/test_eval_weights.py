@@ -89,7 +89,7 @@ def test_killed_while_it_generates_it_ends_the_same(
 
 def test_what_a_recipe_would_say_has_to_be_said(made: Path, tmp_path: Path) -> None:
     asked = ["eval", made / "model", "--items", made / "items.jsonl", "--out", tmp_path / "x"]
-    for more, text in (((), "--template is missing"), (("--engine", "torch"), "--template is empty"),
+    for more, text in (((), "--template is missing"), (("--engine", "torch"), "--template '' is unknown"),
                        (("--template", "chatml"), "--template chatml"),
                        (("--template", "gemma", "--engine", "abacus"), "--engine abacus"),
                        (("--template", "gemma", "--precision", "int4"), "--precision int4")):

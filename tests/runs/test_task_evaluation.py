@@ -148,7 +148,7 @@ def test_a_task_of_inspect_is_sealed_with_its_scores(made: Path, tmp_path: Path)
 
 @with_lm_eval
 @pytest.mark.parametrize(("change", "said"), [
-    ({"dataset_path": "someone/a-set", "dataset_kwargs": {}}, "the data of task .* cannot be read"),
+    ({"dataset_path": "someone/a-set", "dataset_kwargs": {}}, "cannot be opened"),
     ({"generation_kwargs": {"num_beams": 4}}, "the task's generation settings num_beams"),
     ({"output_type": "loglikelihood_rolling", "metric_list": [{"metric": "word_perplexity"}], "filter_list": None,
       "generation_kwargs": None}, "no metric that scores an item"),

@@ -209,9 +209,8 @@ class Attempt:
         writer.write_text(README, run_readme(manifest, RunFolder(writer.directory)))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
-        return TrainResult(
-            status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run, setup=setup,
-            state=outcome.state, metrics=metrics)
+        return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,
+                           setup=setup, state=outcome.state, metrics=metrics)
 
     def _spare_memory(self, display: Display) -> None:
         """Has freed memory returned at once where a run on a CPU may not fit otherwise."""
@@ -233,9 +232,8 @@ class Attempt:
         # A note, not an error: a leak makes the evaluation worthless, not the model.
         if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
-                   "data, "
-                   f"such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: other "
-                   "evaluation.items")
+                   f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
+                   "other evaluation.items")
         if (non_text := setup.non_text_weights) is not None:
             yield (f"left aside {', '.join(non_text.parts) or 'nothing'} of {non_text.architecture} "
                    f"({non_text.tensors} tensors, {byte_text(non_text.size)}): only text is trained; `workings export` "

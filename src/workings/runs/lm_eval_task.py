@@ -1,7 +1,4 @@
-"""Tasks of lm-evaluation-harness as a library: it asks and scores, our model answers.
-
-Imported on demand, because the library is an extra.
-"""
+"""Tasks of lm-evaluation-harness as a library: it asks and scores, our model answers."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -267,16 +264,13 @@ def _load(name: str) -> dict[str, Any]:
             # A group may name tasks of other folders.
             except KeyError:
                 loaded = TaskManager().load([name])
-    # What `datasets` raises where it finds nothing, offline or online.
-    except OSError as error:
+    # `datasets` raises OSError where it finds nothing, offline or online.
+    except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
         told = " ".join(str(error).split())[:300]
-        raise RequestError(f"the data of task {name} cannot be read: {told}",
-                           "a data set that can be downloaded, or is in the cache (HF_DATASETS_CACHE), or a task file "
-                           "that names a file of this machine (dataset_path: json, dataset_kwargs: {data_files: …})",
+        raise RequestError(f"task {name} cannot be opened: {type(error).__name__}: {told}",
+                           "a task that `lm_eval validate` accepts, whose data can be downloaded, are in the cache "
+                           "(HF_DATASETS_CACHE) or are a file (dataset_path: json, dataset_kwargs: {data_files: …})",
                            "--task FILE.yaml") from error
-    except (ValueError, KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
-        raise RequestError(f"task {name} cannot be opened: {type(error).__name__}: {str(error)[:300]}",
-                           "a task that `lm_eval validate` accepts", "--task FILE.yaml") from error
     return loaded
 
 
@@ -319,7 +313,6 @@ def _chosen(kind: str, given: str, present: Sequence[str], usual: Sequence[str])
     """The given value, or the default. Raises `RequestError` without either."""
     if given in present or (not given and usual):
         return given or usual[0]
-    raise RequestError(f"the task has no {kind} that scores an item" if not present else
-                       f"the task has no {kind} {given}" if given else f"no {kind} is chosen",
+    raise RequestError(f"the task has no {kind} {given or 'that scores an item'}",
                        f"one of {', '.join(present)}" if present else "a score from 0 to 1 of each item",
                        f"--harness-{kind} {present[0]}" if present else "another --task")

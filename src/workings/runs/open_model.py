@@ -23,7 +23,6 @@ from workings.inputs.resolve import (
     local_folder,
     locate_weights,
     recorded_base,
-    recorded_bases,
     recorded_weights,
     refuse_unread_revision,
     weight_digests,
@@ -75,7 +74,7 @@ class WeightsRequest:
     """Settings to open weights without a recipe."""
 
     template: str
-    """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: a wrong one lowers the score."""
+    """Chat turns, as `data.template`. Never guessed: a wrong one lowers the score."""
     form: str = "any"
     """Expected form of its answers; `channel` asks for Gemma 4's thinking, the others change no prompt."""
     engine: str = DEFAULT_ENGINE
@@ -140,11 +139,6 @@ class SealedRun:
                 raise
             # A run of eight chips can be asked on a laptop: generation needs no mesh.
             return engine_class.open(replace(request, mesh=elsewhere))
-
-    @property
-    def bases(self) -> list[Path]:
-        """Folders that a relative name of the recipe may start from."""
-        return recorded_bases(self.run)
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
@@ -251,7 +245,6 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     weights = locate_weights(model, request.revision, [Path.cwd()])
     refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
-    # Look for both files, so that the message names the missing one.
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model} has no {'weights in safetensors' if described else 'config.json'}",
@@ -287,21 +280,18 @@ def _check(request: WeightsRequest) -> None:
 def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
     """Raise `RequestError` unless a value is one of those that an option may have."""
     if value not in allowed:
-        raise RequestError(f"{option} {value} is unknown" if value else f"{option} is empty",
-                           f"one of {', '.join(allowed)}",
+        raise RequestError(f"{option} {value or repr(value)} is unknown", f"one of {', '.join(allowed)}",
                            f"{option} {allowed[0]}")
 
 
 def _weights_below_adapters(sealed: SealedRun) -> Path | None:
     """The frozen weights below a run's adapters, checked by their digests; None if the checkpoint needs none."""
     run, recipe = sealed.run, sealed.loaded.recipe
-    # Random weights follow from the seed, and need no files.
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
     directory = sealed.find_weights(recipe.model, f"run it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
-    differing = differing_weights(directory, {} if isinstance(recorded, Absent) else recorded)
-    if differing:
+    if differing := differing_weights(directory, {} if isinstance(recorded, Absent) else recorded):
         raise RecordError(f"{run.path}: its adapters do not belong to the weights in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory

@@ -7,6 +7,7 @@ from workings.data.rows import RowSet
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import row_devices
 from workings.inputs.datasets import RunData, find_data
+from workings.inputs.resolve import recorded_bases
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.values import Absent, absent
@@ -64,11 +65,9 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     except RequestError as error:
         raise RequestError(f"{error.given} ({run.path.name} was trained on it)",
                            f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
-    # A file of the same name may have changed: compare its digest.
     if data.digests["traces"] != expected:
         raise RequestError(f"traces {traces} have another SHA-256: {data.digests['traces']}",
-                           f"the data that the run was trained on, SHA-256 {expected}",
-                           "--data FILE gives their path")
+                           f"the data that the run was trained on, SHA-256 {expected}", "--data FILE gives their path")
     return data
 
 
@@ -98,7 +97,7 @@ def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     if (algorithm := way_of(sealed.loaded.recipe).teacher_keys) is None:
         return absent("the run has none")
     try:
-        teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
+        teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, recorded_bases(sealed.run))
         # A missing teacher is no error: the record has its log probabilities.
         same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
     except RequestError as error:

@@ -1,7 +1,4 @@
-"""Files that describe a run: request and environment before the first step, the manifest at the end.
-
-Among them is the version of the code: commit and digest of uncommitted changes, if the package is in a git checkout.
-"""
+"""Files that describe a run: request and environment before the first step, the manifest at the end."""
 
 import os
 import subprocess
@@ -34,7 +31,6 @@ from workings.record.manifest import REASONS, Distribution, RunFolder, RunManife
 from workings.record.redact import redact
 from workings.record.values import absent, leaves, now
 from workings.record.writer import RunWriter
-from workings.runs.create_or_resume import Start
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.training.loop import Outcome
@@ -49,11 +45,7 @@ def data_digests(setup: TrainSetup) -> dict[str, str]:
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
-    """The folder that a recipe's paths start from, relative to the run.
-
-    A folder far away (see `NEAR`), or one whose relative path passes through a folder above the home directory, is not
-    recorded: the path would contain a user's name.
-    """
+    """The folder that a recipe's paths start from, relative to the run; absent where it would name a user's folder."""
     # The final folder does not exist while the run is written, so only its parent is resolved.
     folder, start = run.parent.resolve() / run.name, base.resolve()
     relative = Path(os.path.relpath(start, folder)).as_posix()
@@ -64,8 +56,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
 def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
     """Paths of the recipe's files relative to the run's folder, by dotted key.
 
-    Absolute paths, and names of data sets and models, mean the same everywhere and are left out, and so are files that
-    the run keeps a copy of, and those that are far away.
+    Those that mean the same everywhere, are far away, or are copied into the run are left out.
     """
     def change(name: str) -> str:
         path = loaded.path(name)
@@ -109,14 +100,11 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     writer.write_json(PLAN, {name: plan[name] for name in PLANNED if name in plan})
 
 
-def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:
-    """The manifest of a run that ended, whose other files are written.
-
-    ``facts``: fields that were known before its first step.
-    """
+def build_manifest(setup: TrainSetup, writer: RunWriter, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:
+    """The manifest of a run that ended, whose other files are written; ``facts`` were known before its first step."""
     code = code_version()
     return RunManifest(
-        name=start.writer.final.name, status=outcome.status, status_reason=outcome.reason or REASONS["complete"],
+        name=writer.final.name, status=outcome.status, status_reason=outcome.reason or REASONS["complete"],
         engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
         commit_sha=code.commit or absent(code.absent_because),
         dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because), model_id=setup.weights.id,
@@ -124,7 +112,7 @@ def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dic
         weight_digests=absent("random weights from the seed") if setup.weights.directory is None else
         weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
         actual_dtypes=dict(setup.engine.dtypes()), finished_at=now(), facts=facts,
-    ).of(RunFolder(start.writer.directory))
+    ).of(RunFolder(writer.directory))
 
 
 @dataclass(frozen=True, kw_only=True)
