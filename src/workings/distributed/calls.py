@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.distributed.failure import PeerFailed, explaining_failures, wait_for
-from workings.engines.base import (
-    DistributedEngine,
-    Processes,
-    ReportingEngine,
-    State,
-)
+from workings.engines.base import DistributedEngine, Processes, ReportingEngine, State
 from workings.errors import RequestError
 from workings.models.shards import missing_shards
 

@@ -1,7 +1,6 @@
 """Episodes: completions of several turns, with an environment's replies between them.
 
-Tokens in, tokens out: a conversation grows by the tokens that were sampled and by those of each reply, and nothing is
-tokenized again. The rules here decide when an episode continues, so that a verifier can repeat them.
+A conversation grows by the tokens that were sampled and by those of each reply; nothing is tokenized again.
 """
 
 from collections.abc import Callable, Mapping, Sequence

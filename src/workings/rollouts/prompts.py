@@ -17,8 +17,6 @@ from workings.record.canonical import line
 from workings.record.redact import cleaned
 from workings.scoring.items import Item, item_from_json
 
-MAX_PROMPTS_IN_ERROR = 3
-
 
 @dataclass(frozen=True)
 class Prompt:
@@ -107,17 +105,9 @@ def _order(ids: tuple[str, ...], seed: int, epoch: int) -> list[int]:
 
 
 def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, longest: int, drop: bool) -> PromptSet:
-    """Makes prompts of questions, in their order.
+    """Makes prompts of questions, in their order; ``drop``: leave those of more than ``longest`` tokens out.
 
-    Args:
-        items: questions with expected answers.
-        template: writes the chat turns.
-        seed: decides the order.
-        longest: maximum number of tokens of a prompt.
-        drop: leave longer ones out instead of refusing them.
-
-    Raises:
-        RequestError: a prompt is too long, an id comes twice, or none is left.
+    Raises `RequestError` if a prompt is too long, an id comes twice, or none is left.
     """
     prompts: list[Prompt] = []
     dropped: list[Dropped] = []
@@ -143,12 +133,9 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
 
 def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) -> None:
     """Raises `RequestError` if a prompt is an evaluation item as well."""
-    # By the text, so that an item under another id is found as well.
     evaluated = {prompt_digest(item.prompt) for item in items}
-    shared = [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]
-    if shared:
-        names = ", ".join(shared[:MAX_PROMPTS_IN_ERROR])
-        raise RequestError(f"{len(shared)} prompts are evaluation items as well: {names}",
+    if shared := [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]:
+        raise RequestError(f"{len(shared)} prompts are evaluation items as well: {', '.join(shared[:3])}",
                            "prompts that are not used for evaluation", "other questions in data.traces")
 
 

@@ -1,6 +1,6 @@
 """One rollout: groups of completions with rewards and advantages, and the batches of the updates that use them.
 
-Everything that follows from tokens and rewards is computed here by pure functions, so that a verifier repeats it.
+A verifier repeats everything that follows from tokens and rewards by these pure functions.
 """
 
 import hashlib
@@ -68,9 +68,8 @@ class EpisodeTurn(NamedTuple):
     written: int
     """Tokens that the model wrote, stop token included."""
     observed: int
-    """Number of tokens of the environment's reply with its chat turns; 0 after the last turn."""
+    """Tokens of the environment's reply with its chat turns; 0 after the last turn."""
     reward: float
-    """What the environment gave for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +80,10 @@ class Sample:
     completion: Completion
     """Tokens, the stop token, and the log probability of each of them when it was sampled."""
     rewards: Rewards = field(default_factory=dict)
-    """Empty if the algorithm has none."""
     reward: float = 0.0
     """Sum of weights times values."""
     advantage: float = 0.0
-    """Advantage over the mean of its group."""
     judge_reply: str = ""
-    """The judge's reply; empty without a judge."""
     turns: tuple[EpisodeTurn, ...] = ()
     """Turns of an episode, whose tokens are all in ``completion``: those of a reply have a log probability of 0 and are
     not trained on. Empty without an environment."""
@@ -156,7 +152,6 @@ class Rollout:
     after: Position
     """Position of the next rollout's first prompt."""
     groups: tuple[Group, ...]
-    """Groups in sampling order."""
     sampler: Mapping[str, str] = field(default_factory=dict)
     """Program that sampled it: name, version, digest of the adapters; empty for the engine itself."""
     # Both are left out of `==`, which has no truth value for arrays.
@@ -181,8 +176,7 @@ def to_reward(prompt: Prompt, sample: Sample, tokenizer: Tokenizer) -> Completio
     return CompletionToReward(
         item=prompt.item, text=tokenizer.decode(sample.completion.tokens), truncated=sample.truncated,
         # Only what the model wrote counts in its length.
-        tokens=sample.written_tokens,
-        episode_reward=sample.episode_reward)
+        tokens=sample.written_tokens, episode_reward=sample.episode_reward)
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
@@ -211,7 +205,6 @@ class RolloutShape:
     rows: int
     """Rows of one micro batch over all devices."""
     updates: int
-    """Updates of one rollout."""
     buckets: tuple[int, ...]
     """Possible lengths of a batch, ascending."""
     pad_id: int
@@ -273,7 +266,6 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Rollou
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
     # Without any row the sum is 0, and every divisor but 0 will do.
     batch = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
-    # Stop tokens count among the new tokens, so no row has more supervised positions.
     return batch.with_loss_positions(min(shape.learned, size.positions))
 
 
@@ -298,5 +290,4 @@ def _row(prompt: Prompt, sample: Sample) -> Row:
     completion = sample.tokens_with_stop
     mask = np.zeros(len(prompt.tokens) + len(completion), np.uint8)
     mask[len(prompt.tokens):] = sample.written
-    # These rows are in no row index, so the digest of their prompt is not needed.
     return Row(prompt.item.id, np.array([*prompt.tokens, *completion], np.int32), mask, "")

@@ -1,8 +1,7 @@
 """vLLM as a sampler: its own server writes completions, with the adapters that the engine trains.
 
-Tokens go in and come out. Whenever the adapters have changed they are written into a new folder and loaded under their
-digest as a name; the server names it in each answer, so that completions of other adapters are refused. A new folder
-and a new name, because vLLM keeps blocks of its prefix cache when the same path is loaded again.
+Adapters that have changed are written into a new folder and loaded under their digest as a name, which each answer must
+have. vLLM would keep blocks of its prefix cache if the same path were loaded again.
 
 Completions are sampled without seeds: on a CPU a seed crashes vLLM 0.32, and rounding depends on the batch.
 """
@@ -56,8 +55,7 @@ class VllmSampler:
                                "method.name=lora, with a pretrained model; or no sampler")
         self._config: SamplerConfig = recipe.sampler
         self._engine, self._method, self._weights = engine, recipe.method, weights
-        self._longest = recipe.data.max_length
-        self._compute = recipe.precision.compute
+        self._longest, self._compute = recipe.data.max_length, recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
         self.url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
         self._adapters = self._folder
@@ -75,9 +73,7 @@ class VllmSampler:
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One sampled completion per prompt, in the order of the prompts; ``seeds`` are not used.
-
-        A ``state`` of None samples with the adapters that `load` took over.
+        """One sampled completion per prompt; a state of None: with the adapters that `load` took over.
 
         Raises:
             TrainingFailed: the server failed, or answered with other adapters or tokens.
@@ -101,12 +97,7 @@ class VllmSampler:
         return completions
 
     def load(self, state: State) -> None:
-        """Load a state's adapters into the server, if they have changed.
-
-        Raises:
-            TrainingFailed: the server failed.
-            RequestError: it does not start.
-        """
+        """Load a state's adapters into the server, if they have changed. Raises as `sample`."""
         if not self.url:
             self._start()
         if not self._version:

@@ -16,20 +16,10 @@ from workings.evidence.readmes import run_readme
 from workings.hardware.memory import KEPT_SHARE, byte_text, host_memory, keeps_freed_blocks, map_large_blocks
 from workings.models.weights import parameter_count
 from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
-from workings.record import attempts, jsonl
+from workings.record import attempts, jsonl, layout
 from workings.record.canonical import read_json
 from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
 from workings.record.digest import HashProgress
-from workings.record.layout import (
-    ANNOUNCED,
-    CONFIG,
-    DATA_DIGESTS,
-    MEASURED,
-    METRICS,
-    PLAN,
-    README,
-    RECIPE_EVALUATION,
-)
 from workings.record.manifest import RunFolder
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.metrics import EQUAL, Callback, nothing_left
@@ -40,7 +30,7 @@ from workings.runs.create_or_resume import Start, resume_run
 from workings.runs.doctor import Examination
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
-from workings.runs.run_metadata import build_manifest, data_digests, write_request
+from workings.runs.run_metadata import build_manifest, request_of, write_request
 from workings.runs.train_result import TrainResult
 from workings.scoring.items import items_digest
 from workings.scoring.worker_pool import ScoringProcess
@@ -139,8 +129,7 @@ class Attempt:
         attempt = attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
                                                "config_digest": setup.config_digest, "resume": resume})
         if resume:
-            start = resume_run(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)},
-                               setup.device.mesh, attempt)
+            start = resume_run(out, request_of(setup), setup.device.mesh, attempt)
         else:
             start = Start(writer=RunWriter.create(out), checkpoint=None, resumed=False)
             start.writer.event("started", attempt=attempt)
@@ -148,8 +137,9 @@ class Attempt:
         write_request(start.writer, setup)
         if setup.evaluation is not None and not start.resumed:
             # Sealed with the first events: the items that count are recorded before their answers are known.
-            start.writer.event(ANNOUNCED, evaluation=RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),
-                               items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
+            start.writer.event(layout.ANNOUNCED, evaluation=layout.RECIPE_EVALUATION,
+                               decoding=setup.evaluation.decoding(), items={
+                                   "count": len(setup.data.items), "digest": items_digest(setup.data.items)})
         return cls(start=start, setup=setup, out=out, doctor=doctor)
 
     def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
@@ -157,7 +147,7 @@ class Attempt:
         start, setup, writer = self.start, self.setup, self.start.writer
         # Set here, because a resumed run may keep another number of checkpoints.
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
-        memory = read_json(writer.path(PLAN)), read_json(writer.path(MEASURED))
+        memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
         progress = start.progress
         with Display(setup.recipe.name, setup.schedule.steps, progress, writer.log, memory) as display:
             if isinstance(setup.engine, MicroBatchEngine):
@@ -187,26 +177,26 @@ class Attempt:
         """
         setup, writer = self.setup, self.start.writer
         memory = setup.engine.memory()  # once, because a CPU's peak still grows during this
-        plan, measured = read_json(writer.path(PLAN)), watch.facts(setup, memory, outcome.out_of_memory)
+        plan, measured = read_json(writer.path(layout.PLAN)), watch.facts(setup, memory, outcome.out_of_memory)
         if outcome.out_of_memory:
             writer.event("out_of_memory")
             sentence = memory_sentence(plan, measured)
             outcome = replace(outcome, reason=f"{outcome.reason}: {sentence}; {outcome.out_of_memory}")
-        writer.write_json(MEASURED, measured)
+        writer.write_json(layout.MEASURED, measured)
         if exceeded := excess_sentence(plan, measured):
             kept = setup.device.platform == "cpu" and keeps_freed_blocks()
             line = f"over plan  {exceeded}" + "; glibc keeps freed blocks while memory is free" * kept
             writer.log(line)
             sys.stderr.write(f"{line}\n")
         # Read back from the file: the first lines of a resumed run were written by another process.
-        metrics = jsonl.read(writer.path(METRICS))[0]
+        metrics = jsonl.read(writer.path(layout.METRICS))[0]
         if (best := best_checkpoint(setup.recipe.checkpoint.model_dump(), metrics, setup.schedule.steps)) is not None:
             facts = {**facts, KEPT: self._kept(best).facts()}
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
         # Before sealing, which requires it.
-        writer.write_text(README, run_readme(manifest, RunFolder(writer.directory)))
+        writer.write_text(layout.README, run_readme(manifest, RunFolder(writer.directory)))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,

@@ -15,22 +15,10 @@ from workings.errors import RequestError
 from workings.evaluation.cache import base_key
 from workings.hardware.device import row_devices
 from workings.inputs.resolve import RANDOM
-from workings.record import jsonl
+from workings.record import jsonl, layout
 from workings.record.canonical import loads, read_json
 from workings.record.checkpoints import Checkpoint, CheckpointStore
-from workings.record.layout import (
-    ANNOUNCED,
-    CHECKPOINTS,
-    CONFIG,
-    DEVICE_CHECKS,
-    EVALUATION_CONFIG,
-    EVENTS,
-    MODEL_SHAPE,
-    OVERRIDES,
-    RECIPE_EVALUATION,
-    SEAL,
-    partial_path,
-)
+from workings.record.layout import partial_path
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.record.writer import RunWriter
@@ -63,7 +51,7 @@ class Start:
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
     """`load_recipe` for a run to resume: without overrides it uses and reports the recorded ones."""
     if not overrides and not isinstance(recipe, LoadedRecipe):
-        recorded = (_before([partial_path(out), out], OVERRIDES) or {}).get("overrides", [])
+        recorded = (_before([partial_path(out), out], layout.OVERRIDES) or {}).get("overrides", [])
         if recorded:
             say(f"resume     with the run's original overrides: {shlex.join(recorded)}")
             return load_recipe(recipe, recorded, recorded=True)
@@ -87,7 +75,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         RecordError: metrics before the checkpoint are missing.
     """
     # Before renaming, so that a refused request leaves a sealed run in place.
-    if (out / SEAL).is_file() and RunRecord.open(out).status != "complete":
+    if (out / layout.SEAL).is_file() and RunRecord.open(out).status != "complete":
         refuse_other_request([out], request, mesh)
     writer = RunWriter.resume(out)
     try:
@@ -101,7 +89,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
         facts = writer.truncate_metrics(step)
         # All attempts write to the same events, so the first start and every resumption are there.
         # An attempt that was killed before its first event left no trace; then this one is the first.
-        resumed = any(event["kind"] == "started" for event in jsonl.read(writer.path(EVENTS))[0])
+        resumed = any(event["kind"] == "started" for event in jsonl.read(writer.path(layout.EVENTS))[0])
         if resumed:
             writer.event("resumed", attempt=attempt, from_step=step, damaged_checkpoints=skipped, **facts,
                          **({"moved": moved} if moved else {}))
@@ -119,13 +107,13 @@ def evaluation_is_missing(out: Path) -> bool:
 
     These are its own and, if its recipe compares with the untrained model, that of the untrained model.
     """
-    if not (out / SEAL).is_file():
+    if not (out / layout.SEAL).is_file():
         return False
     run = RunRecord.open(out)
     # The run announces its evaluations, so that one without any does not look unfinished.
-    if run.status != "complete" or not any(event["kind"] == ANNOUNCED for event in run.events()):
+    if run.status != "complete" or not any(event["kind"] == layout.ANNOUNCED for event in run.events()):
         return False
-    return not (out / RECIPE_EVALUATION).exists() or (
+    return not (out / layout.RECIPE_EVALUATION).exists() or (
         run.manifest.config.get("evaluation", {}).get("base") is True and not has_base(run))
 
 
@@ -133,7 +121,7 @@ def what_is_left(out: Path) -> Literal["start", "resume", "nothing"]:
     """What `--auto-resume` does with a run directory: an evaluation that is missing is resumed, too."""
     if partial_path(out).is_dir():
         return "resume"
-    if not (out / SEAL).is_file():
+    if not (out / layout.SEAL).is_file():
         return "start"
     return "nothing" if RunRecord.open(out).status == "complete" and not evaluation_is_missing(out) else "resume"
 
@@ -143,14 +131,15 @@ def untrained_model(run: RunRecord) -> dict[str, Any]:
     manifest, digests = run.manifest, run.manifest.weight_digests
     origin: dict[str, Any] = {"revision": str(manifest.model_revision), "weights": digests}
     if isinstance(digests, Absent):
-        origin = {"revision": RANDOM, "shape": read_json(run.path / MODEL_SHAPE), "seed": manifest.seed}
+        origin = {"revision": RANDOM, "shape": read_json(run.path / layout.MODEL_SHAPE), "seed": manifest.seed}
     return {"id": manifest.model_id, "step": 0, "dtypes": dict(manifest.actual_dtypes), **origin}
 
 
 def has_base(run: RunRecord) -> bool:
     """Whether an evaluation of the untrained model on the run's items is sealed next to the run."""
-    key = base_key(read_json(run.path / RECIPE_EVALUATION / EVALUATION_CONFIG) | {"model": untrained_model(run)})
-    return any((unit / SEAL).is_file() for unit in run.path.parent.glob(f"base-*-{key}"))
+    config = read_json(run.path / layout.RECIPE_EVALUATION / layout.EVALUATION_CONFIG)
+    key = base_key(config | {"model": untrained_model(run)})
+    return any((unit / layout.SEAL).is_file() for unit in run.path.parent.glob(f"base-*-{key}"))
 
 
 def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, Any]],
@@ -170,8 +159,8 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
         differences = [*differing(before, values)]
         texts = [f"{key}: {old!r} before, {new!r} now" for key, old, new in differences]
         # A run that was killed early may have no device checks; then every difference is refused.
-        meshes = (_before(folders, DEVICE_CHECKS) or {}).get("mesh", {})
-        if relative == CONFIG and "fsdp" in meshes and {key for key, _, _ in differences} <= LAYOUT_KEYS:
+        meshes = (_before(folders, layout.DEVICE_CHECKS) or {}).get("mesh", {})
+        if relative == layout.CONFIG and "fsdp" in meshes and {key for key, _, _ in differences} <= LAYOUT_KEYS:
             had, has = (int(config["batch"]["micro_batch"]) * row_devices(axes)
                         for config, axes in ((before, meshes), (values, mesh)))
             if had != has:
@@ -181,7 +170,7 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
                                    f"a number of devices that divides {had} rows")
             moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         elif texts:
-            words = (_before(folders, OVERRIDES) or {}).get("overrides", []) if relative == CONFIG else []
+            words = (_before(folders, layout.OVERRIDES) or {}).get("overrides", []) if relative == layout.CONFIG else []
             more = [f"and {len(texts) - MAX_DIFFERENCES_SHOWN} more"] if len(texts) > MAX_DIFFERENCES_SHOWN else []
             again = "what" if words else "the recipe"
             raise RequestError("recipe or data have changed: " + "; ".join([*texts[:MAX_DIFFERENCES_SHOWN], *more]),
@@ -193,7 +182,7 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
 
 def has_checkpoint(run: Path) -> bool:
     """Whether a run directory has a checkpoint, intact or not."""
-    return bool(CheckpointStore(run / CHECKPOINTS).folders())
+    return bool(CheckpointStore(run / layout.CHECKPOINTS).folders())
 
 
 def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:

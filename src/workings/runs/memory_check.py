@@ -1,14 +1,11 @@
-"""Memory check before training: compares the compiled step's peak with this device's limit.
-
-If it does not fit, the refusal proposes the nearest recipe or machine that does. The step was compiled by the engine
-that will run it (`runs/prepare.py`); only the search for the nearest plan that fits compiles further candidates.
-"""
+"""Memory check before training: compares the compiled step's peak with this device's limit."""
 
 from dataclasses import replace
+from shlex import join
 from typing import Any, cast
 
 from workings.engines.base import Memory, MeshShape
-from workings.errors import DoesNotFit, RequestError, WorkingsError
+from workings.errors import DoesNotFit, WorkingsError, first_line
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
@@ -67,13 +64,11 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
             nearest_plan = find_nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
             # A failed search only costs the hint.
-            why = f"{error.given}; expected: {error.expected}" if isinstance(error, RequestError) else str(error)
-            lines.append(f"the search for a plan that fits stopped: {why}")
+            lines.append(f"the search for a plan that fits stopped: {first_line(error)}")
     if nearest_plan is not None:
         plan = replace(plan, nearest=nearest_plan)
-        words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in nearest_plan.overrides)
         lines.append(f"nearest plan that fits: {gib(nearest_plan.peak_bytes)} of {gib(nearest_plan.limit_bytes)} "
-                     f"({nearest_plan.source}); the same command with: {words}")
+                     f"({nearest_plan.source}); the same command with: {join(nearest_plan.overrides)}")
     else:
         lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another "
                      f"machine: {_larger(prepared.verdict)}")
@@ -85,16 +80,12 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
 
 
 def _larger(verdict: Verdict) -> str:
-    """Machines of the catalog with enough memory, the smallest first: in one device, or else in all together."""
+    """Machines of the catalog with enough memory, those of one device and the smallest first."""
     rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
-    # One device first, without assumptions about splitting.
-    enough = sorted((row.memory_bytes, row.name) for row in rows
-                    if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
-    # This assumes that weights and rows split evenly.
-    if not enough:
-        enough = sorted((row.memory_bytes * row.devices, row.name) for row in rows
-                        if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
-    names = [name for _, name in enough[:MAX_MACHINES_SHOWN]]
+    # One device first; several split weights and rows, probably evenly.
+    enough = sorted((row.devices > 1, row.memory_bytes * row.devices, row.name) for row in rows
+                    if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
+    names = [name for *_, name in enough[:MAX_MACHINES_SHOWN]]
     return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` shows the plan" if names
             else "none of the catalog by memory alone; `workings plan RECIPE --on v5e-256` asks for more devices")
 

@@ -14,19 +14,9 @@ from workings.engines.base import ReportingEngine
 from workings.evidence.readmes import NEAR
 from workings.inputs.resolve import weight_digests
 from workings.models.weights import parameter_count
+from workings.record import layout
 from workings.record.digest import bytes_digest
 from workings.record.environment import collect
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    DEVICE_CHECKS,
-    ENVIRONMENT,
-    MODEL_SHAPE,
-    OVERRIDES,
-    PLAN,
-    RECIPE,
-    TOKENIZER,
-)
 from workings.record.manifest import REASONS, Distribution, RunFolder, RunManifest
 from workings.record.redact import redact
 from workings.record.values import absent, leaves, now
@@ -42,6 +32,11 @@ PLANNED = ("peak_bytes", "limit_bytes", "available_bytes", "source", "program", 
 def data_digests(setup: TrainSetup) -> dict[str, str]:
     """Digests of all training and evaluation data, and of the tokenizer."""
     return setup.data.digests | dict(setup.training_data.digests) | {"tokenizer": setup.tokenizer.digest}
+
+
+def request_of(setup: TrainSetup) -> dict[str, dict[str, Any]]:
+    """What a run must have in common with the one that it resumes, by the name of its file."""
+    return {layout.CONFIG: setup.config, layout.DATA_DIGESTS: data_digests(setup)}
 
 
 def base_from(run: Path, base: Path) -> str | dict[str, str]:
@@ -75,29 +70,29 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
     # As written; overrides are in their own file.
-    writer.write_text(RECIPE, loaded.text)
-    writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
-                                  "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
-                                  "base": Path(RECIPE).parent.as_posix() if loaded.kept
-                                  else base_from(writer.final, loaded.base),
-                                  "files": files_from(writer.final, loaded)})
+    writer.write_text(layout.RECIPE, loaded.text)
+    writer.write_json(layout.OVERRIDES, {
+        "origin": Path(loaded.origin).name, "overrides": list(loaded.overrides), "renamed": list(loaded.renamed),
+        "chosen": list(loaded.chosen), "files": files_from(writer.final, loaded), "base": Path(
+            layout.RECIPE).parent.as_posix() if loaded.kept else base_from(writer.final, loaded.base)})
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
-    writer.write_json(CONFIG, setup.config)
+    for name, values in request_of(setup).items():
+        writer.write_json(name, values)
     # Not redacted: its digest is recorded, and a vocabulary may hold any text.
-    setup.tokenizer.save(writer.path(TOKENIZER))
-    writer.write_json(MODEL_SHAPE, setup.shape.to_json())
-    writer.write_json(DATA_DIGESTS, data_digests(setup))
+    setup.tokenizer.save(writer.path(layout.TOKENIZER))
+    writer.write_json(layout.MODEL_SHAPE, setup.shape.to_json())
     setup.training_data.write(writer)
-    writer.write_json(ENVIRONMENT, collect())
+    writer.write_json(layout.ENVIRONMENT, collect())
     if isinstance(setup.engine, ReportingEngine):
         for name, text in setup.engine.environment_files().items():
             writer.write_text(f"env/{name}", redact(text))
     device = setup.device
-    writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
-                                      "reason": device.reason, "mesh": dict(device.mesh), **setup.device_check})
+    writer.write_json(layout.DEVICE_CHECKS, {
+        "platform": device.platform, "kind": device.kind, "count": device.count, "reason": device.reason,
+        "mesh": dict(device.mesh), **setup.device_check})
     plan = plan_here(setup).to_json()
-    writer.write_json(PLAN, {name: plan[name] for name in PLANNED if name in plan})
+    writer.write_json(layout.PLAN, {name: plan[name] for name in PLANNED if name in plan})
 
 
 def build_manifest(setup: TrainSetup, writer: RunWriter, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:

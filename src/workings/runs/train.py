@@ -16,15 +16,9 @@ from workings.inputs.datasets import find_data
 from workings.inputs.gguf import origin_facts
 from workings.inputs.resolve import fetch_tensors, weight_digests
 from workings.models.unverified import unverified_sentence
+from workings.record import layout
 from workings.record.digest import json_digest
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    MEASURED,
-    SEAL,
-    partial_path,
-    refuse_unit_name,
-)
+from workings.record.layout import partial_path, refuse_unit_name
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, SKIPPED_TENSORS, UNVERIFIED_MODEL
 from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
@@ -36,7 +30,7 @@ from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
-from workings.runs.run_metadata import code_version, data_digests
+from workings.runs.run_metadata import code_version, data_digests, request_of
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import TrainResult
@@ -88,7 +82,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             writer = attempt.start.writer
             # After compiling and before the first weight, resident memory belongs to compiler and libraries.
             watch = MemoryWatch()
-            writer.write_json(MEASURED, watch.before(setup))
+            writer.write_json(layout.MEASURED, watch.before(setup))
             try:
                 outcome = attempt.take_steps(on_step, stop, processes)
                 # Also for a run that failed or was stopped.
@@ -152,7 +146,7 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
-    refuse_other_request([out], {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)}, setup.device.mesh)
+    refuse_other_request([out], request_of(setup), setup.device.mesh)
     run = RunRecord.open(out)
     manifest = run.manifest
     return _sent(processes, TrainResult(
@@ -209,7 +203,7 @@ def _check_out(out: Path, resume: bool) -> None:
     refuse_unit_name(out)
     if out.exists():
         # A run that failed before its first checkpoint cannot be resumed.
-        way_on = "" if (out / SEAL).is_file() and not has_checkpoint(out) else (
+        way_on = "" if (out / layout.SEAL).is_file() and not has_checkpoint(out) else (
             ", or add --resume if that run did not finish")
         raise RequestError(f"--out {out} already exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")

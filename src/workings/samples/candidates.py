@@ -55,22 +55,15 @@ class Candidate:
     labels: Mapping[str, Any]
     """Section, category, difficulty and earlier turns of its item, as far as it has them."""
     problem: str
-    """`NO_TEXT`, `CUT_OFF`, `CONTROL`, `WHITE_SPACE` or `OTHER_FORM`; empty if it can be trained on."""
+    """A reason why it cannot be trained on; empty if it can."""
     has_wrong_step: bool = False
-    """Whether an equation in its reasoning does not hold."""
     steps: tuple[str, ...] = ()
-    """The reasoning of a text in its form."""
     answer: str = ""
 
     @property
     def is_right(self) -> bool:
         """Whether its answer is correct."""
         return self.score == RIGHT
-
-    @property
-    def content(self) -> str:
-        """Reasoning and answer without the markers of the form, which all samples share."""
-        return "\n".join((*self.steps, self.answer))
 
     @property
     def has_ended(self) -> bool:
@@ -86,7 +79,6 @@ class Candidate:
 def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     """The sample of a line of predictions in a form (see `SampleOrigin`). Raises `RecordError`."""
     text = row["completion"]
-    # A record counts a sample under one reason only, so the first one ends the search.
     problem, parts = "", None
     if not isinstance(text, str) or "completion_sha256" in row or "error" in row or not text.strip():
         text, problem = "", NO_TEXT
@@ -95,10 +87,9 @@ def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     # In a row such a token would end or forge a turn.
     elif row.get("control_tokens"):
         problem = CONTROL
-    # Chat templates remove it, and another text than the sample would be trained on.
+    # As here, another text than the sample would be trained on: chat templates remove white space.
     elif text != text.strip():
         problem = WHITE_SPACE
-    # If the parts do not give back the text exactly, another text than the sample would be trained on.
     elif row["format_ok"] is not True or (parts := split_completion(text, form)) is None:
         problem = OTHER_FORM
     steps, answer = parts or ((), "")

@@ -46,18 +46,8 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
            made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
     """Samples completions of all items, scores them, keeps some, and seals everything at ``out``.
 
-    Killed sampling is continued by the same call, also with other rules of selection.
-
-    Args:
-        session: the model.
-        items: the prompts with their expected answers.
-        out: path of the unit; must not exist.
-        request: settings of sampling and selection.
-        made_from: root digest of the model's run; None without a run.
-        facts: further facts about the model (id, revision, checkpoint).
-
-    Raises:
-        RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
+    Killed sampling is continued by the same call, also with other rules of selection. Arguments and errors are those of
+    `workings.evaluation.run.evaluate`.
     """
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.

@@ -21,7 +21,6 @@ from workings.samples.selection import Counts, PairRule, Selection, make_pairs, 
 from workings.scoring.items import Item
 
 SCHEMA = "selection/1"
-NO_PAIRS = {"absent": "not requested"}
 
 
 def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
@@ -34,7 +33,7 @@ def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], c
     traces, counts = select(read(), selection, origin)
     # `verify` regenerates these bytes, so they must not depend on time or machine.
     files = {KEPT: traces_bytes(traces)}
-    pairs_json: Any = NO_PAIRS
+    pairs_json: dict[str, Any] = {"absent": "not requested"}
     if pairs is not None:
         preference_pairs = make_pairs(read(), pairs, origin)
         files[PAIRS] = lines_bytes(pair.to_json() for pair in preference_pairs)
