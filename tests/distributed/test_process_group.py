@@ -23,7 +23,7 @@ from tests.runs.runs_helpers import write_recipe
 from workings.cli.main import app
 from workings.cli.train import cut_short_message
 from workings.distributed import calls
-from workings.distributed.failure import PeerFailed
+from workings.distributed.calls import PeerFailed
 from workings.distributed.process_group import ProcessGroup
 from workings.errors import Interrupted, RequestError, StorageError, WorkingsError
 from workings.evidence.verify import verify

@@ -199,8 +199,8 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
             writer.metric({
                 "step": step, "loss": result.loss, "learning_rate": 0.01, "grad_norm": result.grad_norm,
                 "share_of_weights_changed": 1.0, "tokens": prepared.batch.real_tokens,
-                "supervised_tokens": prepared.batch.supervised_tokens, "batch_digest": prepared.digest, "seconds": 0.011,
-                "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
+                "supervised_tokens": prepared.batch.supervised_tokens, "batch_digest": prepared.digest,
+                "seconds": 0.011, "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
                 **result.metrics, **prepared.metrics, **more,
                 # Less than the step took, whatever this machine needs.
                 **({"drawing_seconds": 0.008} if "drawing_seconds" in prepared.metrics else {})})

@@ -108,8 +108,8 @@ def test_a_batch_is_told_and_counts_pairs() -> None:
 
 def test_it_asks_at_the_first_step_and_reads_at_any_later_one(tmp_path: Path) -> None:
     model = Says()
-    recipe = load_recipe("smoke-tiny", ["algorithm={name: dpo}", "seed=1", "batch={micro_batch: 4}", "training.steps=10",
-                                        "data.max_length=12", "data.buckets=[8]"]).recipe
+    recipe = load_recipe("smoke-tiny", ["algorithm={name: dpo}", "seed=1", "batch={micro_batch: 4}",
+                                        "training.steps=10", "data.max_length=12", "data.buckets=[8]"]).recipe
     data = ReferencedPairData(recipe=recipe, rows=rows(), devices=1)
     with closing(RunWriter.create(tmp_path / "run")) as writer:
         with data.experience(model, writer) as first, pytest.raises(RecordError, match="already taken 2 steps"):

@@ -12,9 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from workings.distributed import failure
-from workings.distributed.calls import LeadingEngine, follow
-from workings.distributed.failure import PeerFailed, wait_for, write_failure
+from workings.distributed.calls import (
+    FAILED,
+    LeadingEngine,
+    PeerFailed,
+    explaining_failures,
+    follow,
+    wait_for,
+    write_failure,
+)
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
@@ -97,7 +103,7 @@ class ProcessGroup:
         if not self._processes:
             return
         try:
-            with failure.explaining_failures(self._processes):
+            with explaining_failures(self._processes):
                 self._part(self._processes, error)
         except WorkingsError:  # the others are gone, and so is everybody who would read of an error
             if error is None:
@@ -110,10 +116,10 @@ class ProcessGroup:
             self._leading.end(None if error or broken else self.outcome)
         # A failure that came from another process is in the store already, under its own index and words.
         if error is not None and not isinstance(error, PeerFailed):
-            processes.set(failure.KEY, write_failure(self.index, error))
+            processes.set(FAILED, write_failure(self.index, error))
         # The loop has made an outcome of the failure (memory ran out), but the others may be stuck in that call.
         elif broken:
-            processes.set(failure.KEY, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
+            processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
         # After the failure or the last call: a process that reads this key will find those.
         processes.set(f"shutdown/{self.index}", b"")
         late = isinstance(error, PeerFailed) or self.outcome.get("status") in ("interrupted", "failed")

@@ -1,7 +1,6 @@
 """`reward check`: the rewards of probes and of the model's own samples, before a run.
 
-The probes are texts that a good reward does not prefer (`workings.runs.probes`), truncated like completions. The
-samples are those of the first update. Every reward is computed two more times, because one that changes cannot be
+The samples are those of the first update. Every reward is computed two more times, because one that changes cannot be
 verified.
 """
 
@@ -57,27 +56,21 @@ class RewardCheck:
         return tuple(warnings(self.prompts, self.max_new_tokens))
 
     @property
-    def probes(self) -> tuple[str, ...]:
-        """Names of the probes; some need prompts with worked steps."""
-        return tuple(dict.fromkeys(name for prompt in self.prompts for name in prompt.probes))
-
-    def with_probe(self, name: str) -> list[PromptRewards]:
-        """Number of prompts with this probe."""
-        return [prompt for prompt in self.prompts if name in prompt.probes]
-
-    @property
     def samples(self) -> list[TextRewards]:
         """All samples of the model; empty without a model."""
         return [sample for prompt in self.prompts for sample in prompt.samples]
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``reward check --json``."""
+        # Some probes need prompts with worked steps.
+        tried = {name: [prompt for prompt in self.prompts if name in prompt.probes]
+                 for name in dict.fromkeys(name for prompt in self.prompts for name in prompt.probes)}
         values: dict[str, Any] = {
             "passed": not self.refusals, "refusals": list(self.refusals), "warnings": list(self.warnings),
             "prompts": len(self.prompts),
-            "probes": {name: self._means([prompt.probes[name] for prompt in self.with_probe(name)])
-                       | {"share_beaten": fmean([float(prompt.probe_wins(name)) for prompt in self.with_probe(name)])}
-                       for name in self.probes},
+            "probes": {name: self._means([prompt.probes[name] for prompt in prompts])
+                       | {"share_beaten": fmean([float(prompt.probe_wins(name)) for prompt in prompts])}
+                       for name, prompts in tried.items()},
             "right_answer": self._means([prompt.right_answer for prompt in self.prompts])}
         if not self.samples:
             return values
@@ -117,7 +110,6 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     with slow_operation("reading the data"):
         resolved = resolve(loaded, tensors=model)
         prompt_set = prompts_of(resolved)
-    # The prompts of the first update.
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []

@@ -16,8 +16,7 @@ from workings.record import atomic
 from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
 from workings.record.seal import unit_kind
-from workings.samples.candidates import RIGHT, SampleOrigin
-from workings.samples.selection import Counts, PairRule, Selection, make_pairs, select
+from workings.samples.selection import RIGHT, Counts, PairRule, SampleOrigin, Selection, make_pairs, select
 from workings.scoring.items import Item
 
 SCHEMA = "selection/1"

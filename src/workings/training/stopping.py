@@ -45,10 +45,8 @@ class StopRequest:
     """While entered, the first signal of `SIGNALS` sets `requested`; a second one is not caught any more.
 
     The first one is answered at once. Python runs a handler only when the engine's current call returns, which may take
-    minutes; the number of the signal comes through a socket, to a thread, before that.
-
-    All signals mean the same here. Handlers can be set from the main thread only; elsewhere the caller's own handlers
-    stay in force. A hang-up that is ignored (`nohup`) stays ignored.
+    minutes; the number of the signal comes through a socket, to a thread, before that. A hang-up that is ignored
+    (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -71,7 +69,6 @@ class StopRequest:
         self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Little more than a flag: a handler runs between any two instructions, also in the middle of a write.
         self.requested = True
         leave_closed_terminal(number)
         self._restore()
