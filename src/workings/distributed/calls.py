@@ -1,8 +1,6 @@
 """One engine in several processes: process 0 broadcasts each of its calls, and all processes make the same one.
 
-Process 0 decides everything: what the next batch is, when to stop, when to save. So no two processes can disagree about
-the next step, and the others need neither the run directory nor a clock. A call is a few bytes and its batch, which the
-engine's own collective operation carries.
+Process 0 decides everything, so no two processes can disagree about the next step. A call is a few bytes and its batch.
 """
 
 import json
@@ -57,9 +55,7 @@ def write_failure(index: int, error: BaseException) -> bytes:
 def wait_for(processes: Processes, key: str, limit: float) -> bytes:
     """A value of the store, waiting at most ``limit`` seconds and as long as no process fails.
 
-    Raises:
-        PeerFailed: another process failed.
-        Interrupted: the value did not come in time, or the store is gone.
+    Raises `PeerFailed`, or `Interrupted` if the value did not come in time or the store is gone.
     """
     began = time.monotonic()
     while time.monotonic() - began < limit:
@@ -78,8 +74,7 @@ def wait_for(processes: Processes, key: str, limit: float) -> bytes:
 def explaining_failures(processes: Processes) -> Iterator[None]:
     """Within this context a collective call that breaks raises why: `PeerFailed` if another process stored a reason.
 
-    PyTorch and JAX report a lost process by many exceptions and texts, so every `RuntimeError`, `ValueError` and
-    `ConnectionError` counts as one, except for a lack of memory, which is this process's own.
+    PyTorch and JAX report a lost process by many exceptions and texts, so several types count as one.
     """
     try:
         yield
@@ -209,12 +204,7 @@ class LeadingEngine:
         return self._own_part(result) if makes_state else result
 
     def _wait_for_shards(self, directory: Path) -> None:
-        """Return when all processes have said that their shards are on the disk, and this one sees them.
-
-        Raises:
-            PeerFailed: another process failed.
-            RequestError: the processes write to folders of different machines.
-        """
+        """Return when all processes have said that their shards are on the disk, and this one sees them."""
         self._saves += 1
         for index in range(1, self.processes.count):
             wait_for(self.processes, _saved_key(self._saves, index), self.processes.timeout)
@@ -248,8 +238,7 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
            between_calls: Callable[[], None]) -> dict[str, Any]:
     """Make the calls of process 0 with this process's engine until the last one; returns the outcome that it carries.
 
-    ``weights``: where this process has the weights that the run starts from. Raises `WorkingsError` if another process
-    failed or is gone.
+    Raises `WorkingsError` if another process failed or is gone.
     """
     states: dict[int, State] = {}
     saves = 0

@@ -1,8 +1,7 @@
 """The process group of one run: how its processes meet, agree, stop, fail and part.
 
-Process 0 owns the run directory, the display and every decision; the others make its calls of the engine
-(`workings.distributed.calls`). None waits for ever: what waits for a process that is gone ends within the engine's
-timeout, and says how to go on.
+Process 0 owns the run directory, the display and every decision; the others make its calls of the engine. None waits
+for ever.
 """
 
 import json
@@ -139,11 +138,7 @@ class ProcessGroup:
         """Make sure that all processes have prepared the same run; all of them call it equally often.
 
         ``same`` must be equal in all, ``own`` are facts about this process alone; both are JSON values. Process 0 gets
-        ``own`` of all processes, by index; another one gets its own only.
-
-        Raises:
-            RequestError: another process has other data, weights or versions, or another recipe; every value that
-                differs is named by its key.
+        ``own`` of all processes, by index; another gets its own. Raises `RequestError` with every value that differs.
         """
         if not self._processes:
             return [own]

@@ -9,11 +9,7 @@ from workings.rollouts.rollout import Group, Rollout, Sample
 
 
 def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
-    """Metrics over all sampled groups, left-out ones included.
-
-    ``names`` of the rewards, empty without rewards; the first one decides correctness: 1 or more is right, 0 or less is
-    wrong.
-    """
+    """Metrics over all sampled groups; the first reward of ``names`` decides correctness: right from 1, wrong to 0."""
     samples = [sample for _, sample in rollout.all_samples]
     lengths = [len(sample.completion.tokens) - sum(turn.observed for turn in sample.turns) for sample in samples]
     return {

@@ -1,7 +1,4 @@
-"""Episodes: completions of several turns, with an environment's replies between them.
-
-A conversation grows by the tokens that were sampled and by those of each reply; nothing is tokenized again.
-"""
+"""Episodes: completions of several turns, with an environment's replies between them; nothing is tokenized again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,10 +89,7 @@ def _take_turn(episode: Episode, completion: Completion, reply: Step, template: 
 
 
 def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[int]:
-    """Tokens of an environment's reply; none if the episode is over.
-
-    ``ended``: whether the turn ended by itself; one that was cut off is ended by the reply.
-    """
+    """Tokens of an environment's reply; none if the episode is over. A turn that was cut off is ended by the reply."""
     if reply.done:
         return []
     return [*(() if ended else template.stop_ids[:1]), *template.observation_ids(reply.observation)]

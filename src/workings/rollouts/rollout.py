@@ -1,7 +1,4 @@
-"""One rollout: groups of completions with rewards and advantages, and the batches of the updates that use them.
-
-A verifier repeats everything that follows from tokens and rewards by these pure functions.
-"""
+"""One rollout: groups of completions with rewards and advantages, and the batches of the updates that use them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -180,10 +177,7 @@ def to_reward(prompt: Prompt, sample: Sample, tokenizer: Tokenizer) -> Completio
 
 
 def sample_seed(seed: int, step: int, epoch: int, prompt: str, number: int) -> int:
-    """Sampling seed (below 2**32) of one sample: a hash of these arguments only.
-
-    ``seed`` is that of the run, ``step`` the first update that is trained on it, ``number`` counts in its group from 0.
-    """
+    """Sampling seed (below 2**32) of sample ``number`` of a group, from 0: a hash of these arguments only."""
     # The id is last, because only it may contain a slash: texts are unique.
     return int(bytes_digest(f"rollout/{seed}/{step}/{epoch}/{number}/{prompt}".encode())[:8], 16)
 

@@ -1,7 +1,6 @@
 """Conversion of a rollout to the JSON object of its file in `train/rollouts/` and back.
 
-Numbers per token are packed: as bytes, grouped by significance, compressed, in base 85. A token with both log
-probabilities takes six to nine bytes. Numbers per completion stay readable.
+Numbers per token are packed: a token with both log probabilities takes six to nine bytes.
 """
 
 import base64

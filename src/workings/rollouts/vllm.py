@@ -44,10 +44,7 @@ class VllmSampler:
     """Samples completions from a server, which starts at the first request and ends with this object."""
 
     def __init__(self, recipe: Recipe, engine: Engine, *, weights: Path | None) -> None:
-        """Starts nothing yet.
-
-        Raises `RequestError` for a recipe without adapters, or with weights that are in no folder.
-        """
+        """Starts nothing yet. Raises `RequestError` for a recipe without adapters, or weights that are in no folder."""
         assert recipe.sampler is not None  # the caller has checked
         if isinstance(recipe.method, FullConfig) or weights is None:
             raise RequestError(f"sampler.name: vllm does not take method.name: {recipe.method.name} with model.source: "
@@ -75,9 +72,7 @@ class VllmSampler:
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt; a state of None: with the adapters that `load` took over.
 
-        Raises:
-            TrainingFailed: the server failed, or answered with other adapters or tokens.
-            RequestError: it does not start.
+        Raises `TrainingFailed` if the server failed or gave another answer, and `RequestError` if it does not start.
         """
         del seeds
         if state is not None:

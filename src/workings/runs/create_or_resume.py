@@ -61,18 +61,15 @@ def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Cal
 def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
-    A checkpoint does not depend on the number of devices that wrote it. Another number may resume it if a micro batch
-    over all devices has the same rows, so that every batch is the same.
+    Another number of devices may resume it if a micro batch over all devices has the same rows.
 
     Args:
         out: the run directory.
-        request: contents of `config/resolved.json` and `data/digests.json` of this attempt.
+        request: of this attempt (`workings.runs.run_metadata.request_of`).
         mesh: sizes of the axes of this attempt.
         attempt: digest of this start's line in the list of attempts.
 
-    Raises:
-        RequestError: there is nothing to resume, or the request differs from the run's.
-        RecordError: metrics before the checkpoint are missing.
+    Raises `RequestError` if there is nothing to resume or the request differs, and `RecordError`.
     """
     # Before renaming, so that a refused request leaves a sealed run in place.
     if (out / layout.SEAL).is_file() and RunRecord.open(out).status != "complete":
@@ -103,10 +100,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
 
 
 def evaluation_is_missing(out: Path) -> bool:
-    """Whether a sealed, complete run was stopped before all evaluations that it announced were sealed.
-
-    These are its own and, if its recipe compares with the untrained model, that of the untrained model.
-    """
+    """Whether a sealed, complete run was stopped before its own evaluation and the untrained model's were sealed."""
     if not (out / layout.SEAL).is_file():
         return False
     run = RunRecord.open(out)
@@ -146,10 +140,8 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
                          mesh: Mapping[str, int]) -> list[str]:
     """Raises `RequestError` if the request of a resumed run differs; every differing key is named.
 
-    ``folders``: the run, and the sealed one that it continues; the others as in `resume_run`.
-
-    Returns:
-        Allowed differences: another distribution of the same rows over devices.
+    ``folders``: the run, and the sealed one that it continues. Returns the allowed differences: another distribution
+    of the same rows over devices.
     """
     moved: list[str] = []
     for relative, values in request.items():
@@ -197,11 +189,7 @@ RUNS = Path("runs")
 
 
 def run_directory(name: str, *, resume: bool = False) -> Path:
-    """``runs/NAME``, or with the next free number.
-
-    Raises:
-        RequestError: ``resume``, because the directory of the run to resume must be given.
-    """
+    """``runs/NAME``, or with the next free number. Raises `RequestError` with ``resume``, which needs a directory."""
     if resume:
         raise RequestError("--resume needs --out", "the run to resume", f"--out {RUNS / name} --resume")
     paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))

@@ -61,11 +61,8 @@ class Question:
 def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None, untrained: bool = False) -> Reply:
     """Ask a run's last checkpoint, or its untrained model, a question in the chat template it was trained with.
 
-    ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream.
-
-    Raises:
-        RequestError: no sealed run at that path, ``max_new_tokens`` below 1, or an engine that cannot sample.
-        RecordError: it has no intact checkpoint.
+    ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream. Raises
+    `RequestError`, and `RecordError` without an intact checkpoint.
     """
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
@@ -98,10 +95,7 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
 
 
 def free_unit(run: Path, name: str) -> Path:
-    """`eval/NAME` of a run, or with the next free number.
-
-    An interrupted evaluation keeps its name, so that it is resumed.
-    """
+    """`eval/NAME` of a run, or with the next free number; an interrupted evaluation keeps its name."""
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(path for candidate in names if not (path := run / "eval" / candidate).exists())
 
@@ -143,11 +137,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
 
 
 def open_task(name: str, request: TaskRequest) -> Task:
-    """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai.
-
-    Raises:
-        RequestError: the library is not installed, or as of the task's own `open`.
-    """
+    """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai. Raises `RequestError`."""
     inspects = name.startswith(INSPECT)
     library, extra = ("inspect_ai", "inspect") if inspects else ("lm_eval", "lm-eval")
     if find_spec(library) is None:
@@ -166,8 +156,7 @@ def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: Weigh
                   group: ProcessGroup = ALONE) -> Scorecard:
     """Has a model answer the task of another program, which scores it, and seals the evaluation at ``out``.
 
-    Arguments and errors are those of `evaluate_run` and of `open_task`; also `RequestError` if the task needs what the
-    engine does not do.
+    Arguments and errors are those of `evaluate_run` and of `open_task`.
     """
     refuse_existing(out)
     task = open_task(request.name, request)
@@ -195,11 +184,7 @@ def _learned_digests(run: Path) -> set[str | None]:
 
 
 def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[str]:
-    """Ids of the items whose question a run was trained on.
-
-    Raises:
-        RequestError: there are such items and ``out`` is in the run, which would then no longer verify.
-    """
+    """Ids of the items whose question a run was trained on. Raises `RequestError` for them if ``out`` is in the run."""
     digests = _learned_digests(run)
     trained = [item.id for item in questions if prompt_digest(item.prompt) in digests]
     # Verification refuses such an evaluation in a run; outside of it the numbers are the caller's own.

@@ -1,7 +1,5 @@
 """Expert iteration: samples a model, keeps correct answers, and trains the next model on them from the base weights.
 
-Each round samples the model of the previous round, keeps some of the completions, adds them to the recipe's traces and
-trains the recipe again from its base weights. Rounds are compared pair by pair on held-out items.
 Known as STaR (arXiv 2203.14465), rejection sampling fine-tuning (2308.01825) and ReST-EM (2312.06585).
 """
 
@@ -177,10 +175,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
         request: number of rounds, questions, settings of sampling and selection.
         say: prints progress and results.
 
-    Raises:
-        RequestError: the recipe does not fit, a question is also a held-out item, or ``out`` holds another request.
-        Interrupted: a signal asked to stop; the same call continues.
-        RecordError: a run failed.
+    Raises `RequestError`, `Interrupted` if a signal asked to stop, and `RecordError` if a run failed.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     prompts = read_prompts(request.prompts)

@@ -191,12 +191,7 @@ def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
 
 
 def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE) -> TrainedModel:
-    """Opens a sealed run's best or last checkpoint on its engine.
-
-    Args:
-        path: the run directory.
-        device: `auto`, `cpu`, `gpu` or `tpu`; by default the recipe's.
-        group: processes that share the model; the others call `follow_run`.
+    """Opens a sealed run's best or last checkpoint on its engine; ``group``: the others call `follow_run`.
 
     Raises:
         RequestError: no sealed run, no such engine or device, or the weights below its adapters are missing.
@@ -226,10 +221,9 @@ def open_untrained(path: Path) -> ModelSession:
 
 
 def starting_weights(path: Path, *, tensors: bool = True) -> Path:
-    """The folder of a sealed run's first weights; its files are not checked.
+    """The folder of a sealed run's first weights, or without ``tensors`` of what describes them; unchecked.
 
-    Without ``tensors`` only the files that describe the weights are downloaded. Raises `RequestError` if they are not
-    where the recipe had them, or the run began with random weights.
+    Raises `RequestError` if they are not where the recipe had them, or the run began with random weights.
     """
     sealed = SealedRun.open(path)
     model = sealed.loaded.recipe.model

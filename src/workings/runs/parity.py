@@ -104,10 +104,10 @@ class ParityCase:
 
 def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_model: bool = False,
            steps: int = 20) -> Parity:
-    """Compares the engines on a recipe's model, data and optimizer, in float32.
+    """Compares the engines on a recipe's model, data and optimizer, in float32. Raises `RequestError`.
 
     Without an override of ``device`` the comparison runs on the CPU; ``own_model``: the recipe's own model instead of a
-    small one of the same architecture. Raises `RequestError` if one of the engines does not support the request.
+    small one of the same architecture.
     """
     loaded = load_recipe(recipe, overrides)
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
@@ -139,14 +139,9 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
 
 def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = ENGINES[1],
               changes: Mapping[str, Any] = MappingProxyType({})) -> ParityCase:
-    """Batches of the recipe, and weights on disk that both engines load.
+    """Batches of the recipe that `comparable` gives, and weights on disk that both engines load.
 
-    Args:
-        loaded: the recipe, as `comparable` gives it.
-        folder: for the files of the engines.
-        small: whether to use a small shape in which rows of a few dozen tokens use all features.
-        initializer: name of the engine that makes the first weights and adapters.
-        changes: fields of `ModelShape` to change in the small shape, such as experts.
+    ``small``: a small shape in which rows of a few dozen tokens use all features, with ``changes`` of its fields.
     """
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
@@ -253,8 +248,7 @@ def gradients(case: ParityCase, name: str) -> dict[str, np.ndarray]:
 def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> tuple[float, str]:
     """Largest difference of an element, relative to the largest element of its tensor, and that tensor's name.
 
-    Some gradients are zero except for rounding (a key's bias shifts all scores alike); see `GRADIENT_FLOOR`. Tensors
-    that only one side has count as infinitely different.
+    Some gradients are zero except for rounding, see `GRADIENT_FLOOR`. A tensor of one side differs infinitely.
     """
     if only := sorted(a.keys() ^ b.keys()):
         return float("inf"), only[0]

@@ -98,11 +98,7 @@ class TrainSetup(ResolvedRun):
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
-    """Builds and checks everything; cheap checks first, the device and the compiler last.
-
-    ``data``: if the caller has already read them. Raises `RequestError` if an input is missing, or inputs contradict
-    each other.
-    """
+    """Builds and checks everything; cheap checks first, the device and the compiler last. Raises `RequestError`."""
     recipe, evaluation = loaded.recipe, None
     with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)

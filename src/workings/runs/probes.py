@@ -1,7 +1,4 @@
-"""Texts that a good reward must not prefer to an honest solution: typical exploits of rewards.
-
-Each is a completion of one prompt. Testing a reward on them before a run shows what else it pays for.
-"""
+"""Texts that a good reward must not prefer to an honest solution: typical exploits of rewards."""
 
 from itertools import count
 from math import ceil
@@ -41,8 +38,7 @@ def attacked(wrong: str, item: Item) -> dict[str, str]:
 def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
     """The texts by name, for one prompt: those below, and `ATTACKS` around a wrong answer.
 
-    The form `answer_only` shows no steps, so the probes that are about a form's parts are left out there. ``worked``:
-    steps that lead to the correct answer, as the trace writes them between its marks; None if none are known.
+    ``worked``: steps that lead to the correct answer, as the trace writes them; None if none are known.
     """
     right = item.expected_answer
     filler = " ".join(_FILLER[index % len(_FILLER)] for index in range(FILLER_WORDS))
@@ -67,10 +63,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
 
 
 def right_answer(item: Item, form: str, worked: str | None) -> str:
-    """The expected answer in a form, after the worked steps if known: the reference for probes.
-
-    Arguments and errors are those of `probes`.
-    """
+    """The expected answer in a form, after the worked steps if known: the reference for `probes`."""
     if form == "answer_only":
         return item.expected_answer
     return _written(worked or "", item.expected_answer, form)

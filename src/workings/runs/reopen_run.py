@@ -22,8 +22,7 @@ from workings.ways.parts.teacher import Teacher
 def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = None, fsdp: int = 0) -> ReopenedRun:
     """Opens a sealed run as it was trained: its engine, its rows, its first weights, its checkpoints.
 
-    Arguments are those of `workings.runs.replay.ReplayRequest`. Raises `RequestError` for what is missing or not as
-    recorded, and `RecordError`.
+    Arguments are those of `workings.runs.replay.ReplayRequest`. Raises `RequestError` and `RecordError`.
     """
     sealed = SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe

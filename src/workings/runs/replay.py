@@ -74,9 +74,7 @@ class ReplayRequest:
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
     """Replays a sealed run: the verdict, and every number that it follows from. Nothing is written.
 
-    Raises:
-        RequestError: no sealed run, no such checkpoint, or data or weights that are missing or not the recorded ones.
-        RecordError: the record is damaged.
+    Raises `RequestError` for what is missing or not as recorded, and `RecordError` for a damaged record.
     """
     # Before reading data or opening a device.
     metrics = RunRecord.open(path).metrics()
@@ -246,10 +244,7 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
 def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation],
               selection: Sequence[tuple[AnswerPopulation, int]], seed: int, *,
               by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Generates completions of the items that a seed selects of each unit; each with the recorded one.
-
-    ``selection``: the size of each unit, and how many of its batches are generated.
-    """
+    """Generates completions of the items that a seed selects of each unit; each with the recorded one."""
     if not units:
         return []
     say("answers to repeat: " + ", ".join(

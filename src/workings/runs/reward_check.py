@@ -1,8 +1,4 @@
-"""`reward check`: the rewards of probes and of the model's own samples, before a run.
-
-The samples are those of the first update. Every reward is computed two more times, because one that changes cannot be
-verified.
-"""
+"""`reward check`: the rewards of probes and of the model's own samples, before a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,11 +85,8 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
                   model: bool = True) -> RewardCheck:
     """Tries a recipe's rewards on its first prompts. Nothing is trained and nothing is written.
 
-    ``model``: sample one group of completions of each; without, no engine is opened and no weight is read.
-
-    Raises:
-        RequestError: the request is wrong, or the recipe has no rewards.
-        RewardError: a reward failed, or did not return numbers.
+    ``model``: sample one group of completions of each; without, no engine is opened and no weight is read. Raises
+    `RequestError`, and `RewardError` if a reward failed.
     """
     loaded = load_recipe(recipe, overrides)
     if not loaded.recipe.rewards:

@@ -1,8 +1,7 @@
 """Findings about rewards: pure arithmetic on the rewards of probes, samples and correct answers.
 
-A wrong probe must earn less than the correct answer, and no more than the model's median sample; otherwise a model
-earns more without the correct answer. A correct probe is a clumsy answer and must not earn more than the plain one.
-Rewards that a probe earns legitimately are left out on both sides of a comparison.
+A wrong probe must earn less than the correct answer, and no more than the model's median sample. A correct probe is a
+clumsy answer and must not earn more than the plain one. Rewards that a probe earns legitimately do not count.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -115,10 +114,7 @@ def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool
 def _earns_more(probe: str, prompts: Sequence[PromptRewards], left_out: frozenset[str], earns: str, than: str,
                 others: Sequence[float], other: Callable[[PromptRewards, str], float], *,
                 equal_is_too_much: bool = False) -> str:
-    """The sentence that a probe earns more than something else, whose reward is ``others`` by prompt.
-
-    Empty if it does not; ``other`` gives the same for one reward, and rewards that are ``left_out`` do not count.
-    """
+    """The sentence that a probe earns more than something else (``others`` by prompt); empty if it does not."""
     if not prompts:
         return ""
     earned, less = fmean([prompt.probes[probe].reward_excluding(left_out) for prompt in prompts]), fmean(others)

@@ -49,10 +49,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
 
 
 def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
-    """Paths of the recipe's files relative to the run's folder, by dotted key.
-
-    Those that mean the same everywhere, are far away, or are copied into the run are left out.
-    """
+    """Paths of the recipe's files relative to the run's folder, by dotted key, where they say more than the recipe."""
     def change(name: str) -> str:
         path = loaded.path(name)
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):

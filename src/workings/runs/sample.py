@@ -52,10 +52,8 @@ def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: 
                by_plan: Say | None = None) -> SampleUnit:
     """Samples completions with a run's last checkpoint, or with other weights, and seals them at ``out``.
 
-    Arguments and errors are those of `workings.runs.evaluate.evaluate_run`, with questions in place of items.
-
-    ``by_plan``: if given, the batch size is as large as fits the device, and this is called with a sentence that says
-    how large, and why.
+    Arguments and errors are those of `workings.runs.evaluate.evaluate_run`, with questions in place of items. With
+    ``by_plan`` the batch size is as large as fits the device, and this is called with the reason.
     """
     # A wrong request is refused before a model is opened, which may take minutes.
     refuse_existing(out)

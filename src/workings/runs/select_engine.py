@@ -20,7 +20,7 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
     """The recipe with an engine in place of `auto`, which becomes an override; any other recipe as it is.
 
     ``platform``: ``gpu`` or ``tpu``, a machine that is not here, with every engine on it; ``cpu``, this one's; empty:
-    what the recipe's device means on this machine. Raises as `select_engine`.
+    what the recipe's device means on this machine.
     """
     recipe = loaded.recipe
     if recipe.engine != AUTO:
@@ -45,10 +45,9 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
 
 
 def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection[str]) -> tuple[str, str]:
-    """The name of the engine that `auto` means, and why.
+    """The name of the engine that `auto` means, and why. Raises `RequestError` if there is none.
 
-    ``refused``: for each engine, the preferred one first, the features of the recipe that it does not support. Raises
-    `RequestError` if no engine supports the recipe, or the one that does is not installed.
+    ``refused``: for each engine, the preferred one first, the features of the recipe that it does not support.
     """
     able = [engine for engine, features in refused.items() if not features]
     if not able:

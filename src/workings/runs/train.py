@@ -58,9 +58,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         on_step: is called for every step in process 0; False asks for a stop.
         group: processes that train and stay together; None: those that a launcher started.
 
-    Raises:
-        RequestError: the request is wrong; nothing was changed.
-        DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
+    Raises `RequestError` if the request is wrong, and `DoesNotFit`, which names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     # The caller leaves a given group.
@@ -133,12 +131,9 @@ def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
 
 
 def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
-    """A sealed run with an interrupted evaluation, without its state. Nothing is written.
+    """A sealed run with an interrupted evaluation, without its state, for process 0. Nothing is written.
 
-    For process 0: the others make its calls, as in `train`.
-
-    Raises:
-        RequestError: the request differs from that of the run.
+    Raises `RequestError` if the request differs from that of the run.
     """
     if processes.count > 1:
         refuse_processes(loaded.recipe)

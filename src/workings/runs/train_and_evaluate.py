@@ -131,9 +131,8 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                        listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    Arguments and errors are those of `workings.runs.train.train`. With ``resume``, a run that is sealed without its
-    evaluation, or without the untrained model's, is only evaluated. The result has no state if the base was evaluated:
-    two models do not fit where one was planned for.
+    With ``resume``, a run that is sealed without one of these evaluations is only evaluated. The result has no state if
+    the base was evaluated: two models do not fit where one was planned for.
     """
     listeners = listeners or RunListeners()
     loaded = load_recipe(recipe, overrides)

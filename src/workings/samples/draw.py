@@ -46,8 +46,7 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
            made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
     """Samples completions of all items, scores them, keeps some, and seals everything at ``out``.
 
-    Killed sampling is continued by the same call, also with other rules of selection. Arguments and errors are those of
-    `workings.evaluation.run.evaluate`.
+    As `workings.evaluation.run.evaluate`; killed sampling may be continued with other rules of selection.
     """
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
     # `finish` runs over complete predictions and before the seal, which lists its files.

@@ -214,11 +214,7 @@ RULES = ("best-worst", "right-wrong")
 
 @dataclass(frozen=True, kw_only=True)
 class PairRule:
-    """Rules by which samples become pairs.
-
-    The chosen one has ended and has the form of `SampleOrigin`; the rejected one has ended. A cut-off text would teach
-    an end that the model did not write.
-    """
+    """Rules by which samples become pairs. Both have ended, and the chosen one has the form of `SampleOrigin`."""
 
     rule: str = "best-worst"
     """`best-worst`: the best with the worst, the second best with the second worst, and so on; `right-wrong`: the

@@ -16,10 +16,7 @@ from workings.scoring.worker_pool import ScoringProcess
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutObserver:
-    """Measures the model every ``every_steps`` steps and at the last one; nothing is trained on.
-
-    All results are functions of the weights alone, so resumed runs agree.
-    """
+    """Measures the model every ``every_steps`` steps and at the last one, by functions of the weights alone."""
 
     engine: Engine
     sampler: Engine | Sampler
@@ -57,11 +54,7 @@ class HeldOutObserver:
             return self.score(state) | self._loss(state)
 
     def score(self, state: State) -> dict[str, Any]:
-        """Fields of a metrics line; none without items.
-
-        `held_out_score`, the share of right answers; `held_out_items`, their number; `held_out_right`, for each item in
-        order `1` if its answer was right, else `0`. An answer that cannot be scored is wrong.
-        """
+        """Fields of a metrics line; none without items. An answer that cannot be scored is wrong."""
         if self.scorer is None:
             return {}
         marks = ""

@@ -156,11 +156,7 @@ class Way(Algorithm):
         return TraceData
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
-        """Reads, checks and orders a run's training data. No weight is read.
-
-        Raises:
-            RequestError: data that must not be trained on, or an engine that cannot.
-        """
+        """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
         from workings.ways.parts.row_data import read_rows
         data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
                                devices=row_devices(engine.describe().mesh))
@@ -172,10 +168,8 @@ class Way(Algorithm):
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a run's steps once more, with the recorded number of rows.
 
-        Args:
-            opened: the run.
-            seed: decides the order of the data, and sampling.
-            exact: compute again what was computed before or between the steps; otherwise recorded values are used.
+        ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
+        between the steps, instead of using recorded values.
         """
         from workings.ways.parts.row_replay import RowSource
         del exact
@@ -189,10 +183,7 @@ class Way(Algorithm):
 
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Controls of this way, which a replay must distinguish from the record: description and batches.
-
-        ``source`` is from `replay`, of the run's own seed; the others as there.
-        """
+        """Controls of this way, which a replay must distinguish from the record: description and batches."""
         from workings.ways.parts.row_replay import wrong_rows
         del opened, exact
         return wrong_rows(source, self.controls)

@@ -34,10 +34,7 @@ IN_A_FILE = '"FILE.py:FUNCTION", for a function in its own file'
 
 
 def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
-    """Rows as dicts of a list of dicts, a pandas frame, or a `datasets.Dataset`; a missing value of a frame is None.
-
-    ``name``: of the argument, for messages. Raises `RequestError` for anything else.
-    """
+    """Rows as dicts of a list of dicts, a pandas frame, or a `datasets.Dataset`; a missing value of a frame is None."""
     if hasattr(data, "to_dict") and hasattr(data, "columns"):  # a frame; iterating over it would give column names
         data = data.to_dict("records")
     elif hasattr(data, "to_list") and hasattr(data, "column_names"):  # a Dataset
@@ -140,11 +137,10 @@ def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
 
 def recipe_rewards(given: Reward | Sequence[Reward], config: Path, change: Callable[[str], str]
                    ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rewards as the recipe's section `rewards` has them, and names of the files that were written.
+    """Rewards as the recipe's section `rewards` has them, and names of the files that were written into ``config``.
 
     A function of an imported module is named by that file. Functions of a notebook, or of the script that is running
-    (which cannot be imported without training once more), are written into the folder ``config``. ``change`` returns
-    the new path for a relative one. Raises `RequestError` for a function that its own file cannot hold.
+    (importing it would train once more), are written. ``change`` returns the new path for a relative one.
     """
     several = [given] if isinstance(given, str | Mapping) or callable(given) else list(given)
     entries, written = list[dict[str, Any]](), list[str]()

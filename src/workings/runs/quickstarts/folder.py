@@ -49,9 +49,9 @@ def _recipe_file(out: Path, name: str) -> Path:
 
 def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]
                  ) -> TrainAndEvaluateResult | None:
-    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint if it was interrupted.
+    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint; None if the run was complete.
 
-    None for a run that was already complete. Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
+    Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
     """
     path = out / "runs" / name
     left = what_is_left(path)

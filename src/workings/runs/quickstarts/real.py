@@ -1,8 +1,8 @@
 """The quickstart on a real model: does SmolLM2-135M learn a calculation from its written-out steps, on a CPU?
 
 Three models answer the same held-out questions about units: the untrained one, one trained on traces with their steps,
-and one trained on the same questions with bare answers. Everyday facts are a small part of the training; other facts,
-asked before and after, show whether the model forgot anything.
+and one trained on the same questions with bare answers. Everyday facts, asked before and after, show whether the model
+forgot anything.
 
 With rewards, the model starts with a third of the traces. Two rounds of expert iteration add its own correct answers to
 other questions, and GRPO continues from the last round with rewards for correct answers.
@@ -107,12 +107,8 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                     say: Say = lambda _: None) -> QuickstartAnswer:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
-    An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused. ``overrides`` are words
-    for the recipe of both runs.
-
-    Raises:
-        RequestError: ``out`` exists and is not this quickstart, interrupted.
-        RecordError: a run that was just sealed does not verify.
+    An interrupted quickstart is resumed. ``overrides`` are words for the recipe of both runs. Raises `RequestError` for
+    another ``out``, and `RecordError` if a run does not verify.
     """
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.
@@ -154,8 +150,7 @@ def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Expo
                        size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> QuickstartAnswer:
     """Trains a start, improves it on its own answers, trains it from rewards, compares, verifies, reports.
 
-    An interrupted one is resumed. Arguments and errors are those of `real_quickstart`; the overrides are for the recipe
-    with rewards, and ``export`` is `workings.publish.export.export_run`.
+    As `real_quickstart`; the overrides are for the recipe with rewards. ``export`` writes a run's model as a folder.
     """
     started = time.perf_counter()
     # An override of the model applies to all recipes, but GRPO's model is the improved one.

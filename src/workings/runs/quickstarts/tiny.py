@@ -24,10 +24,7 @@ ANSWER_ONLY = "answer-only"
 
 def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
                     say: Callable[[str], None] = lambda _: None) -> QuickstartAnswer:
-    """Generates data, trains with and without steps, evaluates, compares, verifies, reports.
-
-    Resumed as `workings.runs.quickstarts.real.real_quickstart`, with the same errors.
-    """
+    """Generates data, trains with and without steps, evaluates, compares, verifies, reports; as `real_quickstart`."""
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.
     recipes = {name: tiny_recipe(name, seed, form, overrides)
@@ -55,10 +52,7 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
 
 
 def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0) -> None:
-    """Generates traces, held-out traces, items and one tokenizer for all runs, trained on both forms of answers.
-
-    With ``prompts`` also this number of other problems with answers only.
-    """
+    """Generates traces, held-out traces, items, other ``prompts``, and a tokenizer trained on both forms of answers."""
     folder.mkdir(parents=True)
     problems, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]

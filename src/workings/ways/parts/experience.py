@@ -34,32 +34,17 @@ class Experience:
     """A source of training batches. As it is here it computes nothing ahead and adds no metrics."""
 
     def prepare(self, state: State, step: int) -> None:
-        """Computes, once before the first step, everything that depends on the first state.
-
-        Args:
-            state: read, not consumed.
-            step: number of earlier updates; 0 in a new run.
-        """
+        """Computes what depends on the first state, once before the first step, after ``step`` earlier ones."""
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to make the batch at a position, during the step before, if it does not need the weights after it."""
 
     @abstractmethod
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
-        """The batch at a position, prefetched or not.
-
-        Args:
-            state: the model before the update; read, not consumed.
-            position: in the data.
-            step: number of the update that is trained on it, from 1.
-        """
+        """The batch of update ``step``, from 1, at a position; ``state``: the model before it, not consumed."""
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
-        """Metrics that are known only after the update, for its line.
-
-        Raises:
-            TrainingFailed: the run cannot be learning; the message says why.
-        """
+        """Metrics that are known only after the update. Raises `TrainingFailed` if the run cannot be learning."""
         del step, prepared, result
         return {}
 

@@ -35,11 +35,7 @@ def find_teacher(loaded: LoadedRecipe, tokenizer: Tokenizer, shape: ModelShape, 
     """Finds the teacher of a recipe. No device is opened, and no tensor of the Hub is downloaded.
 
     ``tokenizer`` and ``shape`` are those of the student, ``bases`` further folders that a relative path may start from.
-
-    Raises:
-        RequestError: it is missing, has another vocabulary or a shorter context, or the weights below its adapters are
-            missing.
-        RecordError: a sealed run whose files differ from the sealed ones.
+    Raises `RequestError` for one that is missing or does not fit, and `RecordError`.
     """
     algorithm = way_of(loaded.recipe).teacher_keys
     assert algorithm is not None  # only a way with a teacher calls this
@@ -76,11 +72,7 @@ def refuse_processes(recipe: Recipe) -> None:
 
 
 def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
-    """A recipe's teacher for a plan; None without one. Nothing is downloaded except a description in a store.
-
-    Raises:
-        RequestError: neither a folder on this machine nor a published model that the catalog has.
-    """
+    """A recipe's teacher for a plan; None without one. Raises `RequestError` if it is not here and not in the catalog."""
     algorithm = way_of(loaded.recipe).teacher_keys
     if algorithm is None:
         return None

@@ -200,9 +200,7 @@ class RolloutExperience(Experience):
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch of an update; samples first if it is the first one that is trained on a rollout.
 
-        Raises:
-            RequestError: an earlier attempt stopped in the middle of a rollout, and that rollout is gone.
-            TrainingFailed: a reward is missing, or no group can be learned from.
+        Raises `RequestError` if an earlier attempt stopped within a rollout that is gone, and `TrainingFailed`.
         """
         # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run is in one.
         part = (step - 1) % self._sampler.shape.updates

@@ -1,7 +1,4 @@
-"""What ways with rollouts share: the model is trained on completions that it samples itself.
-
-The arithmetic is on a few numbers per completion: a verifier repeats it without a model.
-"""
+"""What ways with rollouts share: the model is trained on completions that it samples itself."""
 
 from __future__ import annotations
 
@@ -98,11 +95,7 @@ class RolloutWay(Way):
         return [0.0] * len(rewards)
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
-        """Advantages of a completion's tokens; here that of the completion.
-
-        ``sampler`` and ``reference`` are the log probabilities of each token when it was sampled, and under the frozen
-        model; the latter is empty if none exists, or if it was not computed yet.
-        """
+        """Advantages of a completion's tokens, from log probabilities of the sampler and of the frozen model."""
         del reference
         return [advantage] * len(sampler)
 
@@ -188,10 +181,7 @@ class RolloutWay(Way):
         return self.updates if self.updates > 1 else 0
 
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Fewer updates from one rollout, each with the same number of completions.
-
-        Only a rollout of fewer completions than an engine samples at a time needs less memory.
-        """
+        """Fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
             if rows * updates % self.group == 0:

@@ -212,8 +212,7 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
                       objective: Objective) -> Batch:
     """A batch of pairs, divided by their number, with the signals of its objective.
 
-    ``row_ids``: for each of its A x B sequences the id of its row; ``log_probs``: of the reference, by row id. Raises
-    `RecordError` if a row has none.
+    ``row_ids``: of each of its A x B sequences; ``log_probs``: of the reference, by row id, else `RecordError`.
     """
     mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
     # Empty sequences, which fill up a last batch, make no pair.

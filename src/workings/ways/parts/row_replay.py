@@ -112,11 +112,7 @@ def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batc
 
 
 def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
-    """Recorded teacher top tokens.
-
-    Rows that a short run never reached get uniform placeholder values, because a negative control with another seed may
-    reach them.
-    """
+    """Recorded teacher top tokens; uniform ones for rows that only another seed reaches."""
     recorded: dict[str, TopTokensOfRow] = {}
     # The run's own order decides which rows share a file, for any seed of a control.
     own = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)

@@ -14,10 +14,7 @@ from workings.ways.parts.rollout_way import RolloutWay
 
 @dataclass
 class StallDetector:
-    """Counts consecutive rollouts or updates without anything to learn.
-
-    Its counts follow from the metrics lines, so that a resumed run stops where an uninterrupted one would.
-    """
+    """Counts consecutive rollouts or updates without anything to learn; all counts follow from the metrics lines."""
 
     algorithm: RolloutWay
     equal_reward_rollouts: int = 0
@@ -83,8 +80,7 @@ class StallDetector:
     def check_update(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
         """Raises `TrainingFailed` if sampler and trained model disagree, or too many updates changed no weight.
 
-        ``mismatch`` is empty for later updates of a rollout: the weights have changed by then, and a difference is no
-        mistake.
+        ``mismatch`` is empty for later updates of a rollout, because the weights have changed by then.
         """
         # First, because samples of another model would explain everything else that goes wrong.
         most = self.algorithm.max_mismatch

@@ -95,11 +95,7 @@ class Teacher:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Its identity for the record: run or weights, with the digest of every file; tensors are downloaded first.
-
-        Raises:
-            RecordError: a file of a sealed run differs from the sealed one.
-        """
+        """Its identity for the record, with the digest of every file; tensors are downloaded first. Raises `RecordError`."""
         directory = self.weights.folder
         common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
         if self.run is not None:
@@ -139,11 +135,7 @@ class Teacher:
         return lambda batch: engine.most_likely(state(), batch, count, resolved.shape.vocab_size)
 
     def engine(self, name: str, student: EngineRequest) -> Engine:
-        """An engine of this name for the teacher, on the student's devices.
-
-        Raises:
-            RequestError: it does not hold these matrices in as few bits as the recipe asks for.
-        """
+        """An engine of this name for the teacher, on the student's devices. Raises `RequestError`."""
         precision = self.algorithm.teacher_precision
         try:
             return find_engine(name).engine.open(teacher_request(student, self.model, precision))

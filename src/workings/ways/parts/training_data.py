@@ -109,10 +109,7 @@ class PromptData:
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
 
     def check(self, engine: Engine) -> None:
-        """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher.
-
-        Likewise if rows do not make whole groups.
-        """
+        """Raises `RequestError` if the engine lacks something, or rows do not make whole groups."""
         _ = self.shape
         if not isinstance(engine, LikelihoodEngine) or sampler_of(engine) is None:
             name = self.resolved.recipe.algorithm.name
@@ -223,9 +220,6 @@ def prompts_of(resolved: ResolvedRun) -> PromptSet:
 
 
 def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
-    """Ids of held-out items whose question is in the training data as well: their answers measure nothing.
-
-    Questions are compared as `workings verify` compares them, which fails such a run.
-    """
+    """Ids of held-out items whose question is in the training data as well: their answers measure nothing."""
     digests = data.question_digests()
     return [item.id for item in items if prompt_digest(item.prompt) in digests]
