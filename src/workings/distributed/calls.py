@@ -225,7 +225,6 @@ class LeadingEngine:
     # Calls that all processes make, as `workings.engines.base` describes them.
     init, load, restore, without_adapters, step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
         _of_all, (*NEW_STATE, "step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
-    # Facts about this process alone.
     describe, dtypes, memory, inspect, check_device = map(
         _of_this_process, ("describe", "dtypes", "memory", "inspect", "check_device"))
 

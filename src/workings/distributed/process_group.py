@@ -151,7 +151,6 @@ class ProcessGroup:
             return [own]
         facts = [own]
         for index in range(1, self.count):
-            # Process 0 alone compares; the others hear of a difference as its failure.
             theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
             if (error := difference(same, theirs["same"], index)) is not None:
                 raise error

@@ -62,7 +62,6 @@ def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: Environment
     episodes = [Episode(prompt=prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     running = [*range(len(episodes))]
     while running:
-        # Together, for large batches.
         completions = write([[*episodes[n].prompt.tokens, *episodes[n].tokens] for n in running],
                             [turn_seed(episodes[n].seed, len(episodes[n].turns)) for n in running])
         replies = player.step([(n, template.tokenizer.decode(completion.tokens))

@@ -98,7 +98,6 @@ class PromptSet:
         return turns, Position(epoch, start)
 
 
-# Rollouts go through the epochs in order.
 @lru_cache(maxsize=2)
 def _order(ids: tuple[str, ...], seed: int, epoch: int) -> list[int]:
     return epoch_order(ids, seed, epoch).tolist()

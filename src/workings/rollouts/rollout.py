@@ -186,7 +186,6 @@ def select_groups(spreads: Sequence[bool], wanted: int, *, dynamic: bool) -> lis
     """Selects the groups that updates are trained on: the first ``wanted``, with ``dynamic`` only those with spread."""
     kept: list[bool] = []
     for spread in spreads:
-        # Groups beyond the wanted number are recorded, and no update is trained on them.
         kept.append(sum(kept) < wanted and (spread or not dynamic))
     return kept
 
@@ -249,7 +248,6 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Rollou
         span = completion_span(prompt, sample)
         # In the record's precision, so that a verifier computes the same advantages.
         sampler_log_probs = np.array(sample.completion.log_probs, np.float32)
-        # Replies of an environment teach nothing.
         learned = sample.written & (not (algorithm.masks_truncated and sample.truncated))
         signals[ADVANTAGE][number, span] = np.where(learned, algorithm.token_advantages(
             sample.advantage, sampler_log_probs.tolist(), reference[number].tolist() if reference else ()), 0)
@@ -258,7 +256,6 @@ def batch_of(rollout: Rollout, part: int, shape: RolloutShape, algorithm: Rollou
             signals[REFERENCE][number, span] = reference[number]
     tokens = sum(int(sample.written.sum()) for _, sample in samples)
     arrays = batch.arrays | {name: x.reshape(batch.tokens.shape) for name, x in signals.items()}
-    # Without any row the sum is 0, and every divisor but 0 will do.
     batch = Batch.of(arrays, divided_by=algorithm.divisor(rows=len(rows), tokens=tokens) if rows else 1.0)
     return batch.with_loss_positions(min(shape.learned, size.positions))
 

@@ -145,7 +145,6 @@ class Attempt:
     def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
         """Runs the training loop; ``on_step`` is called for every step, and False asks for a stop."""
         start, setup, writer = self.start, self.setup, self.start.writer
-        # Set here, because a resumed run may keep another number of checkpoints.
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
         progress = start.progress
@@ -158,14 +157,12 @@ class Attempt:
             hooks = _RunRecorder(attempt=self, display=display, on_step=on_step, stop=stop, processes=processes,
                                  lines=[line for line in writer.metrics() if not line.keys().isdisjoint(_WATCHED)])
             hooks.best()
-            # The first two may start a process that scores; neither outlives the training.
             with (setup.training_data.experience(setup.engine, writer) as experience,
                   self._observer(display.sample) as observer):
                 loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
                                     observer=observer, hooks=hooks, progress=progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(observer, display))
-            # Inside the display's block, because it is part of the run's log.
             if (best := hooks.best()) is not None:
                 display.say(f"kept       {self._kept(best).sentence}")
             return outcome
@@ -195,7 +192,6 @@ class Attempt:
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
-        # Before sealing, which requires it.
         writer.write_text(layout.README, run_readme(manifest, RunFolder(writer.directory)))
         # Progress goes to standard error: the run's own log is among the files that are sealed.
         run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
@@ -219,7 +215,6 @@ class Attempt:
             learned=self._learned_form(),
             model=ModelFacts(id=setup.weights.id, revision=setup.weights.revision, shape=setup.shape,
                              parameters=parameter_count(setup.shape)))
-        # A note, not an error: a leak makes the evaluation worthless, not the model.
         if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "

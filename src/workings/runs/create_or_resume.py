@@ -82,7 +82,6 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
                                       request, mesh)
         checkpoint, skipped = writer.checkpoints.latest_valid()
         step = 0 if checkpoint is None else checkpoint.step
-        # Steps after the checkpoint are repeated, and a step has one line.
         facts = writer.truncate_metrics(step)
         # All attempts write to the same events, so the first start and every resumption are there.
         # An attempt that was killed before its first event left no trace; then this one is the first.

@@ -56,7 +56,6 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
     ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
     loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
-    # Read once, so that all findings are of the same moment.
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, out, kernels)))
 

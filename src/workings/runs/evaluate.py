@@ -71,7 +71,6 @@ def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = N
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
     with ExitStack() as until_first_piece:
-        # The programs may have to be compiled first.
         until_first_piece.enter_context(slow_operation("answering"))
 
         def show_piece(piece: str) -> None:
@@ -126,7 +125,6 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
     # First, because a bad line is found at once and opening a model may take minutes.
     with items_file(items) as file:
         questions = read_questions(file)
-    # Before the model is opened, because it may refuse.
     trained = find_trained_items(Path(run), questions, Path(out)) if weights is None else []
     if trained and on_trained_items is not None:
         on_trained_items(trained)

@@ -217,7 +217,6 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
 
 def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) -> SampleRequest:
     """The request for the samples of a round."""
-    # A new seed per round, so that similar models do not give the same samples.
     return SampleRequest(selection=request.selection, settings=replace(
         settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))
@@ -267,7 +266,6 @@ class ImprovementSteps:
 
     def all(self) -> ImproveResult:
         """Every round."""
-        # Round 0 has no samples: it is the reference for all others.
         rounds = [Round(number=0, run=self._train(self.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):

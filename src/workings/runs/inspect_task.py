@@ -173,5 +173,4 @@ def _answer(sample: EvalSample, scorer: str) -> ScoredAnswer:
         # A list or an object is unchanged; any other score is as counted in inspect_ai's means.
         score=score.value if isinstance(score.value, list | dict) else value_to_float()(score.value),
         finish_reason={"max_tokens": "length"}.get(str(sample.output.stop_reason), "stop"),
-        # -1: unknown.
         tokens=sample.output.usage.output_tokens if sample.output.usage else -1)

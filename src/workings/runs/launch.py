@@ -75,7 +75,6 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     """Plan, choose the machine, and write the folder for its launcher. Raises `RequestError`."""
     if folder.exists():
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
-    # All candidates share the first one's platform.
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
     job = LaunchJob(
@@ -185,7 +184,6 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
 
 
 def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
-    # Refused rather than silently ignored.
     of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
           "--claim": ("kubernetes", request.volume_claim), "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():

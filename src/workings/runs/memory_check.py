@@ -44,7 +44,6 @@ def target_here(device: DeviceFacts) -> Target:
 def plan_here(prepared: TrainSetup) -> Plan:
     """The plan of the compiled step: verdict, parts and the largest of them."""
     target = target_here(prepared.device)
-    # The mesh that was opened, because a recipe may leave it to the devices.
     mesh = MeshShape.of(prepared.device.mesh)
     run = PlannedRun(recipe=prepared.loaded.recipe, request=prepared.request, target=target, mesh=mesh,
                      programs={"step": prepared.longest_batch})

@@ -102,7 +102,6 @@ class SealedRun:
         """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config, str(path))
-        # The manifest's recipe already includes every override.
         loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
         # The record's copy: a tokenizer trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)

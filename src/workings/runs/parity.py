@@ -162,7 +162,6 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
         engine = find_engine(initializer).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
     return ParityCase(request=request, batches=chosen, weights=weights.directory or start, folder=folder,
-                      # A schedule counts steps from 1.
                       initializer=initializer, rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
 
@@ -181,7 +180,6 @@ def compare(case: ParityCase, name: str) -> Parity:
         _, second = run_steps(case, opened, state, half, len(case.batches))
         curves[engine] = first + second
     resumed = []
-    # In both directions.
     for one, other in (ENGINES, ENGINES[::-1]):
         opened = case.engine(other)
         _, losses = run_steps(case, opened, opened.restore(states[one]), half, len(case.batches))
@@ -204,7 +202,6 @@ def run_steps(case: ParityCase, engine: Engine, state: State, first: int, last: 
     losses = []
     for step in range(first, last):
         state, result = engine.step(state, case.batches[step], case.rates[step])
-        # The loss before the update, from the gradient's forward pass.
         losses.append(result.loss)
     return state, losses
 

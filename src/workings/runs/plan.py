@@ -144,7 +144,6 @@ def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)
     peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded), engine=engine)
-    # The largest program decides.
     program = max(peak_bytes, key=lambda name: peak_bytes[name])
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=program, peak_bytes=peak_bytes[program],
                     limit_bytes=target_memory_limit(target, engine)[0])

@@ -123,7 +123,6 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
         training_data = way_of(recipe).prepare(resolved, engine)
     if not recipe.training.steps:
-        # Refuses rows that are too few for the warm-up.
         loaded = with_counted_steps(loaded, training_data.steps, f"{training_data.steps} = {recipe.training.epochs:g} "
                                     "epochs of these rows")
     held_out: list[Batch] = []

@@ -48,7 +48,6 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
-    # After the worked steps, like the correct answer.
     texts |= {name: final if form == "answer_only" else _written(worked or "", final, form)
               for name, final in {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}.items()}
     if form == "answer_only":

@@ -76,7 +76,6 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
 
     Raises `RequestError` for what is missing or not as recorded, and `RecordError` for a damaged record.
     """
-    # Before reading data or opening a device.
     metrics = RunRecord.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path} took no step", "a run with at least one step")
@@ -101,7 +100,6 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
             position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
     say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
-    # The controls reuse the engine and its compiled step.
     taken = [_replay(opened, plan) for plan in plans]
     # Only for the first range, because each control costs as many steps as a replay.
     # Past the end of a short range, because one step may not show a difference.
@@ -114,7 +112,6 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     coverage["answers"] = [{"unit": size.unit, "items": size.items, "asked": size.items_in(count)}
                            for size, count in answers]
     predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
-    # Several are reported by their number; the result lists the parts that were not repeated.
     facts: Facts = {
         "run": opened.run.manifest.name, "from_step": start,
         "start": plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states",
@@ -183,7 +180,6 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str], Tolerance]:
     """Conditions of the run and here, and the tolerance: equal bits if these agree, else that of the number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
-    # Only packages that compute; versions of others do not matter.
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     current = conditions(
@@ -211,7 +207,6 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
         # Keep only the newest state, because each has the size of model and optimizer.
         state = step.state
     last = lines[-1]["step"]
-    # Without a checkpoint there is nothing to compare these weights with.
     if last not in opened.checkpoints_by_step:
         return lines, {"absent": f"the run kept no checkpoint of step {last}"}
     # Needs disk space for a checkpoint; both sides are compared as files.

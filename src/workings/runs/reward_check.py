@@ -58,7 +58,6 @@ class RewardCheck:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``reward check --json``."""
-        # Some probes need prompts with worked steps.
         tried = {name: [prompt for prompt in self.prompts if name in prompt.probes]
                  for name in dict.fromkeys(name for prompt in self.prompts for name in prompt.probes)}
         values: dict[str, Any] = {
@@ -112,7 +111,6 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
             values = rewarder.score(texts)
         with slow_operation(f"rewarding {len(texts):,} texts once more"):
             again = [rewarder.score(texts)]
-    # Also in another process, with other hash seeds and fresh counters.
     with slow_operation(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
         again.append(other.score(texts))
     with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
@@ -174,7 +172,6 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
             truncated, kept = len(tokens) > settings.max_new_tokens, tokens[:settings.max_new_tokens]
             texts.append((number, name, CompletionToReward(
                 item=item, text=tokenizer.decode(kept) if truncated else text, tokens=kept, truncated=truncated)))
-        # Without a model there are no groups, and the slice is empty.
         texts += [(number, "", to_reward(turn.prompt, sample, tokenizer))
                   for group in groups[number:number + 1] for sample in group.samples]
     return texts

@@ -66,7 +66,6 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
-    # As written; overrides are in their own file.
     writer.write_text(layout.RECIPE, loaded.text)
     writer.write_json(layout.OVERRIDES, {
         "origin": Path(loaded.origin).name, "overrides": list(loaded.overrides), "renamed": list(loaded.renamed),

@@ -30,7 +30,6 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
     ``longest`` and ``new_tokens`` are those of prompt and completion; ``can_train``: whether the optimizer's state is
     in memory too, as it is after a checkpoint was restored.
     """
-    # Halve until it fits: at most eight formulas, nothing is compiled.
     rows = MAX_PROMPTS
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()

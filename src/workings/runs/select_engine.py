@@ -38,7 +38,6 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
                    if platform in ("gpu", "tpu") or all(map(importlib.util.find_spec, engine.libraries))])
     # As an override, so that the record has the choice and reproducing does not choose again.
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),
-                   # Replace `engine=auto`.
                    overrides=(*(word for word in loaded.overrides if not word.startswith("engine=")),
                               f"engine={engine}"),
                    chosen=(*loaded.chosen, f"engine: {engine} (picked by auto: {reason})"))

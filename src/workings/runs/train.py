@@ -61,7 +61,6 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     Raises `RequestError` if the request is wrong, and `DoesNotFit`, which names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    # The caller leaves a given group.
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
@@ -83,7 +82,6 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             writer.write_json(layout.MEASURED, watch.before(setup))
             try:
                 outcome = attempt.take_steps(on_step, stop, processes)
-                # Also for a run that failed or was stopped.
                 result = attempt.seal(outcome, facts, watch)
             except RequestError:
                 # Broken weights or rewards: after a fix the same command works.

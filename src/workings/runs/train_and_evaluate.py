@@ -148,7 +148,6 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
             else:
                 result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, on_step=listeners.step,
                                           group=group), keep_base=smoke is None)
-        # Only process 0 reports.
         if not result.training.process:
             listeners.ended(result.training.status)
     return result
@@ -157,7 +156,6 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
     """The run with its scorecards; without them for an interrupted run, and in a worker process."""
     setup, settings = training.setup, training.setup.evaluation
-    # Only process 0 has the record.
     if training.process or training.status != "complete" or settings is None:
         return TrainAndEvaluateResult(training=training)
     # The evaluation names the root digest of the run, which exists once the run is sealed.

@@ -49,7 +49,6 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
     As `workings.evaluation.run.evaluate`; killed sampling may be continued with other rules of selection.
     """
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
-    # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))
     return SampleUnit.open(out)
 
@@ -80,7 +79,6 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
                 if file_digest(partial / name) != digest:
                     raise RecordError(f"{source.path / name} is not the file that was sealed")
         write_files(partial, selection, pairs)
-        # The rules do not change the model.
         origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,6 @@ class Schedule:
             raise ValueError(f"step {step} is outside 1..{self.steps}")
         if step <= self.warmup_steps:
             return self.peak * step / self.warmup_steps
-        # 0 at the end of the warm-up, 1 at the last step.
         share = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
         # The share of the way from the last rate up to the peak.
         left = {"constant": 1.0, "linear": 1.0 - share, "cosine": 0.5 * (1.0 + math.cos(math.pi * share))}[self.kind]

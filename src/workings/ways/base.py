@@ -52,8 +52,6 @@ class Way(Algorithm):
     controls: ClassVar[tuple[str, ...]] = ()
     """Its wrong replays, by their names in `row_replay` or `rollout_replay`."""
 
-    # What it needs of a recipe.
-
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
         self._check_rewards(recipe)
@@ -84,8 +82,6 @@ class Way(Algorithm):
 
         ``rows``: of a micro batch; ``new_tokens``: most tokens of a completion.
         """
-
-    # What a plan must know.
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """Programs of a run in addition to the step and the evaluation, with their largest shapes over all devices.
@@ -127,8 +123,6 @@ class Way(Algorithm):
         del recipe
         yield from ()
 
-    # What it is trained on.
-
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:
         """Checked rows. Raises `RequestError` for an example that must not be learned from."""
@@ -162,8 +156,6 @@ class Way(Algorithm):
                                devices=row_devices(engine.describe().mesh))
         data.check(engine)
         return data
-
-    # What is repeated of a finished run.
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a run's steps once more, with the recorded number of rows.

@@ -71,7 +71,6 @@ class RewardWay(RolloutWay):
         if not recipe.rewards:
             raise refused(f"algorithm.name: {self.name} needs rewards", "at least one reward function",
                           "rewards='[{scorer: answer}]'")
-        # Values are recorded by the name of their reward, so no name may come twice.
         refuse_repeated(recipe.rewards)
 
     def not_counted(self) -> list[str]:
@@ -139,7 +138,6 @@ class Dapo(RewardWay):
     name: Literal["dapo"]
     """Decoupled clip and dynamic sampling policy optimization."""
     form: ClassVar[dict[str, Any]] = {"normalize": "tokens"}
-    # The paper's 0.28 above and 0.2 below.
     clip_high: float = Field(default=0.28, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
     likely ones unlikely."""
@@ -160,7 +158,6 @@ class Gspo(RewardWay):
     """Group sequence policy optimization."""
     # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
     form: ClassVar[dict[str, Any]] = {"ratio": "sequence", "normalize": "sequences"}
-    # Both bounds are those of the paper's experiments.
     clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
     """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
     token."""

@@ -175,7 +175,6 @@ def _module_file(function: FunctionType) -> str:
     """The file of the imported module that has this function by its name; empty for any other function."""
     module = sys.modules.get(function.__module__ or "")
     file = getattr(module, "__file__", None) or ""
-    # Importing the running script would train again.
     if function.__module__ == "__main__" or not file.endswith(".py"):
         return ""
     return str(Path(file).resolve()) if getattr(module, function.__name__, None) is function else ""

@@ -60,7 +60,6 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
         return None
     if left == "resume":
         say(f"{path} was interrupted and is resumed")
-    # As a file, so that the record of each run names a recipe to repeat.
     write_recipes(out, {name: recipe})
     result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume")
     if result.training.status == "interrupted":

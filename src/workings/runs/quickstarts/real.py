@@ -186,7 +186,6 @@ def make_data(folder: Path, seed: int, size: Size) -> None:
     folder.mkdir(parents=True)
     units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
     fact_traces, facts = everyday.make_facts(size.facts, seed)
-    # In one file, so that training mixes both.
     write_traces(folder / "traces.jsonl", [*units[:size.traces], *fact_traces[:size.traces // 4]])
     write_items(folder / "items.jsonl", items)
     for name, questions in (("facts", facts), ("prompts", [as_item(trace) for trace in units[size.traces:]])):

@@ -56,7 +56,6 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
     folder.mkdir(parents=True)
     problems, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]
-    # From the items, which are not in the traces, so their loss is that of unseen problems.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", shown)
     write_traces(folder / "held_out.jsonl", held_out)

@@ -72,7 +72,7 @@ def refuse_processes(recipe: Recipe) -> None:
 
 
 def teacher_model(loaded: LoadedRecipe) -> TeacherModel | None:
-    """A recipe's teacher for a plan; None without one. Raises `RequestError` if it is not here and not in the catalog."""
+    """A recipe's teacher for a plan; None without one. Raises `RequestError` if it is neither here nor known."""
     algorithm = way_of(loaded.recipe).teacher_keys
     if algorithm is None:
         return None

@@ -105,7 +105,6 @@ class RolloutSampler:
             turns, after = self.prompts.take(after, group_count)
             groups += self.sample_groups(state, turns, step)
             selected = select_groups([group.has_spread for group in groups], group_count, dynamic=dynamic)
-            # No further round: each costs as much as the first.
             if sum(selected) == group_count:
                 break
         tag = self.sampler.tag | {"behind": str(int(state is None))} if isinstance(self.sampler, TaggedSampler) else {}

@@ -133,7 +133,6 @@ def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
     """The rollout with the teacher's log probability of the first trained token increased by 0.5."""
     del sampler
     first, *others = rollout.reference_log_probs
-    # One row of the identity: 1 at the first token and 0 at all others.
     return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
 
 
@@ -160,7 +159,6 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
-    # Its process starts with the first episode and ends with this program.
     player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
         data.environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)

@@ -91,7 +91,6 @@ class RolloutWay(Way):
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Advantages of one group's completions; here 0: they are not compared."""
-        # Where a teacher judges, tokens have advantages and completions none.
         return [0.0] * len(rewards)
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -190,7 +189,6 @@ class RolloutWay(Way):
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
         """Half the new tokens, then a quarter, and so on; rows shrink equally, so that prompts keep their length."""
-        # The penalty of long completions begins at the first token at the earliest.
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])
         prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2

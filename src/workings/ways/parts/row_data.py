@@ -108,7 +108,6 @@ class TraceData:
 
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position in the data, with the signals of their rows."""
-        # Nothing to close here; the context of rollouts has a process for rewards.
         return nullcontext(RowExperience(self.batches, partial(self.signal_values, engine, writer), self.add_signals))
 
 
@@ -235,7 +234,6 @@ def _verdicts(mask: np.ndarray, row_ids: Sequence[Sequence[str]]) -> np.ndarray:
 def _imitation(mask: np.ndarray, pairs: int) -> np.ndarray:
     """``[A * B, S]``: the signal `IMITATION`."""
     weight = np.zeros_like(mask)
-    # Every other row is a chosen one.
     weight[::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
     return weight
 

@@ -38,7 +38,6 @@ class StallDetector:
             # not round.
             if EQUAL in line:
                 detector._count_rollout(line)
-            # Counted from the log, so that a resumed run keeps the count.
             detector._count_update(line["share_of_weights_changed"] == 0)
         return detector
 

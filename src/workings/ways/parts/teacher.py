@@ -95,7 +95,7 @@ class Teacher:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Its identity for the record, with the digest of every file; tensors are downloaded first. Raises `RecordError`."""
+        """Its identity for the record, with the digest of every file, after a download. Raises `RecordError`."""
         directory = self.weights.folder
         common: dict[str, Any] = {"precision": self.algorithm.teacher_precision, "tokenizer": self.tokenizer.digest}
         if self.run is not None:

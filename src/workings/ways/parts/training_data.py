@@ -155,7 +155,6 @@ class PromptData:
         if self._reference_is_below_adapters:
             assert isinstance(engine, AdapterEngine)  # as above
             return lambda state, batch: engine.log_probs(engine.without_adapters(state), batch)
-        # Loaded once, for the first rollout: it stays in memory together with the trained model.
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
         return lambda state, batch: engine.log_probs(frozen(), batch)
 
