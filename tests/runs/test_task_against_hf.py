@@ -90,7 +90,7 @@ def test_texts_and_their_scores(engine: str, folder: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("engine", ["jax", "torch"])
-def test_continuations_and_whole_texts(engine: str, theirs: Any) -> None:
+def test_continuations(engine: str, theirs: Any) -> None:
     from lm_eval.api.instance import Instance
 
     from workings.runs.lm_eval_task import SessionModel
@@ -104,7 +104,3 @@ def test_continuations_and_whole_texts(engine: str, theirs: Any) -> None:
     assert [value for value, _ in our] == pytest.approx([value for value, _ in their], abs=1e-4)
     assert [greedy for _, greedy in our] == [greedy for _, greedy in their]
     assert {greedy for _, greedy in our} == {True, False}
-    texts = [Instance("loglikelihood_rolling", {}, (text,), 0) for text in (
-        "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May.", "Yes.")]
-    # A sum over every token of the text: a hundred-thousandth for each of the 24 of the first.
-    assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), abs=2.4e-4)

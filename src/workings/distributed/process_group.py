@@ -44,12 +44,8 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) ->
     """The error for process ``index`` that prepared another run than process 0; None if both are equal."""
     found = [f"process {index} with {key}: {other}; process 0 has {own}"
              for key, own, other in differing(here, there)]
-    if not found:
-        return None
-    return RequestError("; ".join([*found[:MAX_SHOWN], *([f"and {len(found) - MAX_SHOWN} more"]
-                                                         if len(found) > MAX_SHOWN else [])]),
-                        "the same recipe, data, weights and versions in all processes",
-                        "the same command on every machine, with the same files")
+    return RequestError("; ".join(found[:MAX_SHOWN]), "the same recipe, data, weights and versions in all processes",
+                        "the same command on every machine, with the same files") if found else None
 
 
 def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

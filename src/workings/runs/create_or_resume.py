@@ -162,9 +162,8 @@ def refuse_other_request(folders: Sequence[Path], request: dict[str, dict[str, A
             moved += texts + ([f"mesh: {meshes} before, {dict(mesh)} now"] if meshes != dict(mesh) else [])
         elif texts:
             words = (_before(folders, layout.OVERRIDES) or {}).get("overrides", []) if relative == layout.CONFIG else []
-            more = [f"and {len(texts) - MAX_DIFFERENCES_SHOWN} more"] if len(texts) > MAX_DIFFERENCES_SHOWN else []
             again = "what" if words else "the recipe"
-            raise RequestError("recipe or data have changed: " + "; ".join([*texts[:MAX_DIFFERENCES_SHOWN], *more]),
+            raise RequestError("recipe or data have changed: " + "; ".join(texts[:MAX_DIFFERENCES_SHOWN]),
                                "the same recipe and data as the run that is resumed",
                                f"resume with {again} it was started with{': ' * bool(words)}{shlex.join(words)}; or "
                                "start a new run with another --out")

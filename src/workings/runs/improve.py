@@ -157,10 +157,6 @@ class ImproveRequest:
     all_rounds: bool = False
     """Continue after a round that did not help."""
 
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise RequestError(f"--rounds {self.rounds} is too few", "at least 1")
-
 
 def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
             say: Callable[[str], None] = lambda text: None) -> ImproveResult:
@@ -200,8 +196,7 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
         raise RequestError(f"improve does not take algorithm.name: {recipe.algorithm.name}",
-                           "sft, because kept samples become traces",
-                           "workings train RECIPE for any other algorithm")
+                           "sft, because kept samples become traces", "workings train RECIPE for any other algorithm")
     data = find_data(loaded)
     if not data.items:
         raise RequestError("the recipe has no evaluation.items", "held-out items, by which rounds are compared",

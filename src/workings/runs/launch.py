@@ -118,8 +118,7 @@ def pick(loaded: LoadedRecipe, request: LaunchRequest) -> tuple[Plan, Target, in
             return plan, target, hosts, devices
         seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
                     f"{gib(plan.verdict.limit_bytes)} per device")
-    raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})",
-                       "a larger machine",
+    raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})", "a larger machine",
                        "workings plan, which looks for the nearest plan that fits")
 
 

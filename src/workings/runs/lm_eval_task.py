@@ -15,7 +15,6 @@ from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.evaluator import evaluate
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, postprocess_generated_text
 from lm_eval.tasks import TaskManager
-from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from yaml import YAMLError
 
 from workings.engines.session import ModelSession
@@ -26,8 +25,6 @@ from workings.evaluation.run import sample_seed, that_samples
 from workings.record.digest import file_digest
 from workings.record.progress import slow_operation
 
-WINDOW = 2048
-"""Window of `loglikelihood_rolling` in tokens, the harness's own default."""
 _SUFFIXES = (".yaml", ".yml")
 _PERPLEXITIES = {"word_perplexity", "byte_perplexity", "bits_per_byte", "perplexity"}
 """Metrics over all documents, without scores per item."""
@@ -102,12 +99,8 @@ class SessionModel(TemplateLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
-        """Log likelihood of each whole text, in windows of `WINDOW` tokens."""
-        windows = [[make_disjoint_window(window) for window in get_rolling_token_windows(
-            token_list=self.tok_encode(request.args[0]), prefix_token=self.prefix_token_id, max_seq_len=WINDOW,
-            context_len=1)] for request in requests]
-        values = iter(self._loglikelihood_tokens([(None, *window) for text in windows for window in text]))
-        return [sum(next(values)[0] for _ in text) for text in windows]
+        """Never asked for: perplexities of whole texts are no scores of items, and their tasks are refused."""
+        raise NotImplementedError
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Completions up to the task's stop texts."""
@@ -156,8 +149,7 @@ def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
               if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
     if unread:
         raise RequestError(f"the task's generation settings {', '.join(unread)} are not supported",
-                           "at most do_sample, temperature, until and max_gen_toks",
-                           "a task file without them")
+                           "at most do_sample, temperature, until and max_gen_toks", "a task file without them")
     return decoding
 
 
@@ -246,8 +238,7 @@ def _load(name: str) -> dict[str, Any]:
     own = path.suffix in _SUFFIXES
     if own and not path.is_file():
         raise RequestError(f"the task file {name} does not exist",
-                           "a YAML file of lm-evaluation-harness, or the name of a task",
-                           "--task FILE.yaml")
+                           "a YAML file of lm-evaluation-harness, or the name of a task", "--task FILE.yaml")
     with slow_operation("looking for the task"):
         manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
         if not own and name not in manager.all_tasks:

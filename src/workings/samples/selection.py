@@ -130,6 +130,7 @@ class Selection:
         if self.most_per_prompt < 0:
             raise RequestError(f"most_per_prompt is negative: {self.most_per_prompt}", "at least 1, or 0 for all")
 
+
 RIGHT_SAMPLES = Selection()
 
 

@@ -50,7 +50,7 @@ class Way(Algorithm):
     is_timed_by_steps: ClassVar[bool] = True
     """Whether most of a run's time is its steps."""
     controls: ClassVar[tuple[str, ...]] = ()
-    """Its wrong replays, by their names in `row_replay` or `rollout_replay`."""
+    """Its wrong replays, by their names in `replays`."""
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
@@ -163,7 +163,7 @@ class Way(Algorithm):
         ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
         between the steps, instead of using recorded values.
         """
-        from workings.ways.parts.row_replay import RowSource
+        from workings.ways.parts.replays import RowSource
         del exact
         data = self.reopened_data(opened, seed)
         return RowSource(batches=data.batches, add=data.add_signals)
@@ -176,7 +176,7 @@ class Way(Algorithm):
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
         """Controls of this way, which a replay must distinguish from the record: description and batches."""
-        from workings.ways.parts.row_replay import wrong_rows
+        from workings.ways.parts.replays import wrong_rows
         del opened, exact
         return wrong_rows(source, self.controls)
 

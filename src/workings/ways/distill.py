@@ -98,7 +98,7 @@ class TraceDistill(TeacherWay):
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Traces with the teacher's top tokens."""
-        from workings.ways.parts.row_replay import replayed_top_tokens
+        from workings.ways.parts.replays import replayed_top_tokens
         del exact
         return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
 

@@ -99,7 +99,7 @@ class ReferencedPairs(PairWay):
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Pairs with the reference's log probabilities."""
-        from workings.ways.parts.row_replay import replayed_pairs
+        from workings.ways.parts.replays import replayed_pairs
         return replayed_pairs(opened, self.reopened_data(opened, seed), exact=exact)
 
 

@@ -119,8 +119,7 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
         loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
         if form == QUESTIONS and loaded.recipe.algorithm.examples != "prompts":
             raise RequestError("data: rows with expected_answer have no completion to imitate",
-                               "rows with steps and answer, or an algorithm that rewards answers",
-                               'rewards=["answer"]')
+                               "rows with steps and answer, or an algorithm that rewards answers", 'rewards=["answer"]')
         yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *_chosen(values, form, loaded)))
 
 

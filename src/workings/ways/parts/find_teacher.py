@@ -99,8 +99,7 @@ def _of_run(path: Path, algorithm: TeacherWay, engine: str) -> Teacher:
     kept = run.kept_checkpoint().path
     sealed_digests(run, [MODEL_SHAPE, *(f"{TOKENIZER}/{file.name}" for file in (path / TOKENIZER).iterdir())])
     return Teacher(algorithm=algorithm, run=run, method=recipe.method, base=_base(run, recipe, algorithm, engine),
-                   tokenizer=Tokenizer.load(path / TOKENIZER),
-                   shape=_sealed_shape(path),
+                   tokenizer=Tokenizer.load(path / TOKENIZER), shape=_sealed_shape(path),
                    weights=Weights(directory=kept, id=run.manifest.name, revision=kept.name))
 
 

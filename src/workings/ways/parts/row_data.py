@@ -137,12 +137,10 @@ class ReferencedPairData(PairData):
         name = f"algorithm.name: {self.recipe.algorithm.name}"
         if not isinstance(engine, LikelihoodEngine):
             raise RequestError(f"engine {engine.name} does not support {name}",
-                               "an engine that computes log probabilities",
-                               "engine=jax")
+                               "an engine that computes log probabilities", "engine=jax")
         if not self.recipe.method.trains_all_weights and not isinstance(engine, AdapterEngine):
             raise RequestError(f"engine {engine.name} does not support {name} with adapters",
-                               "an engine that switches them off",
-                               "method.name=full, or engine=jax")
+                               "an engine that switches them off", "method.name=full, or engine=jax")
 
     def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> LogProbs:
         """The reference's log probability of each row of the run; before the first step ``state`` is that model."""
@@ -216,35 +214,18 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
     mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
     # Empty sequences, which fill up a last batch, make no pair.
     pairs = sum(len(ids) for ids in row_ids) // 2
-    made = {REFERENCE: partial(_reference, mask, row_ids, log_probs), IMITATION: partial(_imitation, mask, pairs),
-            VERDICT: partial(_verdicts, mask, row_ids)}
-    return replace(batch, divided_by=float(pairs), signals={
-        name: made[name]().reshape(batch.tokens.shape) for name in objective.signals})
-
-
-def _verdicts(mask: np.ndarray, row_ids: Sequence[Sequence[str]]) -> np.ndarray:
-    """``[A * B, S]``: the signal `VERDICT`."""
-    signal = np.zeros_like(mask)
-    for number, ids in enumerate(row_ids):
-        for name in ids:
-            signal[number, mask[number].argmax()] = verdict_of(name)
-    return signal
-
-
-def _imitation(mask: np.ndarray, pairs: int) -> np.ndarray:
-    """``[A * B, S]``: the signal `IMITATION`."""
-    weight = np.zeros_like(mask)
-    weight[::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
-    return weight
-
-
-def _reference(mask: np.ndarray, row_ids: Sequence[Sequence[str]], log_probs: LogProbs) -> np.ndarray:
-    """``[A * B, S]``: the signal `REFERENCE`."""
-    signal = np.zeros(mask.shape, np.float32)
-    for number, ids in enumerate(row_ids):
-        for name in ids:
+    signals = {name: np.zeros(mask.shape, np.float32) for name in objective.signals}
+    if IMITATION in signals:
+        # Of the chosen rows.
+        signals[IMITATION][::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
+    for number, name in ((number, name) for number, ids in enumerate(row_ids) for name in ids):
+        # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
+        first = number, mask[number].argmax()
+        if VERDICT in signals:
+            signals[VERDICT][first] = verdict_of(name)
+        if REFERENCE in signals:
             if name not in log_probs:
                 raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
-            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
-            signal[number, mask[number].argmax()] = log_probs[name]
-    return signal
+            signals[REFERENCE][first] = log_probs[name]
+    return replace(batch, divided_by=float(pairs), signals={
+        name: signal.reshape(batch.tokens.shape) for name, signal in signals.items()})

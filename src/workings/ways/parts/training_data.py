@@ -115,16 +115,12 @@ class PromptData:
             name = self.resolved.recipe.algorithm.name
             raise RequestError(f"engine {engine.name} does not run algorithm.name: {name}",
                                "an engine that samples completions", "engine=jax")
-        if self._reference_is_below_adapters and not isinstance(engine, AdapterEngine):
+        if (self._has_first_model and not self.resolved.recipe.method.trains_all_weights
+                and not isinstance(engine, AdapterEngine)):
             raise RequestError(f"engine {engine.name} does not support algorithm.kl_beta above 0 with adapters",
                                "an engine that switches them off", "algorithm.kl_beta=0")
         if self.teacher is not None:
             self.teacher.open(engine, self.resolved)  # no weight is read before the first call
-
-    @property
-    def _reference_is_below_adapters(self) -> bool:
-        """Whether the reference is the model below the adapters."""
-        return self._has_first_model and not self.resolved.recipe.method.trains_all_weights
 
     @property
     def _has_first_model(self) -> bool:
@@ -152,7 +148,7 @@ class PromptData:
         if not self._has_first_model:
             return None
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
-        if self._reference_is_below_adapters:
+        if not self.resolved.recipe.method.trains_all_weights:
             assert isinstance(engine, AdapterEngine)  # as above
             return lambda state, batch: engine.log_probs(engine.without_adapters(state), batch)
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
