@@ -32,6 +32,7 @@ from workings.ways.parts.row_data import ReferencedPairData, TraceData, log_prob
 from workings.ways.parts.teacher import Teacher
 from workings.ways.parts.training_data import PromptData, reward_settings
 
+
 @dataclass(frozen=True, kw_only=True)
 class RowSource:
     """Batches of rows: they follow from the data position and the rows' signals."""
