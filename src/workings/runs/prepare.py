@@ -74,12 +74,14 @@ class TrainSetup(ResolvedRun):
     @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
-        return list(self.data.items[:self.recipe.evaluation.samples])
+        items = self.data.items
+        return items[:self.recipe.evaluation.samples] if items else []
 
     @property
     def watched_items(self) -> list[Item]:
         """Items that are answered and scored at each evaluation during training."""
-        return list(self.data.items[:way_of(self.recipe).watched_items(self.recipe)])
+        items = self.data.items
+        return items[:way_of(self.recipe).watched_items(self.recipe)] if items else []
 
     @property
     def sampler(self) -> Sampler | None:

@@ -134,17 +134,22 @@ class Teacher:
         assert isinstance(engine, TeachingEngine)  # of the student's kind, which was checked
         return lambda batch: engine.most_likely(state(), batch, count, resolved.shape.vocab_size)
 
-    def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
-        device, recipe, precision = student.describe(), resolved.recipe, self.algorithm.teacher_precision
-        request = EngineRequest.of(recipe, resolved.shape, device=device.platform, mesh=MeshConfig(**device.mesh))
+    def engine(self, name: str, student: EngineRequest) -> Engine:
+        """An engine of this name for the teacher, on the student's devices. Raises `RequestError`."""
+        precision = self.algorithm.teacher_precision
         try:
-            engine = find_engine(recipe.engine).engine.open(teacher_request(request, self.model, precision))
+            return find_engine(name).engine.open(teacher_request(student, self.model, precision))
         except RequestError as error:
             if precision != "nf4":
                 raise
             # The engine was asked for `method: qlora`, a key that the recipe may not have or has for the student.
             raise RequestError(f"algorithm.teacher_precision: {precision} is not possible: {error.given}",
                                error.expected, "algorithm.teacher_precision=bf16") from error
+
+    def _opened(self, student: Engine, resolved: ResolvedRun) -> tuple[Engine, Callable[[], State]]:
+        device, recipe = student.describe(), resolved.recipe
+        engine = self.engine(recipe.engine, EngineRequest.of(
+            recipe, resolved.shape, device=device.platform, mesh=MeshConfig(**device.mesh)))
         if self.base is not None and not isinstance(engine, AdapterReadingEngine):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher} has adapters, and engine {engine.name} "
                                "does not read them", "an engine that does",
