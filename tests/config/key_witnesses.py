@@ -26,11 +26,12 @@ from workings.objectives.registry import to_json
 from workings.objectives.top_tokens import TopTokens
 from workings.record.digest import file_digest
 from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Group, RolloutShape, batch_of
+from workings.rollouts.rollout import Group
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.row_data import TraceData, read_rows
 from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.training_data import reward_settings

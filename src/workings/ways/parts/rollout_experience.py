@@ -18,20 +18,10 @@ from workings.models.chat import ChatTemplate
 from workings.rollouts import arithmetic
 from workings.rollouts.episodes import EpisodeRules, play
 from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
-from workings.rollouts.rollout import (
-    Group,
-    Rollout,
-    RolloutShape,
-    Sample,
-    batch_of,
-    completion_span,
-    digest_of,
-    sample_seed,
-    select_groups,
-    to_reward,
-)
+from workings.rollouts.rollout import Group, Rollout, Sample, sample_seed, select_groups, to_reward
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of, completion_span, digest_of
 from workings.ways.parts.rollout_way import RolloutWay
 from workings.ways.parts.stall_detector import StallDetector
 

@@ -103,6 +103,10 @@ class RolloutWay(Way):
         """Its group."""
         return self.group
 
+    def most_written(self, recipe: Recipe) -> int:
+        """Most tokens that the model writes for one prompt, in all its turns."""
+        return self.max_new_tokens * (1 if recipe.environment is None else recipe.environment.turns)
+
     def completions_of_a_rollout(self, batch: BatchConfig, devices: int) -> int:
         """Completions of a rollout over all devices, before any are left out."""
         return batch.micro_batch * batch.accumulation * devices * self.updates

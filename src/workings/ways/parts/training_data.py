@@ -24,11 +24,12 @@ from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
-from workings.rollouts.rollout import Rollout, RolloutShape, most_written
+from workings.rollouts.rollout import Rollout
 from workings.rollouts.vllm import VllmSampler
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
+from workings.ways.parts.rollout_batch import RolloutShape
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler
 from workings.ways.parts.rollout_way import RolloutWay, rollout_way
 from workings.ways.parts.row_data import TraceData
@@ -185,7 +186,7 @@ def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
     """Reward settings of a recipe with rewards."""
     recipe = loaded.recipe
     return RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning, base=loaded.base,
-                          max_new_tokens=most_written(recipe, rollout_way(recipe)))
+                          max_new_tokens=rollout_way(recipe).most_written(recipe))
 
 
 def try_rewards(settings: RewardSettings) -> None:
