@@ -12,14 +12,10 @@ from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, res
 from workings.planning.plan import Plan, plan_from_inspection
 from workings.planning.planned_run import PlannedRun
 from workings.planning.search import find_nearest
-from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.memory_use import growth
 from workings.record.values import absent
 from workings.runs.prepare import TrainSetup
 from workings.ways.parts.find_teacher import teacher_model
-
-MAX_MACHINES_SHOWN = 3
-"""Number of machines to propose if no change of the recipe makes it fit."""
 
 
 def target_here(device: DeviceFacts) -> Target:
@@ -52,7 +48,7 @@ def plan_here(prepared: TrainSetup) -> Plan:
 
 
 def refusal(prepared: TrainSetup) -> DoesNotFit:
-    """The error for a run that does not fit, with the nearest plan that does or a machine that is large enough."""
+    """The error for a run that does not fit, with the nearest plan that does, if the search found one."""
     recipe = prepared.loaded.recipe
     target = target_here(prepared.device)
     plan = plan_here(prepared)
@@ -69,24 +65,13 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
         lines.append(f"nearest plan that fits: {gib(nearest_plan.peak_bytes)} of {gib(nearest_plan.limit_bytes)} "
                      f"({nearest_plan.source}); the same command with: {join(nearest_plan.overrides)}")
     else:
-        lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another "
-                     f"machine: {_larger(prepared.verdict)}")
+        lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another machine: "
+                     "`workings plan RECIPE --on v5e-256` shows the plan of one")
     if prepared.inspection.refused:
         lines.append("the compiler refuses this program, so --force cannot run it")
     else:
         lines.append("--force runs it anyway")
     return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(), "reasons": lines})
-
-
-def _larger(verdict: Verdict) -> str:
-    """Machines of the catalog with enough memory, those of one device and the smallest first."""
-    rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
-    # One device first; several split weights and rows, probably evenly.
-    enough = sorted((row.devices > 1, row.memory_bytes * row.devices, row.name) for row in rows
-                    if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
-    names = [name for *_, name in enough[:MAX_MACHINES_SHOWN]]
-    return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` shows the plan" if names
-            else "none of the catalog by memory alone; `workings plan RECIPE --on v5e-256` asks for more devices")
 
 
 class MemoryWatch:

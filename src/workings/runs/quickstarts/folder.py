@@ -14,7 +14,7 @@ from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.reports.html import write_report
 from workings.runs.create_or_resume import what_is_left
-from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.ui.verification_cache import VerificationCache
 
 
@@ -47,9 +47,8 @@ def _recipe_file(out: Path, name: str) -> Path:
     return out / "recipes" / f"{name}.yaml"
 
 
-def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]
-                 ) -> TrainAndEvaluateResult | None:
-    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint; None if the run was complete.
+def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]) -> None:
+    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint; nothing if the run was complete.
 
     Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
     """
@@ -57,17 +56,16 @@ def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str]
     left = what_is_left(path)
     if left == "nothing":
         say(f"{path} is complete and is reused")
-        return None
+        return
     if left == "resume":
         say(f"{path} was interrupted and is resumed")
     write_recipes(out, {name: recipe})
-    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume")
-    if result.training.status == "interrupted":
+    training = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume").training
+    if training.status == "interrupted":
         raise Interrupted(f"stopped while {name} was trained; finished parts are in {out}; to resume: the same "
                           f"command with --out {shlex.quote(str(out))}")
-    if result.training.status != "complete":
-        raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
-    return result
+    if training.status != "complete":
+        raise RecordError(f"{name}: {training.status}: {training.reason}")
 
 
 def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdict: Comparison,

@@ -26,18 +26,17 @@ from workings.data.traces import write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.run import evaluate
-from workings.evaluation.settings import EvaluationSettings, settings_of
+from workings.evaluation.settings import settings_of
 from workings.hardware.memory import host_memory
 from workings.hints import pip_install
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION, SEAL
 from workings.record.number_text import percent
-from workings.record.reader import RunRecord
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.open_model import WeightsRequest, open_weights
 from workings.runs.quickstarts.folder import QuickstartAnswer, begin, complete_run, report
-from workings.runs.train_and_evaluate import TrainAndEvaluateResult, difference_json
+from workings.runs.train_and_evaluate import difference_json
 from workings.scoring.items import Item, read_items
 
 RECIPE = "smollm2-135m-cpu"
@@ -120,9 +119,11 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
     for name, recipe in recipes.items():
-        # Passed on directly: a variable would keep both models in memory.
-        _ask_facts(out / "runs" / name, facts, settings_of(recipe.recipe), complete_run(out, name, recipe, say))
+        complete_run(out, name, recipe, say)
     runs = {name: out / "runs" / name for name in ARMS}
+    if not (runs[WITH_STEPS] / FACTS_UNIT / SEAL).is_file():
+        evaluate_run(runs[WITH_STEPS], out / "data" / "facts.jsonl", runs[WITH_STEPS] / FACTS_UNIT,
+                     settings=settings_of(recipes[WITH_STEPS].recipe))
     verdict = compare(untrained, runs[WITH_STEPS])
     against_answers = compare(runs[ANSWER_ONLY], runs[WITH_STEPS])
     compared = {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(),
@@ -214,20 +215,6 @@ def ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say: 
     unit, items = next(iter(questions.items()))
     for item, answer in _shown(items, _answers(unit)):
         say(f"  {item.prompt}\n    {answer}   (correct: {item.expected_answer})")
-
-
-def _ask_facts(run: Path, facts: list[Item], settings: EvaluationSettings,
-               result: TrainAndEvaluateResult | None) -> None:
-    """Evaluates the run on the facts, with the state in memory if there is one."""
-    unit = run / FACTS_UNIT
-    if (unit / SEAL).is_file() or run.name != WITH_STEPS:
-        return
-    if result is None or result.training.state is None:  # trained by an interrupted call
-        evaluate_run(run, run.parent.parent / "data" / "facts.jsonl", unit, settings=settings)
-        return
-    training, sealed = result.training, RunRecord.open(run)
-    evaluate(training.setup.session(training.setup.engine, training.state), facts, unit, settings=settings,
-             made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
 
 
 def _answers(unit: Path) -> dict[str, str]:
