@@ -80,7 +80,7 @@ def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
     facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1))
     assert (facts["teacher"].get("run"), facts["mode"]) == ("teacher", "bitwise")
     assert facts["lines"][0]["drawn"]["asked"] == facts["lines"][0]["drawn"]["same"] > 0
-    with pytest.raises(RequestError, match="adapters next to random weights of engine jax"):
+    with pytest.raises(RequestError, match="adapters on random weights of engine jax"):
         train(str(recipe), tmp_path / "other", ["engine=torch"])
 
 
