@@ -21,7 +21,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
-from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary
+from workings.ways.parts.teacher import find_teacher, refuse_other_vocabulary
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from workings.planning.search import find_nearest
 from workings.record.memory_use import growth
 from workings.record.values import absent
 from workings.runs.prepare import TrainSetup
-from workings.ways.parts.find_teacher import teacher_model
+from workings.ways.parts.teacher import teacher_model
 
 
 def target_here(device: DeviceFacts) -> Target:

@@ -23,8 +23,7 @@ from workings.planning.search import estimated_programs, plan_with_nearest, with
 from workings.record.number_text import duration
 from workings.runs.select_engine import with_engine
 from workings.ways.base import way_of
-from workings.ways.parts.find_teacher import teacher_model
-from workings.ways.parts.teacher import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_model, teacher_request
 
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """Seconds of the units in which a deadline is written."""

@@ -14,9 +14,8 @@ from workings.record.values import Absent, absent
 from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.ways.base import way_of
-from workings.ways.parts.find_teacher import find_teacher
 from workings.ways.parts.replay_source import ReopenedRun
-from workings.ways.parts.teacher import Teacher
+from workings.ways.parts.teacher import Teacher, find_teacher
 
 
 def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = None, fsdp: int = 0) -> ReopenedRun:

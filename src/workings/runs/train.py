@@ -35,7 +35,7 @@ from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
-from workings.ways.parts.find_teacher import refuse_processes
+from workings.ways.parts.teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Beginning of an address such as ``s3://bucket``; a single letter is a Windows drive."""

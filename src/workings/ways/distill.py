@@ -21,8 +21,8 @@ from workings.ways.parts.rollout_way import RolloutWay
 if TYPE_CHECKING:
     from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
-    from workings.ways.parts.distillation_data import DistillationData
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.row_data import DistillationData
 
 
 class Distill(TeacherWay, RolloutWay):
@@ -60,7 +60,7 @@ class Distill(TeacherWay, RolloutWay):
 
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
         """The teacher."""
-        from workings.ways.parts.find_teacher import find_teacher
+        from workings.ways.parts.teacher import find_teacher
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
@@ -87,9 +87,8 @@ class TraceDistill(TeacherWay):
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> DistillationData:
         """Rows of traces; the teacher's most likely tokens are computed before the first step."""
-        from workings.ways.parts.distillation_data import DistillationData
-        from workings.ways.parts.find_teacher import find_teacher
-        from workings.ways.parts.row_data import read_rows
+        from workings.ways.parts.row_data import DistillationData, read_rows
+        from workings.ways.parts.teacher import find_teacher
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
         data = DistillationData(recipe=resolved.recipe, rows=read_rows(resolved), resolved=resolved, teacher=teacher,
                                 devices=row_devices(engine.describe().mesh))

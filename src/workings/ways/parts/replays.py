@@ -24,12 +24,17 @@ from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.storage import read_plain
 from workings.rollouts.rollout import Group, Rollout
 from workings.scoring.rewards import CompletionToReward, total
-from workings.ways.parts.distillation_data import teacher_top_tokens_by_row, with_top_tokens
 from workings.ways.parts.experience import AddSignals
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
 from workings.ways.parts.rollout_batch import digest_of
 from workings.ways.parts.rollout_experience import RolloutSampler
-from workings.ways.parts.row_data import ReferencedPairData, TraceData, log_probs_by_row
+from workings.ways.parts.row_data import (
+    ReferencedPairData,
+    TraceData,
+    log_probs_by_row,
+    teacher_top_tokens_by_row,
+    with_top_tokens,
+)
 from workings.ways.parts.teacher import Teacher
 from workings.ways.parts.training_data import PromptData, reward_settings
 
