@@ -32,8 +32,8 @@ from workings.scoring.rewards import CompletionToReward, shipped_reward, total
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
+from workings.ways.parts.rollout_experience import StallDetector
 from workings.ways.parts.row_data import TraceData, read_rows
-from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.training_data import reward_settings
 
 BASE = ("engine=torch", "device=cpu", "evaluation={}", "training.steps=4", "training.schedule=cosine",

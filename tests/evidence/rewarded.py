@@ -31,8 +31,7 @@ from workings.rollouts.prompts import PromptSet, build_prompts
 from workings.scoring.items import item_from_json
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.rollout_batch import RolloutShape
-from workings.ways.parts.rollout_experience import RolloutExperience, RolloutSampler
-from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.parts.rollout_experience import RolloutExperience, RolloutSampler, StallDetector
 from workings.ways.parts.training_data import episode_rules
 
 STEPS = 4

@@ -30,10 +30,9 @@ from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape
-from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler
+from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
 from workings.ways.parts.rollout_way import RolloutWay, rollout_way
 from workings.ways.parts.row_data import TraceData
-from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.teacher import LogProbFunction, Teacher
 
 
