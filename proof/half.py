@@ -61,7 +61,6 @@ def main() -> None:
                               "loss": max(abs(line["loss"] / other["loss"] - 1)
                                           for line, other in zip(lines, single, strict=True))}
                     for compute, lines in runs.items() if compute != "fp32"}
-                values[f"{model}-{method}"]["fp16"]["skipped_updates"] = runs["fp16"][-1]["skipped_updates"]
                 print(model, method, values[f"{model}-{method}"], file=sys.stderr, flush=True)
     write_result(RESULT, what="Training in fp16 and bf16 on real models: largest relative differences to fp32.",
                  command="python -m proof.half FOLDER", packages=["torch", "transformers"], values=values)

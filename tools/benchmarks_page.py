@@ -85,32 +85,20 @@ def peers(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-BEFORE = ("These ratios are out of date: optimizations that only a CPU has were removed since (decision 19), and our "
-          "engines are slower now, JAX most of all. The rows of TRL and Tunix are current.")
-
-
 def peers_rl(found: dict[str, Any]) -> list[str]:
-    """Reinforcement learning compared with TRL and Tunix."""
+    """Reinforcement learning compared with TRL."""
     values = found["values"]
-    lines = ["Seconds per update of GRPO (sampling completions, rewarding them, the step) of both engines, TRL's "
-             "`GRPOTrainer` and Tunix's `GRPOLearner`: same weights, prompts, reward, "
-             f"{values['prompts_an_update']} prompts x {values['group']} completions of at most "
-             f"{values['new_tokens']} tokens per update, float32, AdamW with "
-             "clipping, two threads, fresh processes that take turns; medians of "
-             f"{values['updates']} updates in {values['rounds']} rounds, after {values['warm_updates']} to warm up. "
-             "`in parts`: the step in several micro batches. `huge pages`: the peers with the advice of `workings "
-             "doctor`, not part of the ratios. Equal time: the mean reward of each contender's last updates after the "
-             f"{values['after_equal_time']['seconds']:g} seconds that the fastest needs for all its updates.", "",
-             BEFORE, ""]
-    equal = values["after_equal_time"]
+    lines = ["Seconds per update of GRPO (sampling completions, rewarding them, the step) of both engines and TRL's "
+             f"`GRPOTrainer`: {values['model']} with LoRA of rank {values['lora_rank']}, the same weights, prompts and "
+             f"reward, {values['prompts_an_update']} prompts x {values['group']} completions of at most "
+             f"{values['new_tokens']} tokens per update, float32, AdamW with clipping, two threads, fresh processes "
+             f"that take turns; medians of {values['updates']} updates in {values['rounds']} rounds, after "
+             f"{values['warm_updates']} to warm up. `in parts`: the step in several micro batches, as ours.", ""]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
-    lines += table(["contender", "s per update", "sampling, s", "sampled tokens/s", "peak resident MiB",
-                    "mean reward, first and last updates", "mean reward after equal time"], [
-        [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.3f}",
-         f"{each['drawing_seconds']:.3f}" if "drawing_seconds" in each else "", f"{each['tokens_per_second']:,.0f}",
-         f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['first_reward']:.3f}, {each['last_reward']:.3f}",
-         f"{equal['reward'][contender]:.3f} ({equal['updates'][contender]} updates)" if contender in equal["reward"]
-         else ""]
+    lines += table(["contender", "s per update", "sampling, s", "sampled tokens/s", "peak resident MiB"], [
+        [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.1f}",
+         f"{each['drawing_seconds']:.1f}" if "drawing_seconds" in each else "", f"{each['tokens_per_second']:,.0f}",
+         f"{each['peak_bytes'] / 2**20:,.0f}"]
         for contender, each in ordered])
     lines += ["", "Ratios of the best settings: " + ", ".join(
         f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + "."]
@@ -220,7 +208,7 @@ def startup(found: dict[str, Any]) -> list[str]:
 
 
 PARTS = {"peers": ("Compared with TRL and Tunix", peers),
-         "peers_rl": ("Learning from rewards, compared with TRL and Tunix", peers_rl),
+         "peers_rl": ("Learning from rewards, compared with TRL", peers_rl),
          "packing": ("Short rows", packing),
          "overhead": ("Outside the step", overhead), "growth": ("Growing data", growth),
          "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),

@@ -11,6 +11,7 @@ from pathlib import Path
 from workings.config.load import load_recipe
 from workings.engines.registry import engine_libraries
 from workings.kaggle.notebook import NotebookRequest, find_machine, notebook_text
+from workings.publish.kaggle import processes_on
 
 TARGET = Path(__file__).resolve().parent.parent / "notebooks"
 RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")
@@ -19,9 +20,10 @@ RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")
 def render(name: str) -> str:
     """The notebook of a shipped recipe."""
     loaded = load_recipe(name)
-    return notebook_text(NotebookRequest(name=name, recipe=loaded.text, data={},
+    machine = find_machine("", loaded.recipe.device)
+    return notebook_text(NotebookRequest(name=name, recipe=loaded.text, data={}, machine=machine,
                                          libraries=engine_libraries(loaded.recipe.engine),
-                                         machine=find_machine("", loaded.recipe.device)))
+                                         processes=processes_on(machine, loaded.recipe)))
 
 
 def main() -> None:

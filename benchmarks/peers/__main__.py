@@ -34,7 +34,7 @@ WARM, STEPS = 1, 6
 CASES = ("smollm2-lora", "smollm2-full", "gemma3-lora")
 LORA_RANK = 16
 RATE = 1e-4
-ONCE = ("trl packed", "tunix defaults")
+ONCE = ("trl packed", "trl bf16 grouped", "torch bf16", "tunix defaults")
 """Settings that are far from their trainer's best: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}

@@ -4,7 +4,6 @@ Standard library only: `trl_grpo` runs in an environment without this project.
 """
 
 import json
-import re
 import resource
 import sys
 import time
@@ -13,24 +12,9 @@ from typing import Any
 
 from benchmarks.peers.meter import THREADS
 
-_NUMBER = re.compile(r"\d+")
-
-
-def is_right(text: str, answer: str) -> float:
-    """1.0 for a right answer, as the product's scorer `answer` says it of these completions, else 0.0.
-
-    What is in the last closed answer tag, else the last number: all that the product's rules find in a text about
-    a sum of two whole numbers.
-    """
-    end = text.rfind("</answer>")
-    start = text.rfind("<answer>", 0, max(end, 0))
-    given = text[start + len("<answer>"):end].strip() if start >= 0 else ""
-    given = given or (_NUMBER.findall(text) or [""])[-1]
-    return float(given.isdecimal() and int(given) == int(answer))
-
 
 def read_prompts(folder: Path) -> list[dict[str, Any]]:
-    """The prompts in their order: ``text`` (chat turns included), ``tokens`` and ``answer``."""
+    """The prompts in their order: ``text`` (chat turns included) and ``tokens``."""
     return [json.loads(line) for line in (folder / "prompts.jsonl").read_text(encoding="utf-8").splitlines()]
 
 

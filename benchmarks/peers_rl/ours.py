@@ -15,11 +15,12 @@ from typing import Any
 import yaml
 
 from benchmarks.peers.meter import THREADS, two_threads
+from benchmarks.peers_rl.case import RANK, REWARD
 
 two_threads()
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch",)}
-MICRO_BATCHES = 8
+MICRO_BATCHES = 4
 
 
 def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
@@ -29,11 +30,12 @@ def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": "peers-rl", "seed": settings["seed"], "engine": settings["engine"], "device": "cpu",
         "model": {"source": "pretrained", "id": str(folder / "weights")},
-        "data": {"traces": str(folder / "traces.jsonl"), "template": "gemma", "reasoning": "tags",
+        "data": {"traces": str(folder / "traces.jsonl"), "template": "tokenizer", "reasoning": "hashes",
                  # No buckets: an update's rows are computed in micro batches of like length, regardless of the longest.
                  "max_length": facts["longest_prompt"] + settings["new_tokens"]},
         "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
-        "rewards": [{"scorer": "answer"}],
+        "rewards": [{"scorer": f"{REWARD}:digits"}],
+        "method": {"name": "lora", "rank": RANK, "alpha": 2 * RANK},
         "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES},
         "training": {"steps": updates, "learning_rate": settings["learning_rate"], "schedule": "constant"},
         "optimizer": {"name": "adamw", "clip_norm": settings["clip_norm"]},

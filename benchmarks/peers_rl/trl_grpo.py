@@ -15,12 +15,13 @@ STARTED = time.time()
 two_threads()
 
 import datasets  # noqa: E402
-import tokenizers  # noqa: E402
+import peft  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 import trl  # noqa: E402
 
-from benchmarks.peers_rl.meter import Meter, is_right, read_prompts  # noqa: E402
+from benchmarks.peers_rl.meter import Meter, read_prompts  # noqa: E402
+from benchmarks.peers_rl.reward import digits  # noqa: E402
 
 torch.set_num_threads(THREADS)
 
@@ -41,13 +42,11 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
     meter = Meter(STARTED, settings["warm"])
     updates = settings["warm"] + settings["updates"]
     prompts = read_prompts(folder)[:updates * settings["prompts"]]
-    rows = datasets.Dataset.from_list([{"prompt": each["text"], "answer": each["answer"]} for each in prompts])
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizers.Tokenizer.from_file(str(folder / "weights" / "tokenizer.json")),
-        **{f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos")})
+    rows = datasets.Dataset.from_list([{"prompt": each["text"]} for each in prompts])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "weights")
     assert tokenizer(text=prompts[0]["text"])["input_ids"] == prompts[0]["tokens"]
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder / "weights", dtype=torch.float32, **settings.get("model", {}))
+        folder / "weights", dtype=torch.float32)
     rows_an_update = settings["prompts"] * settings["group"]
     accumulation = settings.get("accumulation", 1)
     config = trl.GRPOConfig(
@@ -60,14 +59,16 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
         # Nothing but the work.
         save_strategy="no", logging_strategy="no", report_to=[], disable_tqdm=True, **settings["options"])
 
-    def reward(completions: list[str], answer: list[str], **others: object) -> list[float]:
+    def reward(prompts: list[str], completions: list[str], **others: object) -> list[float]:
         started = time.perf_counter()
-        found = [is_right(text, wanted) for text, wanted in zip(completions, answer, strict=True)]
+        found = digits(prompts, completions)
         meter.rewarded(found, time.perf_counter() - started)
         return found
 
     trainer = trl.GRPOTrainer(model=model, args=config, train_dataset=rows, processing_class=tokenizer,
-                              reward_funcs=reward, callbacks=[Clock(meter)])
+                              reward_funcs=reward, callbacks=[Clock(meter)], peft_config=peft.LoraConfig(
+                                  r=settings["lora_rank"], lora_alpha=2 * settings["lora_rank"], lora_dropout=0.0,
+                                  target_modules="all-linear", task_type="CAUSAL_LM"))
     draw = trainer._generate_single_turn
 
     def timed(*arguments: Any, **named: Any) -> Any:

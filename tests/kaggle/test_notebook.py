@@ -26,8 +26,9 @@ from workings.kaggle.notebook import (
     slug,
 )
 from workings.publish import kaggle
-from workings.publish.kaggle import write_kaggle
+from workings.publish.kaggle import processes_on, write_kaggle
 from workings.record.digest import file_digest
+from workings.runs.python_api.run_object import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 Play = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -228,6 +229,17 @@ def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
 
 
 # --- the whole ----------------------------------------------------------------------------------------------------
+
+def test_pytorch_trains_in_one_process_a_card(tmp_path: Path, run_forked) -> None:
+    recipe = load_recipe("smoke-tiny", ["engine=torch", "device=cpu", "mesh.fsdp=2", "evaluation=null"])
+    request = request_for("smoke-tiny", recipe=recipe.written(), machine=MACHINES["t4x2"], libraries=("torch",),
+                          processes=processes_on(MACHINES["t4x2"], recipe.recipe))
+    found = [source for markdown, source in cells(script(request)) if not markdown]
+    # Without doctor, plan and smoke run, which need no second process.
+    code = "\n".join(["words = []" if '"doctor"' in source else source for source in found[:found.index("run")]])
+    run_forked("-c", code, cwd=tmp_path, environment={"TMPDIR": str(tmp_path)})
+    assert Run.open(tmp_path / "runs" / "smoke-tiny").record.manifest.device.processes == 2
+
 
 def test_it_runs_from_the_first_cell_to_the_last(tmp_path: Path, tmp_path_factory, child_environment) -> None:
     from nbclient import NotebookClient

@@ -205,6 +205,8 @@ def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(n
     here = plan("smoke-tiny", "h100", asked, nearest=False)
     assert here.time.steps == 2 * 500 // 4
     assert any("at most 250 = 2 epochs of 500 rows" in reason for reason in here.reasons)
+    copies = plan("smoke-tiny", "t4x2", (*asked, "mesh.replicate=2", "mesh.fsdp=1"), nearest=False)
+    assert copies.time.steps == 500 // 4, "each copy has its own rows"
     absent = plan("smoke-tiny", "h100", (*asked, "data.traces=elsewhere.jsonl"), nearest=False)
     assert absent.time is None
     assert any("needs the data to count steps, and they are not on this machine" in reason for reason in absent.reasons)

@@ -215,8 +215,8 @@ class PrecisionConfig(Section):
     parameters: Literal["fp32", "bf16"] = "fp32"
     """Format of stored weights."""
     compute: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Format of matrix products and activations; with `fp16` activations are fp32, and the loss is scaled (engine
-    `torch`, for cards without bf16 matrix units)."""
+    """Format of matrix products and activations; with `fp16` activations are fp32 (engine `torch`, for cards without
+    bf16 matrix units)."""
     moments: Literal["fp32", "bf16"] = "fp32"
     """Format of optimizer state."""
     # bf16 has 8 significant bits: rounded to the nearest, an update below 1/512 of a weight is lost.

@@ -37,7 +37,7 @@ def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:
     yield from _table_on_host(request, "jax")
     if request.precision.compute == "fp16":
         yield Refusal(feature="fp16", given="engine jax does not take precision.compute: fp16",
-                      expected="fp32 or bf16: this engine does not scale the loss, which fp16 needs",
+                      expected="fp32 or bf16: this engine has no products in fp16",
                       try_next="engine=torch, or precision.compute=bf16")
     try:
         family_of(shape).check_engine("jax", shape)
@@ -103,11 +103,6 @@ def _half(request: EngineRequest) -> Iterator[Refusal]:
     shape, given = request.shape, "precision.compute: fp16"
     if request.precision.compute != "fp16":
         return
-    if request.memory.optimizer_in_backward:
-        yield Refusal(feature="fp16 with the optimizer in backward",
-                      given=f"{given} does not work with memory.optimizer_in_backward: true",
-                      expected="false: only after the whole backward is it known whether a gradient overflowed",
-                      try_next="memory.optimizer_in_backward=false, or precision.compute=fp32")
     what = ("experts" if shape.experts else "layers that keep a state" if shape.has_state
             else "" if shape.verified else "a class that is not verified")
     if what:

@@ -114,6 +114,8 @@ class NotebookRequest:
     wheel_sha256: str = ""
     """Empty: the digest that is next to the wheel counts."""
     smoke: bool = False
+    processes: int = 1
+    """Processes that train together: one a card with PyTorch."""
 
 
 def script(request: NotebookRequest) -> str:
@@ -128,7 +130,7 @@ def script(request: NotebookRequest) -> str:
         "SUMMARY": "Doctor, plan, smoke run, training, evaluation, verification and packing of one recipe.",
         "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": f"{machine.session_hours:g}",
         "RUN": repr(request.name), "RUN_NAME": request.name, "TARGET": repr(machine.target),
-        "SMOKE": repr(request.smoke), "WHEEL_SHA256": repr(request.wheel_sha256),
+        "SMOKE": repr(request.smoke), "PROCESSES": repr(request.processes), "WHEEL_SHA256": repr(request.wheel_sha256),
         "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),
         "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={JAX_TESTED}"),
         "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": recipe,

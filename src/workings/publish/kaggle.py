@@ -14,8 +14,10 @@ from pathlib import Path, PurePosixPath
 import workings
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
+from workings.config.recipe import Recipe
 from workings.engines.registry import engine_libraries
 from workings.errors import RequestError
+from workings.hardware.catalog import find_target
 from workings.inputs.gguf import names_gguf
 from workings.kaggle.notebook import (
     Machine,
@@ -27,6 +29,8 @@ from workings.kaggle.notebook import (
     notebook_text,
     script,
 )
+from workings.launching.files import table
+from workings.planning.planned_run import mesh_of
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import SUMS
@@ -94,6 +98,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
         request = NotebookRequest(
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
+            processes=processes_on(machine, loaded.recipe),
             data={name: file_digest(path) for name, path in data.items()})
         text = notebook_text(request)  # before anything is written: it may lack its library
         kernel = kernel_metadata(user, request.name, machine)
@@ -114,6 +119,12 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
                          wheel_sha256=request.wheel_sha256, kernel_id=str(kernel["id"]),
                          dataset_id=str(kernel["dataset_sources"][0]),
                          gated=model.id if isinstance(model, FromPretrained) else "")
+
+
+def processes_on(machine: Machine, recipe: Recipe) -> int:
+    """Processes that train: one a card for an engine that needs that, else 1."""
+    engine = table()["engines"].get(recipe.engine, {})
+    return mesh_of(recipe, find_target(machine.target)).devices if engine.get("process_per") == "device" else 1
 
 
 def data_files(loaded: LoadedRecipe) -> dict[str, Path]:

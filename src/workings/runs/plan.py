@@ -54,7 +54,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
     return replace(plan, step_seconds=seconds, time=spent, step_time=how)
 
 
-def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
+def with_steps(loaded: LoadedRecipe, row_devices: int) -> LoadedRecipe:
     """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine."""
     recipe = loaded.recipe
     if recipe.training.steps:  # first, because counting reads the whole file
@@ -62,7 +62,7 @@ def with_steps(loaded: LoadedRecipe, fsdp: int) -> LoadedRecipe:
     rows = count_rows(loaded)
     if not rows:
         return loaded
-    steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * fsdp))
+    steps = ceil(recipe.training.epochs * rows / (recipe.batch.micro_batch * recipe.batch.accumulation * row_devices))
     text = f"at most {steps} = {recipe.training.epochs:g} epochs of {rows:,} rows" + (
         "; fewer with packing" if recipe.data.packing != "none" else "")
     return with_counted_steps(loaded, steps, text)
@@ -169,7 +169,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
     # Steps depend on the rows of one step, and those on the devices of the mesh.
-    loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).fsdp)
+    loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).row_devices)
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)

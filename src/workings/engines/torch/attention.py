@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface
 
+from workings.engines.torch.half import BackwardScale
 from workings.engines.torch.prefix_sharing import DistinctPositions
 
 EVERYTHING = 2**31 - 1
@@ -167,8 +168,10 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
 def in_half(attention: Attention) -> Attention:
     """A function that multiplies float32 queries, keys and values in float16; scores are added up in float32."""
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
+        around = BackwardScale()
         # Scaled first: a score before the scale can be beyond float16's range.
-        return attention((q * scale).half(), k.half(), v.half(), mask, 1.0, softcap).float()
+        q, k, v = around.inputs(q * scale, k, v)
+        return around.output(attention(q.half(), k.half(), v.half(), mask, 1.0, softcap).float())
     return attend
 
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from workings.config.method import FullConfig
 from workings.engines import checkpoint_files as files
 from workings.engines.safetensors_file import WHOLE, write_shard, write_tensors
-from workings.engines.torch.half import LossScale
 from workings.engines.torch.lora import LazyTensor, base_weights, merged, store_weight
 from workings.engines.torch.sharding import as_split, gathered, local, own_rows, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
@@ -23,8 +22,6 @@ from workings.engines.weight_files import model_weights
 from workings.models.shapes import to_hf_config
 from workings.models.shards import slice_name
 from workings.models.weights import tensor_shapes
-
-LOSS_SCALE = "loss_scale"
 
 
 def to_numpy(x: Tensor) -> np.ndarray:
@@ -69,8 +66,7 @@ def optimizer_tensors(state: State) -> dict[str, Tensor]:
     """Moments and step count as they are stored."""
     slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
              for slot, tree in state.moments.items() for name, x in tree.items()}
-    scale = {LOSS_SCALE: state.loss_scale.tensor()} if state.loss_scale else {}
-    return slots | scale | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}
+    return slots | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
 def weights_file(spec: TorchSpec) -> str:
@@ -147,8 +143,6 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
             distributed = as_split(x, slot, state.trained[name])
             x.copy_(_read(file, f"{slot}.{name}", distributed))
     state.step = int(_read(file, files.STEP, torch.empty((), dtype=torch.int32)))
-    if state.loss_scale:
-        state.loss_scale = LossScale.of_tensor(_read(file, LOSS_SCALE, state.loss_scale.tensor()))
     return state
 
 

@@ -38,7 +38,6 @@ from workings.engines.torch.device import (
     slow_formats,
 )
 from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
-from workings.engines.torch.half import LossScale
 from workings.engines.torch.length_bucketing import LengthBuckets
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
@@ -80,18 +79,6 @@ def _formats(tensors: Iterable[torch.Tensor]) -> str:
 
 inspect_once = lru_cache(maxsize=64)(inspect_step)
 """A trace follows from its arguments, and a command that trains several runs asks for the same one again."""
-
-
-def _rescaled(state: State, used: LossScale, result: StepResult) -> StepResult:
-    """The result with the scale that the step used and the updates skipped so far; the state gets the next scale.
-
-    A skipped update has the gradient norm 0, unless the scale is so small that it cannot be the reason.
-    """
-    state.loss_scale = used.after(result.grad_norm)
-    skipped = state.loss_scale.skipped > used.skipped
-    metrics = {**result.metrics, "loss_scale": used.value, "skipped_updates": float(state.loss_scale.skipped)}
-    return replace(result, metrics=metrics,
-                   grad_norm=0.0 if skipped and not state.loss_scale.is_too_small else result.grad_norm)
 
 
 class TorchEngine(TorchPlanning):
@@ -179,9 +166,8 @@ class TorchEngine(TorchPlanning):
         rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.spec.objective.signals)]
         numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
-        result = StepResult.of(numbers.tolist(), self.spec.objective.metrics,
-                               None if log_probs is None else self._at_positions(parts, rows, log_probs))
-        return state, result if state.loss_scale is None else _rescaled(state, state.loss_scale, result)
+        return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
+                                    None if log_probs is None else self._at_positions(parts, rows, log_probs))
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
         """Call ``tell`` in each step; a card runs behind its host, which then knows nothing of it."""

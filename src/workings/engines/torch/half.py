@@ -1,13 +1,12 @@
 """Products of float16 matrices that are added up in float32, for cards whose matrix units know no bfloat16.
 
-Activations, the residual stream and norms stay float32; only the factors of a product are rounded to float16. Two
-things keep float16's range (6e-8 to 65,504) from doing harm. Each row of a product's input is divided by a power of two
-where it would overflow, as Gemma's activations do, and the result is multiplied by it: both are exact. Gradients are
-multiplied by `LossScale`, and an update whose gradient overflowed is skipped.
+Activations, the residual stream, norms and gradients stay float32; only the factors of a product are rounded to
+float16, whose range is 6e-8 to 65,504. A factor is first divided by a power of two that brings its largest element to
+the upper end of the range, and the result is multiplied by it: both are exact. So nothing overflows and no gradient
+vanishes. The loss needs no scale, no update is skipped, and a gradient can be used as soon as it exists.
 """
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,17 +15,15 @@ from torch import Tensor
 from workings.engines.torch.triton.operations import wide_product
 
 LARGEST = 2.0**15
-"""Above this largest element a row is divided; sums of rounding stay far below 65,504."""
-FIRST_SCALE, LEAST_SCALE, GROWTH_STEPS = 2.0**13, 1.0, 2000
-"""The first scale is an eighth of `torch.amp.GradScaler`'s, with which the first updates of SmolLM2-135M (all weights)
-and Gemma 3 270M (LoRA) overflow and are lost. Between two doublings are as many steps as there; below the least scale
-nothing is gained."""
+"""The largest element of a factor is above half of this and not above it; sums of rounding stay far below 65,504."""
+TINY = 2.0**-100
+"""Smaller factors are taken as this large, so that zeros are divided by a number."""
 
 
-def row_scale(rows_TI: Tensor) -> Tensor:
-    """``[T, 1]`` powers of two by which rows are divided so that float16 holds them; 1 where it does anyway."""
-    top = rows_TI.abs().amax(-1, keepdim=True)
-    return torch.exp2(torch.log2(top / LARGEST).ceil().clamp_min(0.0))
+def power_above(x: Tensor, dim: int | None = None, limit: float = LARGEST) -> Tensor:
+    """The power of two that brings the largest element of ``x`` to ``limit``, a scalar; of each row with ``dim=-1``."""
+    top = torch.linalg.vector_norm(x, math.inf, dim, keepdim=dim is not None)
+    return torch.exp2(torch.log2(top.clamp_min(TINY) / limit).ceil())
 
 
 def multiply(left_TI: Tensor, right_IO: Tensor) -> Tensor:
@@ -40,7 +37,7 @@ class _HalfProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, frozen: Any) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        scale = row_scale(rows)
+        scale = power_above(rows, -1)
         narrow = (rows / scale).half()
         ctx.save_for_backward(narrow, scale, weight)
         ctx.frozen = frozen
@@ -51,9 +48,13 @@ class _HalfProduct(torch.autograd.Function):
         narrow, scale, weight = ctx.saved_tensors
         dy, d_x, d_weight = grads[0].reshape(-1, grads[0].shape[-1]), None, None
         if ctx.needs_input_grad[0]:
-            d_x = multiply(dy.half(), _in_half(ctx, weight)).view(*grads[0].shape[:-1], -1)
+            power = power_above(dy, -1)
+            d_x = (multiply((dy / power).half(), _in_half(ctx, weight)) * power).view(*grads[0].shape[:-1], -1)
         if ctx.needs_input_grad[1]:
-            d_weight = wide_product((dy * scale).half(), narrow).to(weight.dtype)
+            # Summed over the rows, so all rows have one power of two.
+            dy = dy * scale
+            power = power_above(dy)
+            d_weight = wide_product((dy / power).half(), narrow).mul_(power).to(weight.dtype)
         return d_x, d_weight, None
 
 
@@ -75,36 +76,43 @@ def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None) -> Tensor
     return y
 
 
-@dataclass(frozen=True, kw_only=True)
-class LossScale:
-    """Dynamic loss scaling, by the rule of `torch.amp.GradScaler`."""
+class BackwardScale:
+    """Brings the gradient of a function that computes in float16 to the middle of its range, and back behind it.
 
-    value: float = FIRST_SCALE
-    """Factor of the loss, and so of every gradient before the update."""
-    good_steps: int = 0
-    """Steps since the factor changed last."""
-    skipped: int = 0
-    """Updates that were skipped so far, because a gradient was not finite."""
+    It goes through functions that are linear in the gradient: with any number of inputs and one output.
+    """
 
-    def after(self, norm: float) -> "LossScale":
-        """The scale after a step whose gradient has this norm."""
-        if not math.isfinite(norm):
-            return LossScale(value=self.value / 2, skipped=self.skipped + 1)
-        if self.good_steps + 1 == GROWTH_STEPS:
-            return LossScale(value=self.value * 2, skipped=self.skipped)
-        return replace(self, good_steps=self.good_steps + 1)
+    def __init__(self) -> None:
+        self.power = torch.ones(())
 
-    @property
-    def is_too_small(self) -> bool:
-        """Whether overflows are not the scale's fault."""
-        return self.value < LEAST_SCALE
+    def inputs(self, *tensors: Tensor) -> list[Tensor]:
+        """The inputs, whose gradients are multiplied by what the output's was divided by."""
+        return [_Multiplied.apply(x, self) for x in tensors]
 
-    def tensor(self) -> Tensor:
-        """``[3]`` float64, as it is stored."""
-        return torch.tensor([self.value, self.good_steps, self.skipped], dtype=torch.float64)
+    def output(self, y: Tensor) -> Tensor:
+        """The output, whose gradient is divided so that its largest element is about 1."""
+        found: Tensor = _Divided.apply(y, self)
+        return found
 
-    @classmethod
-    def of_tensor(cls, stored: Tensor) -> "LossScale":
-        """What `tensor` gave."""
-        value, good_steps, skipped = stored.tolist()
-        return cls(value=value, good_steps=int(good_steps), skipped=int(skipped))
+
+class _Multiplied(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: BackwardScale) -> Tensor:
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return grads[0] * ctx.scale.power, None
+
+
+class _Divided(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, scale: BackwardScale) -> Tensor:
+        ctx.scale = scale
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        ctx.scale.power = power_above(grads[0], limit=1.0)
+        return grads[0] / ctx.scale.power, None

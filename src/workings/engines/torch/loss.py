@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from workings.engines.torch.embedding import SharedGradient
-from workings.engines.torch.half import multiply
+from workings.engines.torch.half import multiply, power_above
 from workings.engines.torch.memory_regions import region
 from workings.engines.torch.triton.operations import add_product_, block_loss_
 
@@ -34,7 +34,8 @@ ALIGNED = 128
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, *, chunk: int,
-                         soft_cap: float, kernel: bool = False, shared: SharedGradient | None = None) -> Tensor:
+                         soft_cap: float, kernel: bool = False, shared: SharedGradient | None = None,
+                         products: torch.dtype | None = None) -> Tensor:
     """Sum of ``weights * negative log likelihood`` in nats, a float32 scalar.
 
     Args:
@@ -47,11 +48,12 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
         kernel: whether to use `triton.loss`.
         shared: of a tied embedding, whose backward then adds the head's gradient to that of the weight.
+        products: float16 to round the factors of products to it; else ``hidden``'s format.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
     index = _by_position(hidden, targets)
     loss: Tensor = _LinearCrossEntropy.apply(flat, weight, index, weights.reshape(index.shape).float(),
-                                             chunk or flat.shape[0], soft_cap, kernel, shared)
+                                             chunk or flat.shape[0], soft_cap, kernel, shared, products or flat.dtype)
     return loss
 
 
@@ -128,14 +130,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
-                soft_cap: float, kernel: bool, shared: SharedGradient | None) -> Tensor:
+                soft_cap: float, kernel: bool, shared: SharedGradient | None, products: torch.dtype) -> Tensor:
         # Plain attributes: `save_for_backward` is for inputs and outputs, and these are neither.
         ctx.shared = shared
+        hidden = hidden.detach().to(products)
         compute = partial(_over_positions, kernel=kernel) if goes_over_positions(hidden, weight, kernel) \
             else _over_vocabulary
         needs_gradient = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with region(REGION):
-            loss, ctx.d_hidden, ctx.d_weight = compute(hidden.detach(), weight.detach(), targets, weights,
+            loss, ctx.d_hidden, ctx.d_weight = compute(hidden, weight.detach(), targets, weights,
                                                        max(1, min(chunk, hidden.shape[0])), soft_cap, needs_gradient)
         return loss
 
@@ -150,7 +153,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 ctx.shared.leave(d_weight)
                 # No gradient of the head is returned here: the embedding's backward returns the sum of both gradients.
                 d_weight = None
-        return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, *[None] * 6
+        return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, *[None] * 7
 
 
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
@@ -212,6 +215,10 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
     loss = ((log_z[:, None] - target_logits) * weights).sum()
     if not any(needs_gradient):
         return loss, None, None
+    half = hidden.dtype == torch.float16
+    # Gradients that are rounded to float16 are divided by a power of two before, and multiplied by it afterwards.
+    power = power_above(weights.abs().sum(-1)) if half else 1.0
+    weights, product = (weights / power, multiply) if half else (weights, torch.mm)
     # Every slice adds to all positions: a float32 sum is rounded once, at the end.
     d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if needs_gradient[0] else None
     d_weight = _gradient_of(weight) if needs_gradient[1] else None
@@ -227,14 +234,16 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
         del logits, slope
         if d_hidden is not None:
-            d_hidden += torch.mm(d_logits, part)
+            d_hidden += product(d_logits, part)
         if d_weight is not None and weight.dtype != hidden.dtype:
             # `out=` accepts the product's own format only, so here the product exists a second time before rounding.
-            d_weight[start:start + width] = torch.mm(d_logits.t(), hidden)
+            d_weight[start:start + width] = product(d_logits.t(), hidden) * power
         elif d_weight is not None:
             torch.mm(d_logits.t(), hidden, out=d_weight[start:start + width])
         del d_logits, part
-    return loss, None if d_hidden is None else d_hidden.to(hidden.dtype), d_weight
+    if d_hidden is not None:
+        d_hidden = d_hidden.mul_(power) if half else d_hidden.to(hidden.dtype)
+    return loss, d_hidden, d_weight
 
 
 def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:

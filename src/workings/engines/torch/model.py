@@ -38,6 +38,8 @@ from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_value, tensor_shapes
 
+CONVERTED = 2**25
+"""Elements of the head that are converted at a time where it is stored in another format."""
 LOGIT_FACTOR = "workings_logit_factor"
 """Attribute of a model: hidden states are multiplied by it before they meet the head."""
 
@@ -277,6 +279,11 @@ def unembedding(model: PreTrainedModel) -> nn.Parameter:
 
 def final_logits(model: PreTrainedModel, hidden: Tensor, softcap: float) -> Tensor:
     """``[..., V]`` float32 logits of normed hidden states."""
-    # Converts the whole head if it is stored in another format. Only generation and comparisons call this.
-    raw = (hidden @ unembedding(model).to(hidden.dtype).T).float()
+    head = unembedding(model)
+    if head.dtype == hidden.dtype:
+        raw = (hidden @ head.T).float()
+    else:
+        # Converted in parts: a table of 256,000 tokens takes gigabytes in float32.
+        parts = head.split(max(1, CONVERTED // head.shape[1]))
+        raw = torch.cat([hidden @ part.to(hidden.dtype).T for part in parts], -1).float()
     return softcap * torch.tanh(raw / softcap) if softcap else raw

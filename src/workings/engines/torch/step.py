@@ -12,13 +12,11 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import is_fake
 from transformers import PreTrainedModel
 
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
-from workings.engines.torch.half import LossScale
 from workings.engines.torch.lora import dropping_inputs, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
@@ -44,8 +42,6 @@ class State:
     moments: dict[str, dict[str, Tensor]]
     """Slot -> name -> tensor; the float32 master is one of the slots."""
     step: int = 0
-    loss_scale: LossScale | None = None
-    """With products in float16."""
     in_backward: BackwardOptimizer | None = field(default=None, repr=False)
     """Hooks of the optimizer in backward, from the first step on."""
 
@@ -138,8 +134,7 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
-    scaled = trainable and spec.product_dtype == torch.float16
-    return State(root=root, trained=params, moments=moments, loss_scale=LossScale() if scaled else None)
+    return State(root=root, trained=params, moments=moments)
 
 
 @torch.no_grad()
@@ -151,7 +146,7 @@ def fill_masters(state: State) -> State:
 
 
 def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
-    """``[N, D]`` normed hidden states of the supervised positions of one micro batch, in the format of products."""
+    """``[N, D]`` normed hidden states of the supervised positions of one micro batch, in the format of activations."""
     tokens, positions, visible, index = rows.tokens, rows.positions, rows.visible, rows.index
     if rows.distinct is not None:
         tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
@@ -159,14 +154,15 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     hidden = hidden_states(model, tokens, positions, visible)
     # The loss computes N rows only, however many positions are prompt or padding.
     # `index_select` and no mask: the number of rows is known without asking the device.
-    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index).to(spec.product_dtype)
+    return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
 
 
 def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """Sum of the negative log likelihoods of one micro batch, regardless of the objective, a float32 scalar."""
     hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
-                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels)
+                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels,
+                                products=spec.product_dtype)
 
 
 def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
@@ -180,39 +176,41 @@ def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
-    return linear_log_probs(hidden, unembedding(model), rows.targets, chunk=spec.loss_chunk, soft_cap=soft_cap,
-                            kernel=spec.card_kernels)
+    return linear_log_probs(hidden.to(spec.product_dtype), unembedding(model), rows.targets, chunk=spec.loss_chunk,
+                            soft_cap=soft_cap, kernel=spec.card_kernels)
 
 
 @torch.no_grad()
 def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows, count: int,
                             below: int) -> tuple[Tensor, Tensor]:
     """``[N, count]`` most likely tokens of one micro batch's supervised positions, and their log probabilities."""
-    return linear_most_likely(supervised(spec, model, rows), unembedding(model), count, below, chunk=spec.loss_chunk,
+    hidden = supervised(spec, model, rows).to(spec.product_dtype)
+    return linear_most_likely(hidden, unembedding(model), count, below, chunk=spec.loss_chunk,
                               soft_cap=spec.shape.final_softcap)
 
 
-def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows, divisor: float,
-                          scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
+                          divisor: float) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The objective of one micro batch divided by ``divisor``; logits exist at supervised positions only.
 
     Returns:
-        A scalar that has the objective's gradient times ``scale``; the objective's value; ``[K, 2]`` sums and counts
+        A scalar that has the objective's gradient; the objective's value; ``[K, 2]`` sums and counts
         of its metrics; and ``[N]`` log probabilities, or None for cross entropy and for several targets.
     """
     head = unembedding(model)
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
-    weights, value, metrics, log_probs = token_weights(spec.objective, hidden, head, rows, chunk=spec.loss_chunk,
-                                                       soft_cap=soft_cap, kernel=spec.card_kernels)
+    weights, value, metrics, log_probs = token_weights(
+        spec.objective, hidden.to(spec.product_dtype), head, rows, chunk=spec.loss_chunk, soft_cap=soft_cap,
+        kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums of empty tensors: backward then runs through every layer, and with it FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
-        # The weights are divided and scaled, not the gradient: the head's gradient is rounded once, in its own range.
-        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor * scale,
+        # The weights are divided, not the gradient: the head's gradient is rounded once, in its own range.
+        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
                                     chunk=spec.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels,
-                                    shared=shared_gradient(model))
-    return loss, loss.detach() / scale if value is None else value / divisor, metrics, log_probs
+                                    shared=shared_gradient(model), products=spec.product_dtype)
+    return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 
 
 LogProbs = list[Tensor] | None
@@ -235,13 +233,12 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
     all_log_probs: list[Tensor] = []
-    scale = state.loss_scale.value if state.loss_scale else 1.0
     for number, rows in enumerate(micro_batches, start=1):
         allow_sum_between_copies(state.root, number == len(micro_batches))
         # Every process has rows, and so a mask, that the others do not have.
         with dropping_inputs(state.model, spec.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
             loss, value, more_metrics, log_probs = state.root(partial(
-                micro_batch_objective, spec, rows=rows, divisor=divisor, scale=scale))
+                micro_batch_objective, spec, rows=rows, divisor=divisor))
             # Frees this micro batch's activations before the forward of the next one; only gradients stay.
             loss.backward()
         total += value
@@ -293,22 +290,11 @@ def _gradient(param: nn.Parameter) -> Tensor:
 
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tensor, Tensor]:
-    """Update all parameters; returns the gradient norm and the number of stored weights that changed.
-
-    With a scaled loss and a gradient that is not finite nothing is updated.
-    """
+    """Update all parameters; returns the gradient norm and the number of stored weights that changed."""
     # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
     norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     if spec.mesh.processes > 1:
         context = replace(context, reduce=spec.mesh.sum_of_a_copy)
-    if state.loss_scale:
-        norm = norm / state.loss_scale.value
-        # A trace knows no numbers, and sees the update that needs the memory.
-        if not is_fake(norm) and not bool(norm.isfinite()):
-            for param in state.trained.values():
-                param.grad = None
-            return norm, torch.zeros((), dtype=torch.int64, device=norm.device)
-        context = replace(context, scale=context.scale / state.loss_scale.value)
     if spec.clip_norm:
         context = replace(context, scale=context.scale * clip_factor(norm, spec.clip_norm))
     # int64: a model has more weights than float32 or int32 can count.

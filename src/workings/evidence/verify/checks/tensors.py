@@ -43,7 +43,7 @@ CODES = {"fp32": "F32", "bf16": "BF16", "fp16": "F16", "uint8": "U8"}
 # Written by this package and by the library itself; anything else in a header is a place to hide something.
 METADATA: tuple[dict[str, str], ...] = ({}, {"format": "pt"}, {"format": "np"}, {"format": "flax"}, {"format": "tf"})
 WEIGHTS, ADAPTERS, OPTIMIZER = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
-MASTER, STEP, LOSS_SCALE = "master", "step", "loss_scale"
+MASTER, STEP = "master", "step"
 MAX_LAYERS, MAX_SIZE = 10_000, 1 << 40
 _Sizes = dict[str, tuple[int, ...]]
 
@@ -218,8 +218,7 @@ class Expected:
             formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in stored else stored[0]
         else:
             sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
-            scale = {LOSS_SCALE: (3,)} if dtypes.get("compute") == LONG_NAMES["F16"] else {}
-            problems = _differing(name, header.shapes, sizes | scale | {STEP: ()})
+            problems = _differing(name, header.shapes, sizes | {STEP: ()})
             if problems:
                 return problems
             problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
