@@ -22,6 +22,7 @@ from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
 from workings.cli.main import app
 from workings.cli.train import cut_short_message
+from workings.config.load import load_recipe
 from workings.distributed import calls
 from workings.distributed.calls import PeerFailed
 from workings.distributed.process_group import ProcessGroup
@@ -32,6 +33,7 @@ from workings.publish.export import ORIGIN_FILE, export_run
 from workings.record import jsonl
 from workings.record.layout import METRICS, PREDICTIONS, RECIPE_EVALUATION
 from workings.record.reader import RunRecord
+from workings.runs.train import refuse_sampling_over_hosts
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 
@@ -252,6 +254,21 @@ def test_what_a_launcher_may_not_ask_for_is_refused(environment, words, said, tm
     assert isinstance(refused, RequestError)
     assert said in str(refused)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("hosts", "copies", "refused"), [
+    ("aabb", 1, True), ("aabbccdd", 2, True), ("aaaa", 1, False), ("aabb", 2, False), ("aabb", 4, False),
+    ("ab", 2, False), ("a", 1, False)])
+def test_rollouts_of_a_model_that_is_split_over_hosts_are_refused(hosts: str, copies: int, refused: bool) -> None:
+    rewarded = load_recipe("smoke-tiny", ["algorithm={name: grpo, group: 2, max_new_tokens: 8}",
+                                          "rewards=[{scorer: answer}]"]).recipe
+    mesh = {"replicate": copies, "fsdp": 1, "tp": 1}
+    if refused:
+        with pytest.raises(RequestError, match=r"sampler\.name=vllm, or mesh\.replicate="):
+            refuse_sampling_over_hosts(rewarded, mesh, [*hosts])
+    else:
+        refuse_sampling_over_hosts(rewarded, mesh, [*hosts])
+    refuse_sampling_over_hosts(load_recipe("smoke-tiny").recipe, mesh, [*hosts])
 
 
 def losses(run: Path) -> list[float]:

@@ -295,8 +295,12 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl"}
 
 
-def test_the_form_of_a_completion_is_said_before_the_first_step(recipe, tmp_path):
-    run = train(str(recipe), tmp_path / "run", ["training.steps=1", "training.warmup_steps=0"]).run
+def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(recipe, tmp_path):
+    words = ["batch.accumulation=64", "training.steps=1", "training.warmup_steps=0"]
+    run = train(str(recipe), tmp_path / "run", words).run
     log = (run / "train" / "training_log.txt").read_text()
+    rows = int(re.search(r"data +(\d+) rows", log)[1])
+    assert 1.5 * rows < 4 * 64
+    assert f"rows of an epoch's updates are empty; try: batch.accumulation={-(-rows // 4)}" in log
     assert 'learned    "<reasoning>…</reasoning><answer>…</answer>' in log
     assert verify(run).failed == 0

@@ -143,6 +143,17 @@ class Batches:
             self._most[length] = int(counts[lengths <= length].max(initial=0))
         return self._most[length]
 
+    def typical_shape(self) -> tuple[BatchShape, float]:
+        """Shape of a batch of mean length in the first epoch, and the share of its positions that are supervised."""
+        plan = self._plan(0)
+        length = math.ceil(plan.lengths.mean())
+        return BatchShape(*self._shape, length), self._rows.supervised_tokens / plan.positions
+
+    def empty_sequences(self) -> tuple[int, int]:
+        """Number of empty sequences in the first epoch's updates, and of all sequences."""
+        members = self._plan(0).members
+        return int((members < 0).sum()), members.size
+
     def padding_share(self) -> float:
         """Share of the first epoch's positions that are padding, from 0 to 1."""
         return 1 - self._rows.total_tokens / self._plan(0).positions

@@ -28,6 +28,7 @@ from workings.record.storage import storage
 from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start, resume_run
 from workings.runs.doctor import Examination
+from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, request_of, write_request
@@ -235,6 +236,8 @@ class Attempt:
             yield from untuned_turns_lines(setup.recipe, setup.weights.id)
         yield from (f"renamed    {note}" for note in setup.loaded.renamed)
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
+        if time := expected_time(setup):
+            yield f"time       {time}"
         if self.start.resumed:
             yield f"resume     after step {self.start.progress.step}"
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.config.recipe import Recipe
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
@@ -119,7 +121,26 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
         with slow_operation("hashing the weights"):
             must_agree["weights"] = weight_digests(setup.weights.directory)
         own["weights"] = json_digest(must_agree["weights"])
+    # Separately, because `own` is recorded and the name of a host is not. The others learn of a refusal while they
+    # wait for the second agreement.
+    hosts = processes.agree({}, {"host": socket.gethostname()})
+    refuse_sampling_over_hosts(setup.recipe, setup.device.mesh, [each["host"] for each in hosts])
     return processes.agree(must_agree, own)
+
+
+def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: Sequence[str]) -> None:
+    """Raises `RequestError` for rollouts of a model that is split over hosts: each token would gather all weights.
+
+    ``hosts``: names of the hosts, by process; the processes of a copy follow each other.
+    """
+    each = max(1, len(hosts) // mesh.get("replicate", 1))
+    split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
+    if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
+        number = len({*hosts})
+        raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
+                           f"{number} hosts",
+                           "completions of vLLM, or a copy of the model on each host: for each new token all weights "
+                           "would go over the network", f"sampler.name=vllm, or mesh.replicate={number}")
 
 
 def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:

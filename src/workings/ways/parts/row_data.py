@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.recipe import Recipe
-from workings.data.batches import Batches, Position
+from workings.data.batches import Batches, Position, even_accumulation
 from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet
@@ -97,7 +97,17 @@ class TraceData:
                 f"{self.rows.supervised_tokens:,} supervised tokens per epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
-                f"{percent(self.batches.padding_share())} padding in epoch 0")
+                f"{percent(self.batches.padding_share())} padding in epoch 0{self._empty_rows()}")
+
+    def _empty_rows(self) -> str:
+        """A remark if a third of the rows of an epoch's updates are empty, or more."""
+        empty, total = self.batches.empty_sequences()
+        if 3 * empty < total:
+            return ""
+        accumulation, micro_batch, _ = self.batches.shapes()[0]
+        fewer = even_accumulation(total - empty, micro_batch, accumulation)
+        return (f"; {empty:,} of {total:,} rows of an epoch's updates are empty; try: "
+                + (f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"))
 
     def question_digests(self) -> set[str]:
         """Digests of all questions of the rows, those of earlier turns included."""
