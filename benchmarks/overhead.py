@@ -3,10 +3,10 @@
     python -m benchmarks.overhead [--allow-load]
 
 The first run of the quickstart, in this process, with clocks around the compiled step (until its result is there), the
-wait for the batch and its digest and for the step's line in the record to be taken (a thread makes and writes them
-next to the step, and their time there is told, too), the display, the first state, the looks at
-held-out data and the checkpoints (the last three are no part of a step and reported apart); then `workings quickstart`
-whole, in a fresh process. Record-keeping is what the loop waits for batches and lines. Exits with 3
+wait for the batch and its digest (a thread makes them next to the step, and their time there is told, too), the step's
+line in the record, the display, the first state, the looks at held-out data and the checkpoints (the last three are no
+part of a step and reported apart); then `workings quickstart` whole, in a fresh process. Record-keeping is the wait for
+batches and the time of lines. Exits with 3
 without a result when others use more than half a core (``--allow-load`` marks the result), with 1 where the loop
 spends 5 % or more outside the compiled step, record-keeping takes 1 % of a step or more, a program is compiled twice,
 or the quickstart takes 3 minutes.
@@ -70,7 +70,6 @@ def watched(folder: Path) -> dict[str, Any]:
     from workings.record.checkpoints import CheckpointStore
     from workings.record.writer import RunWriter
     from workings.runs.train import train
-    from workings.training.background_writers import AsyncMetricsWriter
     from workings.training.display import Display
     from workings.training.loop import TrainingLoop
     from workings.training.observer import HeldOutObserver
@@ -101,8 +100,7 @@ def watched(folder: Path) -> dict[str, Any]:
     JaxEngine.compiled_step = compiled_step  # type: ignore[method-assign]
     for owner, method, name in (
             (Batches, "at", "beside_batches"), (Batches, "digest", "beside_batch_digest"),
-            (RowExperience, "next_batch", "wait_for_batch"), (RunWriter, "metric", "beside_record"),
-            (AsyncMetricsWriter, "add", "wait_for_line"),
+            (RowExperience, "next_batch", "wait_for_batch"), (RunWriter, "metric", "write_line"),
             (Display, "show", "display"), (HeldOutObserver, "evaluate", "looks"),
             (CheckpointStore, "save", "checkpoints"), (TrainingLoop, "run", "loop"),
             (JaxEngine, "step", "step"), (JaxEngine, "init", "first_state")):
@@ -112,14 +110,14 @@ def watched(folder: Path) -> dict[str, Any]:
     aside = sum(seconds.get(name, 0.0) for name in ("looks", "checkpoints", "compile", "first_state"))
     whole = seconds.pop("loop")
     stepping, inside = whole - aside, seconds["compiled_step"]
-    record = seconds["wait_for_batch"] + seconds["wait_for_line"]
-    steps = clocks.calls["beside_record"]
+    record = seconds["wait_for_batch"] + seconds["write_line"]
+    steps = clocks.calls["write_line"]
     return {
         "steps": steps, "loop_seconds": round(whole, 3),
         "seconds": {name: round(value, 3) for name, value in sorted(seconds.items())},
         "milliseconds_a_step": {name: round(seconds[name] / steps * 1e3, 3) for name in (
-            "compiled_step", "step", "wait_for_batch", "wait_for_line", "display", "beside_record",
-            "beside_batches", "beside_batch_digest")},
+            "compiled_step", "step", "wait_for_batch", "write_line", "display", "beside_batches",
+            "beside_batch_digest")},
         "share_outside_compiled_step": round(1 - inside / stepping, 4),
         "share_of_record_keeping": round(record / inside, 4),
         "programs_compiled": engines[0].compilations, "batch_shapes": len(shapes)}

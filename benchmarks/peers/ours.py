@@ -20,14 +20,14 @@ from importlib.metadata import version  # noqa: E402
 from benchmarks.peers.case import batches_by_position, read_shape, request_for  # noqa: E402
 from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
-from workings.training.loop import Progress, TrainingLoop  # noqa: E402
+from workings.training.loop import Progress, RunHooks, TrainingLoop  # noqa: E402
 from workings.training.schedule import Schedule  # noqa: E402
 from workings.ways.parts.experience import RowExperience  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
 
 
-class MeterHooks:
+class MeterHooks(RunHooks):
     """Writes each step's line to a file and counts it; saves nothing and never stops."""
 
     def __init__(self, meter: Meter, file: TextIO) -> None:
@@ -39,24 +39,6 @@ class MeterHooks:
         self._file.flush()
         self._meter.count(line["supervised_tokens"], line["tokens"], line["positions"])
         self._meter.losses.append(line["loss"])
-
-    def stop_requested(self) -> bool:
-        """Never."""
-        return False
-
-    def early_end(self) -> str:
-        """Never."""
-        return ""
-
-    def checkpoint_is_due(self, step: int) -> bool:
-        """Never."""
-        return False
-
-    def save_checkpoint(self, state: Any, progress: Progress) -> None:
-        """Saves nothing."""
-
-    def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows nothing."""
 
 
 def main(folder: Path, settings: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from proof.silent._harness import Found, refused
 from tests.rollouts.making import PROMPTS, rollout, sample
 from workings.rollouts.arithmetic import rollout_metrics
 from workings.rollouts.rollout import Group
-from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.parts.rollout_experience import StallDetector
 from workings.ways.rewards import Grpo
 
 

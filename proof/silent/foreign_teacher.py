@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from proof.silent._harness import Found, gemma, refused
 from tests.engines.tiny import tiny_shape
 from tests.models.chat_templates import llama
-from workings.ways.parts.find_teacher import refuse_other_vocabulary
+from workings.ways.parts.teacher import refuse_other_vocabulary
 
 
 def check() -> Found:

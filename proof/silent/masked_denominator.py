@@ -8,7 +8,7 @@ from dataclasses import replace
 from proof.silent._harness import Found, right_if
 from tests.rollouts.making import TWO
 from tests.rollouts.test_rollouts import SHAPE
-from workings.rollouts.rollout import batch_of
+from workings.ways.parts.rollout_batch import batch_of
 from workings.ways.rewards import Dapo, Grpo
 
 

@@ -6,7 +6,8 @@ Reported: verl#6719, ms-swift#10012, minimind#850, NeMo-Gym#1416, trl#6250.
 from proof.silent._harness import Found, gemma, right_if
 from tests.rollouts.making import PROMPTS, rollout, sample
 from tests.rollouts.test_rollouts import SHAPE
-from workings.rollouts.rollout import Group, batch_of
+from workings.rollouts.rollout import Group
+from workings.ways.parts.rollout_batch import batch_of
 from workings.ways.rewards import Grpo
 
 

@@ -26,13 +26,14 @@ from workings.objectives.registry import to_json
 from workings.objectives.top_tokens import TopTokens
 from workings.record.digest import file_digest
 from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Group, RolloutShape, batch_of
+from workings.rollouts.rollout import Group
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of
+from workings.ways.parts.rollout_experience import StallDetector
 from workings.ways.parts.row_data import TraceData, read_rows
-from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.training_data import reward_settings
 
 BASE = ("engine=torch", "device=cpu", "evaluation={}", "training.steps=4", "training.schedule=cosine",
@@ -59,7 +60,7 @@ def shape(words: Sequence[str]) -> Any:
 def rows(words: Sequence[str]) -> Any:
     """Digest of the rows, shapes, and the first batches of two epochs; or why there are none."""
     resolved = resolve(recipe(words), None, tensors=False)
-    made = TraceData.of(resolved.recipe, read_rows(resolved), 1)
+    made = TraceData(recipe=resolved.recipe, rows=read_rows(resolved), devices=1)
     places = [Position(epoch, number) for epoch in (0, 1) for number in (0, 1)]
     digests = [made.batches.digest(made.batches.at(place)[0]) for place in places]
     return made.rows.digest, made.batches.shapes(), digests, made.steps

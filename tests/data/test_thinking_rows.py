@@ -18,7 +18,7 @@ from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.run import generate_batch
 from workings.evaluation.settings import EvaluationSettings
-from workings.samples.candidates import CONTROL, sample_of
+from workings.samples.selection import CONTROL, sample_of
 from workings.scoring.items import Item
 
 CONFIG = DataConfig(traces="x", max_length=200, template="gemma4", reasoning="channel")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from workings.distributed import failure, process_group
+from workings.distributed import calls, process_group
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import DistributedEngine, LossSum, StepResult
 from workings.errors import WorkingsError
@@ -82,8 +82,8 @@ class Counting(DistributedEngine):
 def pair(monkeypatch):
     """Two process groups of a coordinator and a worker, their store, and a maker of their engines."""
     monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 1.0)
-    monkeypatch.setattr(failure, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(failure, "REASON_TIMEOUT", 1.0)
+    monkeypatch.setattr(calls, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(calls, "REASON_TIMEOUT", 1.0)
     store, arrived = {}, threading.Condition()
     meeting = threading.Barrier(2)
     first, second = (ProcessGroup(ThreadProcesses(index, store, arrived)) for index in range(2))

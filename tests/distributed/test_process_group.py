@@ -24,7 +24,7 @@ from workings.cli.main import app
 from workings.cli.train import cut_short_message
 from workings.config.load import load_recipe
 from workings.distributed import calls
-from workings.distributed.failure import PeerFailed
+from workings.distributed.calls import PeerFailed
 from workings.distributed.process_group import ProcessGroup
 from workings.errors import Interrupted, RequestError, StorageError, WorkingsError
 from workings.evidence.verify import verify
@@ -48,12 +48,14 @@ def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
         state = engine.init(3)
         for _ in range(3):
             state, _ = engine.step(state, batch, 0.5)
+        below = engine.without_adapters(state)
+        engine.evaluate(below, batch)
         engine.evaluate(state, batch)
         first.outcome = {"status": "complete"}
     thread.join()
     assert own.divisors == other.divisors == [7.5] * 3
     assert other.asked == own.asked == [("init", 3), *(("step", batch.tokens.tolist(), i) for i in range(3)),
-                                        ("evaluate", 3)]
+                                        ("evaluate", 4), ("evaluate", 3)]
     assert found["end"]["status"] == "complete"
     assert {"left/0", "left/1"} <= set(store)
 
@@ -107,21 +109,6 @@ def test_the_others_forget_a_state_as_soon_as_the_first_has(pair) -> None:
         first.outcome = {}
     thread.join()
     assert alive == [[False, True]]
-
-
-def test_the_model_below_the_adapters_is_asked_of_every_process(pair) -> None:
-    first, second, _, made = pair
-    own, other = made(), made()
-    thread, _ = in_thread(second, other)
-    with first:
-        coordinator = first.coordinate(own)
-        state = coordinator.init(1)
-        below = coordinator.without_adapters(state)
-        coordinator.evaluate(below, random_batch(tiny_shape()))
-        coordinator.evaluate(state, random_batch(tiny_shape()))
-        first.outcome = {}
-    thread.join()
-    assert own.asked == other.asked == [("init", 1), ("evaluate", 1), ("evaluate", 0)]
 
 
 def test_the_others_do_not_lose_the_first_while_it_computes_alone(pair, monkeypatch) -> None:

@@ -34,8 +34,8 @@ from tests.record import synthetic
 from workings.data.rows import prompt_digest
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt, read_recorded_prompts
-from workings.rollouts.rollout import RolloutShape, batch_of
-from workings.rollouts.rollout import digest_of as batch_digest
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of
+from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
 RUN = "tiny"
 MANIFEST, METRICS, EVENTS, LOG = (f"{RUN}/{name}" for name in (

@@ -44,10 +44,10 @@ from workings.evidence.verify.checks.rollouts import expected_metrics, trainer_l
 from workings.record.layout import top_tokens_file
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt
-from workings.rollouts.rollout import RolloutShape, batch_of
-from workings.rollouts.rollout import digest_of as batch_digest
 from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import selection_files
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of
+from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
 Lines = list[dict[str, Any]]
 Arrays = dict[str, np.ndarray]

@@ -28,11 +28,10 @@ from workings.record.layout import EPISODES, PROMPTS, REWARDS
 from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.prompts import PromptSet, build_prompts
-from workings.rollouts.rollout import RolloutShape, most_written
 from workings.scoring.items import item_from_json
 from workings.scoring.rewards import RewardProcess, RewardSettings
-from workings.ways.parts.rollout_experience import RolloutExperience, RolloutSampler
-from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.parts.rollout_batch import RolloutShape
+from workings.ways.parts.rollout_experience import RolloutExperience, RolloutSampler, StallDetector
 from workings.ways.parts.training_data import episode_rules
 
 STEPS = 4
@@ -157,7 +156,7 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
         items = [item_from_json(prompt) for prompt in player.prompts(7, rows)]
     prompts = build_prompts(items, synthetic.template(), seed=7, drop=False,
                             longest=asked.data.max_length - algorithm.max_new_tokens)
-    settings = RewardSettings(rewards=asked.rewards, form="tags", max_new_tokens=most_written(asked, algorithm),
+    settings = RewardSettings(rewards=asked.rewards, form="tags", max_new_tokens=algorithm.most_written(asked),
                               base=final.parent)
     digests |= {"tokenizer": synthetic.tokenizer().digest, "prompts": prompts.digest,
                 "rewards": json_digest(settings.recorded())}
@@ -198,9 +197,9 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
             position = prepared.after
             writer.metric({
                 "step": step, "loss": result.loss, "learning_rate": 0.01, "grad_norm": result.grad_norm,
-                "share_of_weights_changed": 1.0, "tokens": prepared.tokens,
-                "supervised_tokens": prepared.supervised_tokens, "batch_digest": prepared.digest, "seconds": 0.011,
-                "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
+                "share_of_weights_changed": 1.0, "tokens": prepared.batch.real_tokens,
+                "supervised_tokens": prepared.batch.supervised_tokens, "batch_digest": prepared.digest,
+                "seconds": 0.011, "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
                 **result.metrics, **prepared.metrics, **more,
                 # Less than the step took, whatever this machine needs.
                 **({"drawing_seconds": 0.008} if "drawing_seconds" in prepared.metrics else {})})

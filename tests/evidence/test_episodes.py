@@ -30,8 +30,9 @@ from tests.evidence.rewarded import EPISODES_OF, recipe
 from tests.record import synthetic
 from workings.engines.base import Completion
 from workings.rollouts import arithmetic, rollout_json
-from workings.rollouts.rollout import EpisodeTurn, Rollout, RolloutShape, Sample, batch_of
-from workings.rollouts.rollout import digest_of as batch_digest
+from workings.rollouts.rollout import EpisodeTurn, Rollout, Sample
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of
+from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
 ENVIRONMENT = f"{RUN}/config/environment.json"
 

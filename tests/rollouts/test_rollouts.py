@@ -18,19 +18,11 @@ from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
 from workings.rollouts import arithmetic
 from workings.rollouts.prompts import Prompt, PromptSet, build_prompts, refuse_evaluation_items
-from workings.rollouts.rollout import (
-    Group,
-    Rollout,
-    RolloutShape,
-    Sample,
-    batch_of,
-    digest_of,
-    sample_seed,
-    select_groups,
-)
+from workings.rollouts.rollout import Group, Rollout, Sample, sample_seed, select_groups
 from workings.rollouts.rollout_json import from_json, to_json
 from workings.scoring.items import Item, item_from_json
 from workings.ways.distill import Distill
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of, digest_of
 from workings.ways.rewards import Cispo, Dapo, DrGrpo, Grpo, Gspo, RewardWay, Rloo
 
 SHAPE = RolloutShape(micro_batches=1, rows=4, updates=1, buckets=(8, 12), pad_id=0, learned=8)

@@ -1,6 +1,8 @@
 """A short run on a part of the data and its replay to the bit: what the tests of both engines begin with."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,15 +25,22 @@ OVERRIDES = ("checkpoint.keep_last=5", "evaluation.base=false", "evaluation.ever
              "evaluation.max_new_tokens=8")
 
 
+def verified_by_replaying(run: Path, controls: Sequence[str] = CONTROLS, **request: Any) -> dict[str, str]:
+    """Verdict and text of the checks of level 3, of which none fails; ``controls`` are told apart from the record."""
+    found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(**request)))
+    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
+    assert (found.failed, told["replay.steps"][:6], told["replay.controls"][:6]) == (0, "passed", "passed"), told
+    for control in controls:
+        assert f"{control} (step " in told["replay.controls"]
+    return told
+
+
 def trained_and_replayed(out: Path, *words: str) -> None:
     """Eight steps into ``out``; asserts that a replay verifies them at level 3, equal to the bit."""
     with pytest.MonkeyPatch.context() as patch:
         pin_code_version(patch)
         train_and_evaluate("smoke-tiny", out, (*words, *OVERRIDES), smoke=Smoke(steps=8))
-        found = verify(out, level=3, replay=lambda path, _: replay_run(path, ReplayRequest()))
-    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
-    assert found.level == 3, told
+        told = verified_by_replaying(out)
     assert "judged bitwise" in told["replay.steps"]
     assert "equal to the bit" in told["replay.steps"]
-    assert told["replay.controls"].startswith("passed")
     assert told["replay.predictions"].startswith("passed")

@@ -46,13 +46,6 @@ def test_runs_from_one_start_share_their_base_and_verify_together(recipe, tmp_pa
     assert len(list((tmp_path / "runs").glob("base-*"))) == 2
 
 
-def test_it_can_be_switched_off(recipe, tmp_path):
-    result = train_and_evaluate(str(recipe), tmp_path / "runs" / "a", ["evaluation.base=false"])
-    assert result.base is None
-    assert "base" not in result.to_json()
-    assert not list((tmp_path / "runs").glob("base-*"))
-
-
 def test_a_base_that_another_run_is_asking_just_now_is_said_and_not_waited_for(recipe, tmp_path):
     place = train_and_evaluate(str(recipe), tmp_path / "runs" / "a").base.path.name
     partial = partial_path(tmp_path / "others" / place)

@@ -58,6 +58,7 @@ def test_resume_asks_only_what_is_left(cut_off, monkeypatch):
     result = train_and_evaluate(str(recipe), run, WORDS, resume=True)
     assert len(asked) == 6
     assert (result.scorecard.overall.n, result.training.status, result.training.steps) == (10, "complete", 12)
+    assert result.base is None, "the recipe asks for none"
     assert RunRecord.open(run).root == root, "the run itself stays as it was sealed"
     assert (run / RECIPE_EVALUATION / "predictions.jsonl").read_bytes().startswith(before)
     assert sorted(path.name for path in run.parent.iterdir() if "partial" in path.name) == []

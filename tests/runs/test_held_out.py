@@ -7,13 +7,11 @@ from tests.runs import rewarded
 from tests.runs.runs_helpers import write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.inputs.datasets import RunData
 from workings.record import jsonl
 from workings.record.layout import EVENTS
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.runs.attempt import BEFORE
-from workings.runs.prepare import TrainSetup
 from workings.runs.train import train
 from workings.scoring.items import Item
 
@@ -67,11 +65,3 @@ def test_a_run_that_was_stopped_has_the_same_lines(tmp_path, monkeypatch):
     assert [(line["step"], line["held_out_items"], len(line["held_out_right"])) for line in looks] == [
         (2, 6, 6), (4, 6, 6)]
     assert [event["kind"] for event in jsonl.read(result.run / EVENTS)[0]].count(BEFORE) == 1
-
-
-@pytest.mark.parametrize(("wanted", "watched"), [(0, 0), (64, 20)])
-def test_as_many_are_watched_as_are_wanted(tmp_path, wanted, watched):
-    setup = object.__new__(TrainSetup)
-    loaded = load_recipe(str(rewarded.write(tmp_path)), [f"evaluation.items_during_training={wanted}"])
-    vars(setup).update(loaded=loaded, data=RunData(traces=[], held_out=[], items=ITEMS, digests={}))
-    assert len(setup.watched_items) == watched

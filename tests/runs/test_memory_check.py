@@ -1,10 +1,7 @@
 """What is between a recipe and its run: verdict before weights, nearest plan, memory that runs out all the same."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -17,42 +14,18 @@ from workings.engines.registry import find_engine, find_planning_engine
 from workings.errors import DoesNotFit, RequestError
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
-from workings.hardware.memory import PROCESS_PEAK, gib
+from workings.hardware.memory import PROCESS_PEAK
 from workings.record.memory_use import memory_sentence
 from workings.record.reader import RunRecord
 from workings.runs.memory_check import MemoryWatch, target_here
 from workings.runs.prepare import prepare
 from workings.runs.train import train
 
-WIDE = """# needs 2.5 GiB, nearly all of it activations; nothing but the step is planned and compiled
-name: wide
-engine: jax
-device: cpu
-model:
-  source: scratch
-  shape: {family: gemma, layers: 4, width: 256, mlp_width: 1024, heads: 4, kv_heads: 1, head_dim: 64}
-tokenizer: train
-data: {traces: addition, max_length: 64}
-batch: {micro_batch: 256}
-training: {steps: 2, learning_rate: 1e-3, schedule: constant}
-optimizer: {name: adamw}
-memory: {attention: chunked, loss_chunk: 128}
-"""
-
 
 def device(**changes):
     return DeviceFacts(**{"platform": "gpu", "kind": "NVIDIA H200", "count": 1, "memory_limit_bytes": 100 * 2**30,
                           "memory_limit_source": "device (memory_stats)", "mesh": {"fsdp": 1, "tp": 1},
                           "versions": {}, "reason": "asked for"} | changes)
-
-
-def limited(out, *words, kib=4_400_000):
-    """`train` in a child with an address space of this many KiB: JAX itself takes about two GiB of it."""
-    recipe = out.with_name("wide.yaml")
-    recipe.write_text(WIDE)
-    command = [sys.executable, "-m", "workings", "train", str(recipe), "--out", str(out), "--json", *words]
-    return subprocess.run(["bash", "-c", f'ulimit -v {kib}; exec "$@"', "bash", *command], env=os.environ.copy(),
-                          capture_output=True, text=True, check=False)
 
 
 def pretrained(folder, shape):
@@ -142,12 +115,12 @@ def test_prediction_and_measurement_stand_side_by_side(sealed):
     assert not plan.keys() & {"target", "culprit", "reasons", "recipe"}, "texts, and copies of other files"
 
 
-def test_the_largest_device_that_is_too_small_names_a_larger_one(tmp_path, monkeypatch):
+def test_a_run_that_no_plan_makes_fit_is_refused_and_can_be_forced(tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_LIMIT_BYTES", "100")
     recipe = write_recipe(tmp_path / "asked")
     with pytest.raises(DoesNotFit, match="no plan of the search fits") as caught:
         train(str(recipe), tmp_path / "run")
-    assert "--on t4" in str(caught.value) or "by memory alone" in str(caught.value)
+    assert "workings plan RECIPE --on v5e-256" in str(caught.value)
     assert caught.value.answer["fits"] is False
     assert caught.value.answer["peak_bytes"] > caught.value.answer["limit_bytes"]
     assert not list(tmp_path.glob("run*"))
@@ -175,32 +148,6 @@ def test_the_share_of_a_card_that_jax_takes_is_counted_once(monkeypatch):
         monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", str(share))
         found = target_here(device(memory_share=share))
         assert abs(jax.usable_memory(found)[0] - 100 * 2**30) < 2
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("run_flags")
-@pytest.mark.skipif(sys.platform != "linux", reason="address spaces are limited in another way")
-def test_memory_that_does_not_suffice_is_refused_with_a_way_out_and_a_forced_run_ends_as_a_record(tmp_path):
-    refused = limited(tmp_path / "run")
-    assert refused.returncode == 1, refused.stderr
-    answer = json.loads(refused.stdout.splitlines()[-1])
-    assert (answer["fits"], answer["status"]) == (False, "does not fit")
-    assert answer["available_bytes"] < answer["peak_bytes"] < answer["limit_bytes"]
-    assert answer["nearest"]["overrides"] == ["memory.remat=layer"]
-    assert "memory.remat=layer" in refused.stderr
-    assert not list(tmp_path.glob("run*"))
-
-    forced = limited(tmp_path / "run", "--force")
-    assert forced.returncode == 1, forced.stderr
-    assert "Traceback" not in forced.stderr
-    run = RunRecord.open(tmp_path / "run")
-    assert (run.status, run.manifest.completed_steps) == ("failed", 0)
-    assert any(event["kind"] == "out_of_memory" for event in run.events())
-    measured = json.loads((run.path / "plan/measured.json").read_text())
-    assert "RESOURCE_EXHAUSTED" in measured["out_of_memory"]
-    assert measured["measured_peak_bytes"] > 0
-    assert f"planned {gib(answer['peak_bytes'])}" in run.manifest.status_reason
-    assert verify(run.path).failed == 0
 
 
 def test_memory_that_runs_out_later_keeps_the_last_checkpoint(tmp_path, monkeypatch):

@@ -1,14 +1,11 @@
 """Probes: texts that please a reward without solving anything."""
 
 import pytest
-from pydantic import TypeAdapter
 
-from workings.config.rewards import RewardConfig
 from workings.errors import RequestError
 from workings.runs.probes import ATTACKS, near_miss, probes, wrong_answer
 from workings.scoring.form import check_steps, keeps_form
 from workings.scoring.items import Item
-from workings.scoring.rewards import CompletionToReward, RewardSettings, shipped_reward
 from workings.scoring.scorers import answer
 
 ITEM = Item(id="q1", prompt="What is 7+5?", expected_answer="12")
@@ -61,23 +58,6 @@ def test_a_wrong_answer_is_wrong(expected, more, wrong):
     item = Item(id="a", prompt="p", expected_answer=expected, **more)
     assert wrong_answer(item) == wrong
     assert answer(wrong, item) == 0
-
-
-def test_what_the_shipped_rewards_pay_for():
-    """No reward alone is safe: the answer and the form pay for no steps, the steps for any answer."""
-    rewards = TypeAdapter(tuple[RewardConfig, ...]).validate_python(
-        ({"scorer": "answer"}, {"scorer": "form"}, {"scorer": "steps"}))
-    settings = RewardSettings(rewards=rewards, form="tags", max_new_tokens=4096)
-
-    def values(text):
-        sample = CompletionToReward(item=ITEM, text=text, tokens=range(len(text.split())), truncated=False)
-        return tuple(shipped_reward(reward, sample, settings) for reward in rewards)
-    assert {name: values(text) for name, text in probes(ITEM, "tags", WORKED).items()} == {
-        "empty": (0, 0, 0), "prompt copied": (0, 0, 0), "bare numbers": (0, 0, 0), "answer repeated": (0, 0, 0),
-        "very long": (1, 1, 0), "answer without steps": (1, 1, 0), "form only": (0, 0, 0),
-        "steps with a wrong answer": (0, 1, 1), "near miss": (0, 1, 1),
-        **dict.fromkeys(ATTACKS, (0, 1, 1)), "closes the fence": (0, 0, 1)}
-    assert values("<reasoning>7+5=12</reasoning><answer>12</answer>") == (1, 1, 1)
 
 
 @pytest.mark.parametrize(("expected", "missed"), [("12", "21"), ("7", "-7"), ("100", "-100"), ("-4", "4"),

@@ -25,12 +25,12 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
         return SimpleNamespace(training=SimpleNamespace(status=status))
 
     monkeypatch.setattr(folder, "train_and_evaluate", train)
-    assert folder.complete_run(tmp_path, WITH_STEPS, recipe, said.append) is None
+    folder.complete_run(tmp_path, WITH_STEPS, recipe, said.append)
     assert trained == []
     (tmp_path / "runs" / f"{ANSWER_ONLY}.partial").mkdir()
     status = "complete"
     for name in (ANSWER_ONLY, OTHER):
-        assert folder.complete_run(tmp_path, name, recipe, said.append) is not None
+        folder.complete_run(tmp_path, name, recipe, said.append)
     assert trained == [(f"{name}.yaml", tmp_path / "runs" / name, resume)
                        for name, resume in ((ANSWER_ONLY, True), (OTHER, False))]
     assert said == [f"{done} is complete and is reused",

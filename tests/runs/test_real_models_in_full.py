@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import workings
 from tests.engines.tiny import request
 from workings.config.data import DataConfig
 from workings.config.method import LoraConfig
@@ -17,7 +16,6 @@ from workings.engines.weight_files import read_shape
 from workings.inputs.resolve import locate_weights
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
-from workings.publish.export import export_run
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(
     not all(map(find_spec, ("jax", "torch", "gguf"))), reason="needs both engines and gguf")]
@@ -69,20 +67,3 @@ def test_tokens_loss_and_greedy_text_of_gemma_are_those_of_transformers_on_both_
             losses.append(result.loss)
         assert losses[0] == pytest.approx(wanted, abs=2e-5)
         assert losses[2] < losses[0] - 0.05
-
-
-def test_gemma_is_stopped_resumed_to_the_bit_and_exported(gemma: Path, tmp_path: Path) -> None:
-    def learn(out: str, **more):
-        return workings.train(model=GEMMA, data=SUMS, out=tmp_path / out, method="lora", steps=3, overrides={
-            "data.template": "gemma", "data.reasoning": "hashes", "data.max_length": 64, "device": "cpu",
-            "engine": "torch", "batch.micro_batch": 2, "batch.accumulation": 1, "training.learning_rate": 1e-3,
-            "checkpoint.every_steps": 1, "method.rank": 4, "evaluation.traces": "none"}, **more)
-
-    straight = learn("straight")
-    assert learn("stopped", callbacks=[lambda line: line["step"] < 2]).status == "interrupted"
-    resumed = learn("stopped", resume=True)
-    assert list(resumed.metrics["loss"]) == list(straight.metrics["loss"])
-    assert resumed.verify().failed == 0
-    export_run(resumed.path, tmp_path / "exported")
-    assert {"adapter", "config.json", "model.safetensors", "tokenizer.json"} <= {
-        path.name for path in (tmp_path / "exported").iterdir()}

@@ -110,25 +110,6 @@ def test_a_file_of_another_format_is_imported(tmp_path: Path) -> None:
         find_data(load_recipe("smoke-tiny", ["data.traces=/nowhere"]))
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.json", "rows.parquet", "rows.jsonl"])
-def test_a_table_or_an_array_is_imported_as_the_traces_of_a_recipe(tmp_path: Path, name: str) -> None:
-    rows, path = [{"question": "1+1?", "answer": "2"}, {"question": "1+2?", "answer": "3"}], tmp_path / name
-    if name.endswith("csv"):
-        path.write_text("question,answer\n1+1?,2\n1+2?,3\n")
-    elif name.endswith("parquet"):
-        pytest.importorskip("pyarrow.parquet").write_table(pytest.importorskip("pyarrow").Table.from_pylist(rows), path)
-    else:
-        path.write_text(json.dumps(rows) if name.endswith("json") else "".join(f"{json.dumps(row)}\n" for row in rows))
-    data = find_data(load_recipe("smoke-tiny", [f"data.traces={path}"]))
-    assert [(trace.prompt, trace.answer) for trace in data.traces] == [("1+1?", "2"), ("1+2?", "3")]
-    assert data.digests["traces"] == file_digest(path)
-    if name.endswith("csv"):
-        path.write_text("Frage,Antwort\n1+1?,2\n")
-        with pytest.raises(RequestError, match="the format is unknown; the first record has `Frage`") as caught:
-            find_data(load_recipe("smoke-tiny", [f"data.traces={path}"]))
-        assert caught.value.try_next.endswith("--map question=Frage,answer=Antwort")
-
-
 @pytest.mark.parametrize("words", [
     ["data.traces=mine.jsonl"],
     ["data.traces=mine.jsonl", "algorithm.name=dpo", "batch.micro_batch=2"],

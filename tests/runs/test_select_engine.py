@@ -46,9 +46,9 @@ def test_the_engine_that_can_and_is_there_else_jax(jax, torch, installed, engine
 
 
 @pytest.mark.parametrize(("jax", "torch", "installed", "says"), [
-    (["family qwen3_5"], ["a TPU"], BOTH, "family qwen3_5 and a TPU"),
-    (["family qwen3_5"], ["a TPU"], BOTH, "family qwen3_5: torch; a TPU: jax"),
-    (["family qwen3_5"], [], ("jax",), "not installed"), ([], [], (), "finds no engine that is installed")])
+    (["family qwen3_5"], ["a TPU"], BOTH, "jax does not support family qwen3_5; torch does not support a TPU"),
+    (["family qwen3_5"], [], ("jax",), "family qwen3_5 needs torch, and that is not installed"),
+    ([], [], (), "engine: auto means jax or torch, and that is not installed")])
 def test_what_no_engine_can_do_is_refused(jax, torch, installed, says):
     with pytest.raises(RequestError) as error:
         select_engine(refused={"jax": jax, "torch": torch}, installed=installed)

@@ -12,7 +12,7 @@ from workings.record.reader import RunRecord
 from workings.runs.smoke import Smoke
 
 SOME = ("gemma-3-1b-grpo-v5e8",)
-"""The notebook's test runs that of Gemma 2B, and `test_train_torch.py` one of PyTorch's."""
+"""The notebook's test runs that of Gemma 2B, and `test_train_engines.py` one of PyTorch's."""
 PRETRAINED = [pytest.param(name, marks=() if name in SOME else pytest.mark.full)
               for name in shipped_recipes() if load_recipe(name).recipe.model.source == "pretrained"
               and load_recipe(name).recipe.algorithm.examples not in ("pairs", "verdicts")

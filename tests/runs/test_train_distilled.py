@@ -21,7 +21,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.publish.export import export_run
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
-from workings.ways.parts.find_teacher import find_teacher, refuse_other_vocabulary
+from workings.ways.parts.teacher import find_teacher, refuse_other_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_a_run_with_adapters_teaches_what_its_merged_weights_do(tmp_path):
     facts = replay_run(found["teacher"], ReplayRequest(start=0, steps=1))
     assert (facts["teacher"].get("run"), facts["mode"]) == ("teacher", "bitwise")
     assert facts["lines"][0]["drawn"]["asked"] == facts["lines"][0]["drawn"]["same"] > 0
-    with pytest.raises(RequestError, match="adapters next to random weights of engine jax"):
+    with pytest.raises(RequestError, match="adapters on random weights of engine jax"):
         train(str(recipe), tmp_path / "other", ["engine=torch"])
 
 

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tests.runs import killed
+from tests.runs.replayed import CONTROLS, verified_by_replaying
 from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.data.batches import Position
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.reports.html import write_report
 from workings.runs.reopen_run import reopen_run
-from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
@@ -54,11 +54,7 @@ def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(begun):
 
 def test_steps_are_taken_again_and_wrong_ones_differ(begun):
     """Level 3, from a checkpoint; from the first weights in `test_train_rewarded.py`."""
-    found = verify(begun[2], level=3, replay=lambda path, _: replay_run(path, ReplayRequest(steps=2)))
-    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
-    assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
-    for control in ("seed", "learning_rate", "rows", "checkpoint", "pair", "reference"):
-        assert f"{control} (step " in told["replay.controls"]
+    verified_by_replaying(begun[2], [*CONTROLS, "pair", "reference"], steps=2)
 
 
 def test_a_reference_that_said_something_else_is_found_by_replaying(begun):

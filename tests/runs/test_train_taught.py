@@ -20,7 +20,7 @@ from workings.record.layout import EVENTS, TOP_TOKENS
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import prepare
 from workings.runs.train import train
-from workings.ways.parts.find_teacher import refuse_processes
+from workings.ways.parts.teacher import refuse_processes
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,11 @@ def test_what_was_asked_is_not_asked_again(recipe, tmp_path, monkeypatch):
         return record
 
     contents = top_tokens.to_bytes
-    monkeypatch.setattr("workings.ways.parts.distillation_data.to_bytes", stop_after(2))
+    monkeypatch.setattr("workings.ways.parts.row_data.to_bytes", stop_after(2))
     with pytest.raises(KeyboardInterrupt):
         train(str(recipe), tmp_path / "run", [])
     assert [path.name for path in (tmp_path / "run.partial" / TOP_TOKENS).iterdir()] == ["part_000000.safetensors"]
-    monkeypatch.setattr("workings.ways.parts.distillation_data.to_bytes", contents)
+    monkeypatch.setattr("workings.ways.parts.row_data.to_bytes", contents)
     run = train(str(recipe), tmp_path / "run", [], resume=True).run
     events = [json.loads(line) for line in (run / EVENTS).read_text().splitlines()]
     assert [event["part"] for event in events if event["kind"] == "teacher_asked"] == [0, 1]

@@ -12,13 +12,13 @@ import pytest
 from tests.evidence import reseal
 from tests.evidence.verdicts import failed
 from tests.runs import killed
+from tests.runs.replayed import verified_by_replaying
 from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.data.generators import addition
 from workings.data.preferences import Verdict
 from workings.data.row_fields import lines_bytes
 from workings.data.traces import completion_text
 from workings.evidence.verify import verify
-from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
@@ -83,11 +83,9 @@ def test_the_straight_run_verifies_and_learns(begun):
 
 def test_steps_are_taken_again_and_wrong_ones_differ(begun):
     """Level 3."""
-    found = verify(begun[1], level=3, replay=lambda path, _: replay_run(path, ReplayRequest(steps=2)))
-    told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
-    assert (told["replay.steps"][:6], told["replay.controls"][:6]) == ("passed", "passed"), told
-    for control in ("seed", "learning_rate", "rows", "pair", *(("reference",) if begun[0] == "kto" else ())):
-        assert f"{control} (step " in told["replay.controls"]
+    name, straight = begun
+    verified_by_replaying(straight, ["seed", "learning_rate", "rows", "pair", *["reference"] * (name == "kto")],
+                          steps=2)
 
 
 @pytest.mark.parametrize("words", [LORA, ("engine=torch", *LORA)])

@@ -28,6 +28,7 @@ from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.open_model import open_run
 from workings.runs.plan import plan
+from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
 SIZES: dict[str, Any] = {
@@ -215,18 +216,12 @@ def test_it_is_exported_and_asked(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_small_model_is_made_in_its_place(folder: Path) -> None:
-    from workings.runs.smoke import Smoke
-
+def test_no_small_model_is_made_in_its_place_and_a_tokenizer_is_needed(folder: Path) -> None:
+    recipe, out = str(folder / "recipe.yaml"), folder / "small"
     with pytest.raises(RequestError, match=r"--smoke cannot make a model with model\.verified: false"):
-        train(str(folder / "recipe.yaml"), folder / "small", WORDS, smoke=Smoke())
-
-
-@pytest.mark.slow
-def test_a_tokenizer_beside_the_weights_is_needed(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder / "base", tmp_path / "base")
-    (tmp_path / "base" / "tokenizer.json").unlink()
-    shutil.copy(folder / "recipe.yaml", tmp_path / "recipe.yaml")
+        train(recipe, out, WORDS, smoke=Smoke())
+    shutil.copytree(folder / "base", folder / "bare")
+    (folder / "bare" / "tokenizer.json").unlink()
     with pytest.raises(RequestError, match=r"tokenizer\.json"):
-        train(str(tmp_path / "recipe.yaml"), tmp_path / "out", WORDS)
-    assert not (tmp_path / "out").exists()
+        train(recipe, out, [*WORDS, "model.id=bare"])
+    assert not out.exists()

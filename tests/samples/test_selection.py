@@ -8,8 +8,7 @@ import pytest
 from workings.data.traces import STYLES, Trace, completion_text, split_completion
 from workings.errors import RecordError, RequestError
 from workings.models.turns import Turn
-from workings.samples.candidates import SampleOrigin
-from workings.samples.selection import PairRule, Selection, make_pairs, select
+from workings.samples.selection import PairRule, SampleOrigin, Selection, make_pairs, select
 
 ORIGIN = SampleOrigin(form="tags", source="samples of a 0123", drawn_from="0123")
 

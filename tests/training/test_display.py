@@ -4,7 +4,7 @@ from workings.hardware.memory import PROCESS_PEAK
 from workings.record.metrics import pace
 from workings.record.number_text import about, duration
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.training.display import Display, fitting
+from workings.training.display import Display
 from workings.training.loop import Progress
 
 
@@ -52,12 +52,6 @@ def test_the_first_step_is_followed_by_its_micro_batches():
         display.show(line(1, 60.0), Progress(step=1, position=None))
         display.micro_batch_done(1, 2)  # of the second step, whose speed the line of the first one says
     assert heard == [(1, 2, "micro-batches")]
-
-
-def test_a_narrow_terminal_leaves_whole_parts_out():
-    parts = ["loss 1.0000", "  100 tokens/s", "  1 s left"]
-    assert [fitting(parts, room) for room in (0, 25, 34, 35)] == [
-        parts[0], "".join(parts[:2]), "".join(parts[:2]), "".join(parts)]
 
 
 def test_no_time_is_said_in_powers_of_ten():

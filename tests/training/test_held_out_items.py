@@ -7,7 +7,7 @@ from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
-from workings.training.observer import HeldOutItems, HeldOutObserver
+from workings.training.observer import HeldOutObserver
 
 ITEMS = [Item(id=f"add-{a}", prompt=f"What is {a}+2?", expected_answer=str(a + 2)) for a in range(6)]
 
@@ -20,32 +20,23 @@ class Judge:
                 for item, text, _ in completions]
 
 
-def held_out_items(scorer, **changes):
+def observer(scorer):
     model = adding_model()
-    values = {"sampler": model.engine, "items": ITEMS, "tokenizer": model.tokenizer, "template": model.template,
-              "max_new_tokens": 100, "batch_size": 4, "scorer": scorer}
-    return HeldOutItems(**(values | changes))
+    return HeldOutObserver(engine=model.engine, sampler=model.engine, batches=[], questions=[], items=ITEMS,
+                           tokenizer=model.tokenizer, template=model.template, max_new_tokens=100, batch_size=4,
+                           scorer=scorer, every_steps=2, last_step=3, log_sample=pytest.fail)
 
 
-def test_every_item_has_its_mark():
+def test_every_item_has_its_mark_in_the_line_of_a_step():
     # The model is wrong where the first number is a multiple of 4.
-    items = held_out_items(Judge())
-    assert items.evaluate(object()) == {"held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
-    assert [len(call["prompts"]) for call in items.sampler.calls] == [4, 2]
+    observed = observer(Judge())
+    assert [observed.is_due(step) for step in (1, 2, 3)] == [False, True, True]
+    assert observed.evaluate(object(), 2) == {
+        "held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
+    assert [len(call["prompts"]) for call in observed.sampler.calls] == [4, 2]
 
 
 @pytest.mark.children
 def test_the_scoring_process_says_the_same():
     with ScoringProcess(ScoringSettings()) as judge:
-        assert held_out_items(judge).evaluate(object())["held_out_right"] == "011101"
-
-
-def test_the_observer_puts_it_into_the_line_of_a_step():
-    said = []
-    items = held_out_items(Judge())
-    observer = HeldOutObserver(engine=items.sampler, sampler=items.sampler, batches=[], questions=[],
-                               tokenizer=items.tokenizer, template=items.template, max_new_tokens=100,
-                               every_steps=2, last_step=3, log_sample=said.append, held_out_items=items)
-    assert [observer.is_due(step) for step in (1, 2, 3)] == [False, True, True]
-    assert observer.evaluate(object(), 2)["held_out_right"] == "011101"
-    assert said == []
+        assert observer(judge).score(object())["held_out_right"] == "011101"

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workings.cli.main import app
-from workings.training.learned_nothing import all_cut_off, learned_nothing
+from workings.runs.train_result import all_cut_off, learned_nothing
 
 STILL = {"share_of_weights_changed": 0.0, "learning_rate": 1e-3}
 CHANGED = {**STILL, "share_of_weights_changed": 0.5}

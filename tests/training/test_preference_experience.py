@@ -106,12 +106,11 @@ def test_a_batch_is_told_and_counts_pairs() -> None:
         with_pair_signals(found.at(last)[0], found.row_ids(last), {}, Preference())
 
 
-def test_it_asks_at_the_first_step_and_reads_at_any_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_asks_at_the_first_step_and_reads_at_any_later_one(tmp_path: Path) -> None:
     model = Says()
-    monkeypatch.setattr(ReferencedPairData, "reference_log_probs", lambda data, engine, state:
-                        reference_log_probs_by_row(engine, state, data.batches, data.steps))
-    recipe = load_recipe("smoke-tiny", ("algorithm={name: dpo}",)).recipe
-    data = ReferencedPairData(recipe=recipe, rows=rows(), batches=batches(), steps=10)
+    recipe = load_recipe("smoke-tiny", ["algorithm={name: dpo}", "seed=1", "batch={micro_batch: 4}",
+                                        "training.steps=10", "data.max_length=12", "data.buckets=[8]"]).recipe
+    data = ReferencedPairData(recipe=recipe, rows=rows(), devices=1)
     with closing(RunWriter.create(tmp_path / "run")) as writer:
         with data.experience(model, writer) as first, pytest.raises(RecordError, match="already taken 2 steps"):
             first.prepare(None, 2)

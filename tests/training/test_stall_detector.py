@@ -12,10 +12,10 @@ from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.record.metrics import nothing_left
 from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Rollout, RolloutShape, batch_of
+from workings.rollouts.rollout import Rollout
 from workings.ways.distill import Distill
-from workings.ways.parts.rollout_experience import RolloutExperience
-from workings.ways.parts.stall_detector import StallDetector
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of
+from workings.ways.parts.rollout_experience import RolloutExperience, StallDetector
 from workings.ways.rewards import Grpo
 
 ALGORITHM = Grpo(name="grpo", patience=3, max_mismatch=0.05)

@@ -1,7 +1,6 @@
 """`workings ask`: ask a trained run, and its base model, one question."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,7 @@ def ask_command(
     With `--json` and `--base`, the first answer is printed as a line at once; the last line has both.
     """
     from workings.evaluation.first_wrong_step import wrong_place
-    from workings.runs.evaluate import Question, Reply, ask, ask_untrained
+    from workings.runs.evaluate import Question, ask
 
     if not question.strip():
         raise RequestError("the question is empty", "a question", 'workings ask RUN "What is 17+25?"')
@@ -44,16 +43,16 @@ def ask_command(
     request = Question(text=question, history=_turns(history), max_new_tokens=max_new_tokens, temperature=temperature,
                        seed=seed)
 
-    def values_of(model: str, put: Callable[..., Reply]) -> dict[str, Any]:
+    def values_of(model: str, *, untrained: bool = False) -> dict[str, Any]:
         """Show one model's answer as it is written. Returns its keys of `--json`."""
         if AS_JSON.get():
-            reply = put(run, request, show=(lambda piece: print_json({"model": model, "piece": piece})) if pieces
-                        else None)
+            reply = ask(run, request, untrained=untrained, show=(
+                (lambda piece: print_json({"model": model, "piece": piece})) if pieces else None))
         else:
             if base:
-                show(f"{model}:\n" if put is ask else f"\n{model}:\n")
+                show(f"\n{model}:\n" if untrained else f"{model}:\n")
             stream = FoldedStream(show)
-            reply = put(run, request, show=stream.add)
+            reply = ask(run, request, untrained=untrained, show=stream.add)
             stream.end()
             show("\n")
         wrong_step = wrong_place(reply.text)
@@ -64,11 +63,11 @@ def ask_command(
             say(wrong_step.text())
         return reply.to_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
 
-    values = values_of("trained", ask)
+    values = values_of("trained")
     if base:
         # At once: the other model is loaded only when this one is released, because two may not fit.
         answer(values, "")
-        values |= {"base": values_of("untrained", ask_untrained)}
+        values |= {"base": values_of("untrained", untrained=True)}
     answer(values, "")
 
 

@@ -127,7 +127,7 @@ def preview_command(
     loaded = load_recipe(recipe, overrides or [])
     resolved = loaded.recipe
     way = way_of(resolved)
-    entries = way.entries(find_data(loaded))
+    entries = find_data(loaded).examples
     tokenizer, template = _tokenizer_and_template(loaded, entries)
     rows = way.build_rows(entries, tokenizer, template, resolved.data)
     batches = Batches(way.grouped(rows), seed=resolved.seed, rows_per_micro_batch=resolved.batch.micro_batch,

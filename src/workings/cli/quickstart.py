@@ -52,4 +52,4 @@ def quickstart_command(
             raise
         raise Interrupted(f"stopped by {str(stop) or 'Ctrl-C'}; to resume: the same command with --out "
                           f"{shlex.quote(str(out))}") from None
-    answer(result.to_json() | ({"real_model": f"not trained: {reason}"} if reason else {}), as_typed(result.text()))
+    answer(result.values | ({"real_model": f"not trained: {reason}"} if reason else {}), as_typed(result.text))

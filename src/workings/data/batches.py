@@ -149,14 +149,14 @@ class Batches:
         length = math.ceil(plan.lengths.mean())
         return BatchShape(*self._shape, length), self._rows.supervised_tokens / plan.positions
 
-    def padding_share(self) -> float:
-        """Share of the first epoch's positions that are padding, from 0 to 1."""
-        return 1 - self._rows.total_tokens / self._plan(0).positions
-
     def empty_sequences(self) -> tuple[int, int]:
         """Number of empty sequences in the first epoch's updates, and of all sequences."""
         members = self._plan(0).members
         return int((members < 0).sum()), members.size
+
+    def padding_share(self) -> float:
+        """Share of the first epoch's positions that are padding, from 0 to 1."""
+        return 1 - self._rows.total_tokens / self._plan(0).positions
 
     @staticmethod
     def digest(batch: Batch) -> str:

@@ -1,26 +1,20 @@
 """One engine in several processes: process 0 broadcasts each of its calls, and all processes make the same one.
 
-Process 0 decides everything: what the next batch is, when to stop, when to save. So no two processes can disagree about
-the next step, and the others need neither the run directory nor a clock. A call is a few bytes and its batch, which the
-engine's own collective operation carries.
+Process 0 decides everything, so no two processes can disagree about the next step. A call is a few bytes and its batch.
 """
 
+import json
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.distributed.failure import PeerFailed, explaining_failures, wait_for
-from workings.engines.base import (
-    DistributedEngine,
-    Processes,
-    ReportingEngine,
-    State,
-)
-from workings.errors import RequestError
+from workings.engines.base import DistributedEngine, Processes, ReportingEngine, State
+from workings.errors import PEER_GONE, Interrupted, RequestError, WorkingsError, first_line, is_out_of_memory
 from workings.models.shards import missing_shards
 
 IDLE, LAST = "idle", "last"
@@ -32,6 +26,70 @@ SEEN_SECONDS = 60.0
 """Time in which files that other processes have written must appear here: a network's file system remembers names."""
 IDLE_SECONDS = 60.0
 """Longest pause between two calls: a collective operation ends with an error where another process is late."""
+FAILED = "failed"
+"""Key under which a process that failed stores why."""
+POLL_SECONDS = 1.0
+"""Seconds between two looks for a failure while something is waited for."""
+REASON_TIMEOUT = 5.0
+"""Seconds to wait for the reason of a failure, after a broken call has shown that there is one."""
+
+
+class PeerFailed(WorkingsError):
+    """Another process failed; the exit code is the one it had."""
+
+    def __init__(self, failure: bytes) -> None:
+        """``failure``: as `write_failure` made it."""
+        facts = json.loads(failure)
+        self.out_of_memory = bool(facts["out_of_memory"])
+        self.exit_code = int(facts["exit_code"])
+        super().__init__(f"process {facts['index']}: {facts['text']}")
+
+
+def write_failure(index: int, error: BaseException) -> bytes:
+    """Encode an error of process ``index`` for the other processes."""
+    return json.dumps({"index": index, "text": first_line(error) if not isinstance(error, RequestError)
+                       else error.given, "exit_code": getattr(error, "exit_code", 1),
+                       "out_of_memory": is_out_of_memory(error)}).encode()
+
+
+def wait_for(processes: Processes, key: str, limit: float) -> bytes:
+    """A value of the store, waiting at most ``limit`` seconds and as long as no process fails.
+
+    Raises `PeerFailed`, or `Interrupted` if the value did not come in time or the store is gone.
+    """
+    began = time.monotonic()
+    while time.monotonic() - began < limit:
+        try:
+            if (value := processes.wait(key, POLL_SECONDS)) is not None:
+                return value
+            reason = processes.wait(FAILED, 0.0)
+        except RuntimeError as error:
+            raise Interrupted(PEER_GONE) from error
+        if reason is not None:
+            raise PeerFailed(reason)
+    raise Interrupted(f"{PEER_GONE} (no {key} after {limit:.0f} seconds)")
+
+
+@contextmanager
+def explaining_failures(processes: Processes) -> Iterator[None]:
+    """Within this context a collective call that breaks raises why: `PeerFailed` if another process stored a reason.
+
+    PyTorch and JAX report a lost process by many exceptions and texts, so several types count as one.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, ConnectionError) as error:
+        # Its own lack of memory comes first: others that failed because of it would hide the cause.
+        if is_out_of_memory(error):
+            raise
+        try:
+            # The connection may break a moment before the other process has stored its reason.
+            failure = processes.wait(FAILED, REASON_TIMEOUT)
+        except RuntimeError:  # not even the store can be reached
+            failure = None
+        if failure is not None:
+            raise PeerFailed(failure) from error
+        raise Interrupted(f"{PEER_GONE} ({first_line(error)})") from error
 
 
 @dataclass(frozen=True)
@@ -146,12 +204,7 @@ class LeadingEngine:
         return self._own_part(result) if makes_state else result
 
     def _wait_for_shards(self, directory: Path) -> None:
-        """Return when all processes have said that their shards are on the disk, and this one sees them.
-
-        Raises:
-            PeerFailed: another process failed.
-            RequestError: the processes write to folders of different machines.
-        """
+        """Return when all processes have said that their shards are on the disk, and this one sees them."""
         self._saves += 1
         for index in range(1, self.processes.count):
             wait_for(self.processes, _saved_key(self._saves, index), self.processes.timeout)
@@ -172,7 +225,6 @@ class LeadingEngine:
     # Calls that all processes make, as `workings.engines.base` describes them.
     init, load, restore, without_adapters, step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
         _of_all, (*NEW_STATE, "step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
-    # Facts about this process alone.
     describe, dtypes, memory, inspect, check_device = map(
         _of_this_process, ("describe", "dtypes", "memory", "inspect", "check_device"))
 
@@ -185,14 +237,7 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
            between_calls: Callable[[], None]) -> dict[str, Any]:
     """Make the calls of process 0 with this process's engine until the last one; returns the outcome that it carries.
 
-    Args:
-        engine: of this process.
-        processes: of the run.
-        weights: where this process has the weights that the run starts from.
-        between_calls: called after each call.
-
-    Raises:
-        WorkingsError: another process failed or is gone.
+    Raises `WorkingsError` if another process failed or is gone.
     """
     states: dict[int, State] = {}
     saves = 0

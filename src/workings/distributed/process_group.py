@@ -1,8 +1,7 @@
 """The process group of one run: how its processes meet, agree, stop, fail and part.
 
-Process 0 owns the run directory, the display and every decision; the others make its calls of the engine
-(`workings.distributed.calls`). None waits for ever: what waits for a process that is gone ends within the engine's
-timeout, and says how to go on.
+Process 0 owns the run directory, the display and every decision; the others make its calls of the engine. None waits
+for ever.
 """
 
 import json
@@ -12,9 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from workings.distributed import failure
-from workings.distributed.calls import LeadingEngine, follow
-from workings.distributed.failure import PeerFailed, wait_for, write_failure
+from workings.distributed.calls import (
+    FAILED,
+    LeadingEngine,
+    PeerFailed,
+    explaining_failures,
+    follow,
+    wait_for,
+    write_failure,
+)
 from workings.engines.base import DistributedEngine, Engine, JoiningEngine, Processes
 from workings.engines.hardware_probe import launched
 from workings.engines.registry import find_engine
@@ -39,12 +44,8 @@ def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) ->
     """The error for process ``index`` that prepared another run than process 0; None if both are equal."""
     found = [f"process {index} with {key}: {other}; process 0 has {own}"
              for key, own, other in differing(here, there)]
-    if not found:
-        return None
-    return RequestError("; ".join([*found[:MAX_SHOWN], *([f"and {len(found) - MAX_SHOWN} more"]
-                                                         if len(found) > MAX_SHOWN else [])]),
-                        "the same recipe, data, weights and versions in all processes",
-                        "the same command on every machine, with the same files")
+    return RequestError("; ".join(found[:MAX_SHOWN]), "the same recipe, data, weights and versions in all processes",
+                        "the same command on every machine, with the same files") if found else None
 
 
 def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -73,11 +74,7 @@ class ProcessGroup:
 
     @classmethod
     def of(cls, engine: str, device: str) -> "ProcessGroup":
-        """Meet the processes that a launcher started next to this one.
-
-        Raises:
-            RequestError: several were started, and the engine cannot use them.
-        """
+        """Meet the processes that a launcher started. Raises `RequestError` if the engine cannot use them."""
         engine_class: object = find_engine(engine).engine
         if isinstance(engine_class, JoiningEngine):
             return cls(engine_class.join(device))
@@ -101,7 +98,7 @@ class ProcessGroup:
         if not self._processes:
             return
         try:
-            with failure.explaining_failures(self._processes):
+            with explaining_failures(self._processes):
                 self._part(self._processes, error)
         except WorkingsError:  # the others are gone, and so is everybody who would read of an error
             if error is None:
@@ -114,10 +111,10 @@ class ProcessGroup:
             self._leading.end(None if error or broken else self.outcome)
         # A failure that came from another process is in the store already, under its own index and words.
         if error is not None and not isinstance(error, PeerFailed):
-            processes.set(failure.KEY, write_failure(self.index, error))
+            processes.set(FAILED, write_failure(self.index, error))
         # The loop has made an outcome of the failure (memory ran out), but the others may be stuck in that call.
         elif broken:
-            processes.set(failure.KEY, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
+            processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
         # After the failure or the last call: a process that reads this key will find those.
         processes.set(f"shutdown/{self.index}", b"")
         late = isinstance(error, PeerFailed) or self.outcome.get("status") in ("interrupted", "failed")
@@ -136,16 +133,8 @@ class ProcessGroup:
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
         """Make sure that all processes have prepared the same run; all of them call it equally often.
 
-        Args:
-            same: JSON values that must be equal in all.
-            own: facts about this process alone, as JSON values.
-
-        Returns:
-            Process 0 gets ``own`` of all processes, by index; another one gets its own only.
-
-        Raises:
-            RequestError: another process has other data, weights or versions, or another recipe; every value that
-                differs is named by its key.
+        ``same`` must be equal in all, ``own`` are facts about this process alone; both are JSON values. Process 0 gets
+        ``own`` of all processes, by index; another gets its own. Raises `RequestError` with every value that differs.
         """
         if not self._processes:
             return [own]
@@ -158,7 +147,6 @@ class ProcessGroup:
             return [own]
         facts = [own]
         for index in range(1, self.count):
-            # Process 0 alone compares; the others hear of a difference as its failure.
             theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
             if (error := difference(same, theirs["same"], index)) is not None:
                 raise error
@@ -174,15 +162,9 @@ class ProcessGroup:
         return self._leading
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
-        """Make process 0's calls until the last one; returns the values of that one, its `outcome`.
+        """Make process 0's calls until the last one, as `follow`; returns the values of that one, its `outcome`.
 
-        Args:
-            engine: of this process.
-            weights: where this process has the weights that the run starts from.
-            stop_requested: whether this process was asked to stop, which is for process 0 to decide.
-
-        Raises:
-            WorkingsError: another process failed or is gone.
+        ``stop_requested``: whether this process was asked to stop, which is for process 0 to decide.
         """
         processes = self._processes
         assert processes

@@ -71,7 +71,7 @@ class RunData:
 
     @property
     def drawn_from(self) -> dict[str, int]:
-        """Number of examples sampled from a model, by its digest (`workings.samples.candidates`)."""
+        """Number of examples sampled from a model, by its digest (`workings.samples.selection`)."""
         # A large file whose rows are cached from an earlier run is not read for this.
         traces = [] if isinstance(self.traces, TraceFile) and not self.traces.may_hold_samples else self.traces
         sources = (entry.metadata.get(DRAWN_FROM)

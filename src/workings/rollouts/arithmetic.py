@@ -9,13 +9,7 @@ from workings.rollouts.rollout import Group, Rollout, Sample
 
 
 def rollout_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
-    """Metrics over all sampled groups, left-out ones included.
-
-    Args:
-        rollout: with its rewards, or with the teacher's log probabilities.
-        names: names of the rewards, empty without rewards; the first one decides correctness: 1 or more is right, 0 or
-            less is wrong.
-    """
+    """Metrics over all sampled groups; the first reward of ``names`` decides correctness: right from 1, wrong to 0."""
     samples = [sample for _, sample in rollout.all_samples]
     lengths = [len(sample.completion.tokens) - sum(turn.observed for turn in sample.turns) for sample in samples]
     return {
@@ -36,7 +30,7 @@ def _episode_metrics(samples: Sequence[Sample]) -> dict[str, float]:
 
 def _reward_metrics(rollout: Rollout, names: Sequence[str]) -> dict[str, float]:
     samples = [sample for _, sample in rollout.all_samples]
-    # Divided by the count below; advantages use one less, within each group (`standard_deviation`).
+    # Divided by the count below; advantages use one less, within each group.
     rewards = [sample.reward for sample in samples]
     sides = [_side(group, names[0]) for group in rollout.groups]
     return {

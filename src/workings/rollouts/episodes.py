@@ -1,8 +1,4 @@
-"""Episodes: completions of several turns, with an environment's replies between them.
-
-Tokens in, tokens out: a conversation grows by the tokens that were sampled and by those of each reply, and nothing is
-tokenized again. The rules here decide when an episode continues, so that a verifier can repeat them.
-"""
+"""Episodes: completions of several turns, with an environment's replies between them; nothing is tokenized again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,13 +28,7 @@ class EpisodeRules:
     """Most tokens of one turn."""
 
     def goes_on(self, *, turns: int, tokens: int, reply: Step) -> bool:
-        """Whether a further turn follows.
-
-        Args:
-            turns: so far.
-            tokens: prompt, turns and replies, the last reply included.
-            reply: to the last turn.
-        """
+        """Whether a further turn follows ``turns``; ``tokens``: of prompt, turns and replies so far."""
         return not reply.done and turns < self.turns and tokens + self.max_new_tokens <= self.max_length
 
 
@@ -67,17 +57,11 @@ class Episode:
 
 def play(prompts: Sequence[Prompt], seeds: Sequence[int], *, player: EnvironmentProcess, template: ChatTemplate,
          rules: EpisodeRules, write: Write) -> list[Episode]:
-    """Plays an episode of each prompt to its end, all together turn by turn.
-
-    Raises:
-        RewardError: the environment failed.
-        RequestError: a reply that cannot be shown.
-    """
+    """Plays an episode of each prompt to its end, all together turn by turn. Raises `RewardError`."""
     player.reset([beginning(prompt) for prompt in prompts])
     episodes = [Episode(prompt=prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
     running = [*range(len(episodes))]
     while running:
-        # Together, for large batches.
         completions = write([[*episodes[n].prompt.tokens, *episodes[n].tokens] for n in running],
                             [turn_seed(episodes[n].seed, len(episodes[n].turns)) for n in running])
         replies = player.step([(n, template.tokenizer.decode(completion.tokens))
@@ -104,13 +88,7 @@ def _take_turn(episode: Episode, completion: Completion, reply: Step, template: 
 
 
 def reply_tokens(reply: Step, template: ChatTemplate, *, ended: bool) -> list[int]:
-    """Tokens of an environment's reply; none if the episode is over.
-
-    Args:
-        reply: to a turn.
-        template: writes the turns around it.
-        ended: whether the turn ended by itself; one that was cut off is ended by the reply.
-    """
+    """Tokens of an environment's reply; none if the episode is over. A turn that was cut off is ended by the reply."""
     if reply.done:
         return []
     return [*(() if ended else template.stop_ids[:1]), *template.observation_ids(reply.observation)]

@@ -17,8 +17,6 @@ from workings.record.canonical import line
 from workings.record.redact import cleaned
 from workings.scoring.items import Item, item_from_json
 
-MAX_PROMPTS_IN_ERROR = 3
-
 
 @dataclass(frozen=True)
 class Prompt:
@@ -84,15 +82,7 @@ class PromptSet:
         return text.encode()
 
     def take(self, position: Position, count: int) -> tuple[list[PromptTurn], Position]:
-        """The next prompts, and where those after them start.
-
-        Args:
-            position: epoch, and the number of its prompts used before.
-            count: of prompts.
-
-        Raises:
-            RecordError: the position belongs to other data.
-        """
+        """The next prompts, and where those after them start. Raises `RecordError` for a position of other data."""
         if position.batch >= len(self.prompts):
             raise RecordError(f"data position {position}: an epoch has {len(self.prompts)} prompts only")
         turns: list[PromptTurn] = []
@@ -108,24 +98,15 @@ class PromptSet:
         return turns, Position(epoch, start)
 
 
-# Rollouts go through the epochs in order.
 @lru_cache(maxsize=2)
 def _order(ids: tuple[str, ...], seed: int, epoch: int) -> list[int]:
     return epoch_order(ids, seed, epoch).tolist()
 
 
 def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, longest: int, drop: bool) -> PromptSet:
-    """Makes prompts of questions, in their order.
+    """Makes prompts of questions, in their order; ``drop``: leave those of more than ``longest`` tokens out.
 
-    Args:
-        items: questions with expected answers.
-        template: writes the chat turns.
-        seed: decides the order.
-        longest: maximum number of tokens of a prompt.
-        drop: leave longer ones out instead of refusing them.
-
-    Raises:
-        RequestError: a prompt is too long, an id comes twice, or none is left.
+    Raises `RequestError` if a prompt is too long, an id comes twice, or none is left.
     """
     prompts: list[Prompt] = []
     dropped: list[Dropped] = []
@@ -151,12 +132,9 @@ def build_prompts(items: Sequence[Item], template: ChatTemplate, *, seed: int, l
 
 def refuse_evaluation_items(prompts: Sequence[Prompt], items: Sequence[Item]) -> None:
     """Raises `RequestError` if a prompt is an evaluation item as well."""
-    # By the text, so that an item under another id is found as well.
     evaluated = {prompt_digest(item.prompt) for item in items}
-    shared = [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]
-    if shared:
-        names = ", ".join(shared[:MAX_PROMPTS_IN_ERROR])
-        raise RequestError(f"{len(shared)} prompts are evaluation items as well: {names}",
+    if shared := [prompt.item.id for prompt in prompts if prompt_digest(prompt.item.prompt) in evaluated]:
+        raise RequestError(f"{len(shared)} prompts are evaluation items as well: {', '.join(shared[:3])}",
                            "prompts that are not used for evaluation", "other questions in data.traces")
 
 

@@ -1,7 +1,6 @@
 """Conversion of a rollout to the JSON object of its file in `train/rollouts/` and back.
 
-Numbers per token are packed: as bytes, grouped by significance, compressed, in base 85. A token with both log
-probabilities takes six to nine bytes. Numbers per completion stay readable.
+Numbers per token are packed: a token with both log probabilities takes six to nine bytes.
 """
 
 import base64
@@ -62,20 +61,11 @@ def to_json(rollout: Rollout) -> dict[str, Any]:
         "lengths": [len(sample.completion.tokens) for sample in samples],
         "tokens": pack_integers(np.array([x for sample in samples for x in sample.completion.tokens], "<i4")),
         "sampler_log_probs": pack_integers(np.array(sampler_log_probs, "<f4").view("<i4")),
-        # As the difference of their bits from the sampler's.
         "trainer_log_probs": pack_integers(trainer_bits - np.array(trained, "<f4").view("<i4"))}
 
 
 def from_json(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
-    """Reads the rollout that `to_json` wrote.
-
-    Args:
-        line: contents of the file.
-        prompts: prompts by id.
-
-    Raises:
-        RecordError: a key is missing, or values contradict each other.
-    """
+    """Reads the rollout that `to_json` wrote. Raises `RecordError` for missing values and contradictions."""
     try:
         return _read(line, prompts)
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, AttributeError) as error:
@@ -94,7 +84,6 @@ def _read(line: Mapping[str, Any], prompts: Mapping[str, Prompt]) -> Rollout:
                       after=Position.from_json(line["after"]), groups=groups,
                       sampler={str(key): str(value) for key, value in line.get("sampler", {}).items()})
     counts = [len(sample.tokens_with_stop) for _, sample in rollout.trained_samples]
-    # Only groups that were kept have trainer log probabilities.
     bits = np.array([x for _, sample in rollout.trained_samples for x in sample.completion.log_probs],
                     "<f4").view("<i4")
     trainer_bits = unpack_integers(line["trainer_log_probs"], sum(counts)) + bits
@@ -114,7 +103,6 @@ def _check_lengths(line: Mapping[str, Any]) -> None:
     ids, lengths = line["prompts"], line["lengths"]
     count = len(lengths)
     per_sample = [line["seeds"], line["stop_tokens"]]
-    # A run without rewards has none of these keys.
     if rewards := line.get("rewards", {}):
         per_sample += [line["reward"], line["advantages"], *rewards.values()]
     if "judge_replies" in line:

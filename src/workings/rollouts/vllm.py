@@ -1,8 +1,7 @@
 """vLLM as a sampler: its own server writes completions, with the adapters that the engine trains.
 
-Tokens go in and come out. Whenever the adapters have changed they are written into a new folder and loaded under their
-digest as a name; the server names it in each answer, so that completions of other adapters are refused. A new folder
-and a new name, because vLLM keeps blocks of its prefix cache when the same path is loaded again.
+Adapters that have changed are written into a new folder and loaded under their digest as a name, which each answer must
+have. vLLM would keep blocks of its prefix cache if the same path were loaded again.
 
 Completions are sampled without seeds: on a CPU a seed crashes vLLM 0.32, and rounding depends on the batch.
 """
@@ -45,16 +44,7 @@ class VllmSampler:
     """Samples completions from a server, which starts at the first request and ends with this object."""
 
     def __init__(self, recipe: Recipe, engine: Engine, *, weights: Path | None) -> None:
-        """Starts nothing yet.
-
-        Args:
-            recipe: with a sampler.
-            engine: trains the adapters.
-            weights: folder of the frozen weights.
-
-        Raises:
-            RequestError: a recipe without adapters, or with weights that are in no folder.
-        """
+        """Starts nothing yet. Raises `RequestError` for a recipe without adapters, or weights that are in no folder."""
         assert recipe.sampler is not None  # the caller has checked
         if isinstance(recipe.method, FullConfig) or weights is None:
             raise RequestError(f"sampler.name: vllm does not take method.name: {recipe.method.name} with model.source: "
@@ -62,8 +52,7 @@ class VllmSampler:
                                "method.name=lora, with a pretrained model; or no sampler")
         self._config: SamplerConfig = recipe.sampler
         self._engine, self._method, self._weights = engine, recipe.method, weights
-        self._longest = recipe.data.max_length
-        self._compute = recipe.precision.compute
+        self._longest, self._compute = recipe.data.max_length, recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
         self.url, self._version, self._loaded = self._config.url.rstrip("/"), "", ""
         self._adapters = self._folder
@@ -81,14 +70,9 @@ class VllmSampler:
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
-        """One sampled completion per prompt, in the order of the prompts; ``seeds`` are not used.
+        """One sampled completion per prompt; a state of None: with the adapters that `load` took over.
 
-        Args:
-            state: None samples with the adapters that `load` took over.
-
-        Raises:
-            TrainingFailed: the server failed, or answered with other adapters or tokens.
-            RequestError: it does not start.
+        Raises `TrainingFailed` if the server failed or gave another answer, and `RequestError` if it does not start.
         """
         del seeds
         if state is not None:
@@ -108,12 +92,7 @@ class VllmSampler:
         return completions
 
     def load(self, state: State) -> None:
-        """Load a state's adapters into the server, if they have changed.
-
-        Raises:
-            TrainingFailed: the server failed.
-            RequestError: it does not start.
-        """
+        """Load a state's adapters into the server, if they have changed. Raises as `sample`."""
         if not self.url:
             self._start()
         if not self._version:

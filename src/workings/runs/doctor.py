@@ -51,18 +51,11 @@ class Examination:
 
 def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
            kernels: bool = True) -> Examination:
-    """Examines this machine, for a recipe if one is given.
+    """Examines this machine, for a recipe if one is given. Raises `RequestError` for a wrong recipe.
 
-    Args:
-        recipe: a file, a shipped recipe's name, a loaded recipe, or None for the machine alone.
-        out: folder of runs.
-        kernels: run a real kernel through each engine; `train` runs its own instead.
-
-    Raises:
-        RequestError: the recipe is wrong.
+    ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
     loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
-    # Read once, so that all findings are of the same moment.
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, out, kernels)))
 

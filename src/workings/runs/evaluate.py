@@ -1,7 +1,5 @@
 """Asks a model one question, or evaluates it on a file of items; a sealed run's model or other weights."""
 
-import os
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -9,13 +7,10 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from workings.data.rows import learned_questions, prompt_digest
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import StreamingEngine
-from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.harness import Task, TaskRequest, harness_config, seal_answers
 from workings.evaluation.run import evaluate, session_facts, that_samples
@@ -63,39 +58,19 @@ class Question:
     seed: int = 0
 
 
-def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
-    """Ask a run's last checkpoint a question in the chat template it was trained with.
+def ask(run: Path, question: Question, *, show: Callable[[str], None] | None = None, untrained: bool = False) -> Reply:
+    """Ask a run's last checkpoint, or its untrained model, a question in the chat template it was trained with.
 
-    ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream.
-
-    Raises:
-        RequestError: no sealed run at that path, ``max_new_tokens`` below 1, or an engine that cannot sample.
-        RecordError: it has no intact checkpoint.
+    ``show`` gets the answer in pieces while it is generated; in one piece if the engine cannot stream. Raises
+    `RequestError`, and `RecordError` without an intact checkpoint.
     """
-    with slow_operation("opening the trained model"):
-        session = open_run(run).session
-    return _reply(session, question, show)
-
-
-def ask_untrained(run: Path, question: Question, *, show: Callable[[str], None] | None = None) -> Reply:
-    """Ask the untrained model of a run; otherwise as `ask`.
-
-    Raises:
-        RequestError: as `workings.runs.open_model.open_untrained`.
-    """
-    with slow_operation("opening the untrained model"):
-        session = open_untrained(run)
-    return _reply(session, question, show)
-
-
-def _reply(session: ModelSession, question: Question, show: Callable[[str], None] | None) -> Reply:
-    # Before an engine compiles a program for it.
     if question.max_new_tokens < 1:
         raise RequestError(f"max_new_tokens is {question.max_new_tokens}, too few for an answer", "at least 1")
+    with slow_operation(f"opening the {'un' * untrained}trained model"):
+        session = open_untrained(run) if untrained else open_run(run).session
     engine, stops = session.engine, session.template.stop_ids
     prompt, max_new_tokens = session.template.prompt_ids(question.text, question.history), question.max_new_tokens
     with ExitStack() as until_first_piece:
-        # The programs may have to be compiled first.
         until_first_piece.enter_context(slow_operation("answering"))
 
         def show_piece(piece: str) -> None:
@@ -119,11 +94,7 @@ def _reply(session: ModelSession, question: Question, show: Callable[[str], None
 
 
 def free_unit(run: Path, name: str) -> Path:
-    """`eval/NAME` of a run, or with the next free number.
-
-    The run's own evaluation is `eval/items`, the name of many files of items. An interrupted evaluation keeps its name,
-    so that it is resumed.
-    """
+    """`eval/NAME` of a run, or with the next free number; an interrupted evaluation keeps its name."""
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(path for candidate in names if not (path := run / "eval" / candidate).exists())
 
@@ -154,7 +125,6 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
     # First, because a bad line is found at once and opening a model may take minutes.
     with items_file(items) as file:
         questions = read_questions(file)
-    # Before the model is opened, because it may refuse.
     trained = find_trained_items(Path(run), questions, Path(out)) if weights is None else []
     if trained and on_trained_items is not None:
         on_trained_items(trained)
@@ -165,17 +135,11 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
 
 
 def open_task(name: str, request: TaskRequest) -> Task:
-    """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai.
-
-    Raises:
-        RequestError: the library is not installed, or as of the task's own `open`.
-    """
+    """A task of lm-evaluation-harness, or with the prefix `inspect:` one of inspect_ai. Raises `RequestError`."""
     inspects = name.startswith(INSPECT)
     library, extra = ("inspect_ai", "inspect") if inspects else ("lm_eval", "lm-eval")
     if find_spec(library) is None:
-        raise RequestError(f"--task {name} needs {library}", f"the package {library}",
-                           pip_install(extra))
-    _go_offline_without_hub()
+        raise RequestError(f"--task {name} needs {library}", f"the package {library}", pip_install(extra))
     if inspects:
         from workings.runs.inspect_task import InspectTask
 
@@ -185,35 +149,12 @@ def open_task(name: str, request: TaskRequest) -> Task:
     return LmEvalTask.open(request)
 
 
-def _go_offline_without_hub() -> None:
-    """Avoids half a minute of retries if the Hub does not answer; cached files are still read."""
-    # Read when `huggingface_hub` is imported. Not with a proxy, which may reach the Hub.
-    if "HF_HUB_OFFLINE" in os.environ or getproxies():
-        return
-    address = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    try:
-        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
-    except OSError:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-
-
 def evaluate_task(model: str, request: TaskRequest, out: Path, *, weights: WeightsRequest | None = None,
                   device: str = AS_RECORDED, on_trained_items: Callable[[list[str]], None] | None = None,
                   group: ProcessGroup = ALONE) -> Scorecard:
     """Has a model answer the task of another program, which scores it, and seals the evaluation at ``out``.
 
-    Args:
-        model: a sealed run, or weights as of `evaluate_run`.
-        request: the task.
-        out: directory to make for the evaluation.
-        weights: as of `evaluate_run`.
-        device: where a run generates; by default the device of its recipe.
-        on_trained_items: called with the ids of items that hold a question which the run was trained on.
-        group: processes that hold a run's model together (`workings.runs.open_model.processes_of`); by default this
-            one alone.
-
-    Raises:
-        RequestError: as `open_task` and `evaluate_run`, or the task needs what the engine does not do.
+    Arguments and errors are those of `evaluate_run` and of `open_task`.
     """
     refuse_existing(out)
     task = open_task(request.name, request)
@@ -241,11 +182,7 @@ def _learned_digests(run: Path) -> set[str | None]:
 
 
 def find_trained_items(run: Path, questions: Sequence[Item], out: Path) -> list[str]:
-    """Ids of the items whose question a run was trained on.
-
-    Raises:
-        RequestError: there are such items and ``out`` is in the run, which would then no longer verify.
-    """
+    """Ids of the items whose question a run was trained on. Raises `RequestError` for them if ``out`` is in the run."""
     digests = _learned_digests(run)
     trained = [item.id for item in questions if prompt_digest(item.prompt) in digests]
     # Verification refuses such an evaluation in a run; outside of it the numbers are the caller's own.

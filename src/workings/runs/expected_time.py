@@ -5,24 +5,18 @@ from workings.planning.run_time import step_operations
 from workings.record.number_text import about, duration
 from workings.record.progress import slow_operation
 from workings.runs.prepare import TrainSetup
+from workings.ways.parts.row_data import TraceData
 
 LONG_SECONDS = 3600.0
-"""Longer runs get a warning, in seconds."""
+"""Longer runs are told how many steps would fit in this time."""
 
 
 def expected_time(setup: TrainSetup) -> str:
-    """The expected time of an update and of all steps; empty for a short run, or on an accelerator.
-
-    Counts steps only. Empty for runs that learn from completions, which spend most of their time elsewhere.
-
-    Raises:
-        WorkingsError: the speed of the machine could not be measured.
-    """
-    device, steps = setup.device, setup.schedule.steps
-    shape = setup.training_data.typical_shape() if device.platform == "cpu" and device.count == 1 else None
-    if shape is None:
+    """The expected time of an update and of all steps; empty for a short run, for rollouts, or on an accelerator."""
+    device, steps, data = setup.device, setup.schedule.steps, setup.training_data
+    if device.platform != "cpu" or device.count > 1 or not isinstance(data, TraceData):
         return ""
-    typical, supervised = shape
+    typical, supervised = data.batches.typical_shape()
     operations = step_operations(setup.request, typical)
     if operations * steps < LEAST_OPERATIONS:
         return ""
@@ -30,6 +24,5 @@ def expected_time(setup: TrainSetup) -> str:
         speed = calibrated_throughput(setup.request, setup.recipe.engine, typical, supervised)
     update = operations / speed.operations_a_second
     line = f"{about(update)} per update, {about(steps * update)} for {steps:,} updates; {speed.source}"
-    if steps * update <= LONG_SECONDS:
-        return line
-    return f"{line}; to finish within {duration(LONG_SECONDS)}: training.steps={max(1, int(LONG_SECONDS / update))}"
+    return line if steps * update <= LONG_SECONDS else (
+        f"{line}; to finish within {duration(LONG_SECONDS)}: training.steps={max(1, int(LONG_SECONDS / update))}")

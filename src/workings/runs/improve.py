@@ -1,7 +1,5 @@
 """Expert iteration: samples a model, keeps correct answers, and trains the next model on them from the base weights.
 
-Each round samples the model of the previous round, keeps some of the completions, adds them to the recipe's traces and
-trains the recipe again from its base weights. Rounds are compared pair by pair on held-out items.
 Known as STaR (arXiv 2203.14465), rejection sampling fine-tuning (2308.01825) and ReST-EM (2312.06585).
 """
 
@@ -27,7 +25,7 @@ from workings.inputs.object_store import local_name
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.record import atomic, jsonl, recovery
-from workings.record.canonical import line, loads
+from workings.record.canonical import line, loads, read_json
 from workings.record.digest import file_digest
 from workings.record.layout import SEAL, SELECTION, TOKENIZER, partial_path
 from workings.record.lock import DirectoryLock
@@ -74,7 +72,7 @@ class Round:
         if self.samples is None:
             return {}
         trained = sum(RunRecord.open(self.run).manifest.facts[DRAWN_FROM].values())
-        return {**loads((self.samples / SELECTION).read_bytes())["counts"], "learned": trained}
+        return dict(read_json(self.samples / SELECTION)["counts"]) | {"learned": trained}
 
     def to_json(self) -> dict[str, Any]:
         """An entry of `rounds` in `improve --json`."""
@@ -138,19 +136,8 @@ class ImproveResult:
                           "never, sometimes, always: questions by how many of their samples were correct",
                           f"page: {program} ui {self.out}", "", "Try next:",
                           f"  {program} verify {self.out}",
-                          *([f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}"]
-                            if len(self.rounds) > 1 else []),
-                          *self._further])
-
-    @property
-    def _further(self) -> list[str]:
-        """Commands that continue from here."""
-        last = self.rounds[-1].number
-        if not self.stopped:
-            return [f"  the same command with --rounds {last + 1}, for one more round"]
-        if last and self.stopped.startswith(f"round {last} "):
-            return ["  the same command with --all-rounds, to continue after a round that did not help"]
-        return ["  a better start (more training.steps, other questions), with another --out"]
+                          f"  {program} compare {self.rounds[0].run} {self.rounds[-1].run}",
+                          "  the same command with more --rounds, or with --all-rounds after one that did not help"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,17 +157,12 @@ class ImproveRequest:
     all_rounds: bool = False
     """Continue after a round that did not help."""
 
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise RequestError(f"--rounds {self.rounds} is too few", "at least 1")
-
 
 def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, request: ImproveRequest,
             say: Callable[[str], None] = lambda text: None) -> ImproveResult:
     """Improves a model by training on its own correct answers, in rounds, as long as a round helps.
 
-    The same call resumes a killed one, with the same result: it keeps finished runs and samples and resumes an
-    unfinished run after its last checkpoint. A call with more rounds continues a finished one.
+    The same call resumes a killed one, with the same result; a call with more rounds continues a finished one.
 
     Args:
         recipe: learns from traces and has held-out items; each round trains it from the base weights.
@@ -189,10 +171,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
         request: number of rounds, questions, settings of sampling and selection.
         say: prints progress and results.
 
-    Raises:
-        RequestError: the recipe does not fit, a question is also a held-out item, or ``out`` holds another request.
-        Interrupted: a signal asked to stop; the same call continues.
-        RecordError: a run failed.
+    Raises `RequestError`, `Interrupted` if a signal asked to stop, and `RecordError` if a run failed.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
     prompts = read_prompts(request.prompts)
@@ -217,16 +196,13 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
     recipe = loaded.recipe
     if recipe.algorithm.name != "sft":
         raise RequestError(f"improve does not take algorithm.name: {recipe.algorithm.name}",
-                           "sft, because kept samples become traces",
-                           "workings train RECIPE for any other algorithm")
+                           "sft, because kept samples become traces", "workings train RECIPE for any other algorithm")
     data = find_data(loaded)
     if not data.items:
         raise RequestError("the recipe has no evaluation.items", "held-out items, by which rounds are compared",
                            "evaluation.items=ITEMS.jsonl")
-    # By digests of the normalized text, so that spaces do not hide an overlap.
     questions = {prompt_digest(item.prompt) for item in data.items}
-    shared = [item.id for item in prompts if prompt_digest(item.prompt) in questions]
-    if shared:
+    if shared := [item.id for item in prompts if prompt_digest(item.prompt) in questions]:
         raise RequestError(f"{len(shared)} of --prompts are also held-out items: {', '.join(shared[:3])}",
                            "questions that are not used for evaluation", "another --prompts")
     # Refuse a wrong request now: the first samples come after a whole training run.
@@ -236,26 +212,21 @@ def _checked_data(loaded: LoadedRecipe, request: ImproveRequest, prompts: Sequen
 
 def _sample_request(loaded: LoadedRecipe, request: ImproveRequest, number: int) -> SampleRequest:
     """The request for the samples of a round."""
-    # A new seed per round, so that similar models do not give the same samples.
     return SampleRequest(selection=request.selection, settings=replace(
         settings_of(loaded.recipe), temperature=request.temperature, samples=request.samples,
         seed=loaded.recipe.seed + number))
 
 
 def _open(out: Path, loaded: LoadedRecipe, request: ImproveRequest, digests: dict[str, str]) -> dict[str, Any]:
-    """Makes the folder, or checks that the existing one is for the same request and the same data.
-
-    Returns the request for its file. The number of rounds may have grown: finished rounds do not depend on it.
-    """
+    """Makes the folder, or checks that the existing one is for the same request and data. Returns the request."""
     recorded = {"recipe": loaded.resolved(), **asdict(request),
                 **{f"contents of {name}": digest for name, digest in digests.items()}}
     path = out / REQUEST
     if path.is_file():
-        before = loads(path.read_bytes())
+        before = read_json(path)
         if request.rounds < before["rounds"]:
             raise RequestError(f"--rounds {request.rounds} is below the {before['rounds']} that {out} was asked for",
-                               f"as many or more rounds: finished ones are kept. {RESULT} has their results",
-                               f"--rounds {before['rounds']}, or another --out")
+                               "as many or more rounds", f"--rounds {before['rounds']}, or another --out")
         # More rounds continue; `all_rounds` may be switched on, but not off.
         further = {"rounds", *([] if before["all_rounds"] else ["all_rounds"])}
         # Through JSON, like the file: a tuple would differ from the list that it was written as.
@@ -288,27 +259,19 @@ class ImprovementSteps:
         """The sealed run of a round; 0 is the start."""
         return self.out / "runs" / f"round_{number}"
 
-    def samples(self, number: int) -> Path:
-        """The sealed samples for a round, from the model of the previous round."""
-        return self.out / "samples" / f"for_round_{number}"
-
-    def traces(self, number: int) -> Path:
-        """The training traces of a round."""
-        return self.out / "traces" / f"round_{number}.jsonl"
-
     def all(self) -> ImproveResult:
         """Every round."""
-        # Round 0 has no samples: it is the reference for all others.
         rounds = [Round(number=0, run=self._train(self.run(0), []))]
         stopped = ""
         for number in range(1, self.request.rounds + 1):
-            kept = self._sample(number)
-            if not kept:
+            samples = self.out / "samples" / f"for_round_{number}"
+            traces = self.out / "traces" / f"round_{number}.jsonl"
+            if not self._sample(number, samples, traces):
                 stopped = f"round {number}: none of the samples was kept"
                 break
-            run = self._train(self.run(number), self._words(number))
+            run = self._train(self.run(number), self._words(traces))
             comparison = compare(rounds[-1].run, run)
-            rounds.append(Round(number=number, run=run, samples=self.samples(number), against_before=comparison))
+            rounds.append(Round(number=number, run=run, samples=samples, against_before=comparison))
             self.say(f"round {number}: {comparison.sentence}")
             if comparison.verdict != "better" and not self.request.all_rounds:
                 change = comparison.difference
@@ -319,9 +282,8 @@ class ImprovementSteps:
         seconds = float(sum(row["seconds"] for row in jsonl.read(timings)[0])) if timings.is_file() else 0.0
         return ImproveResult(out=self.out, rounds=tuple(rounds), stopped=stopped, seconds=seconds)
 
-    def _sample(self, number: int) -> int:
+    def _sample(self, number: int, unit: Path, traces: Path) -> int:
         """Samples for a round and writes its training traces. Returns the number of kept samples."""
-        unit = self.samples(number)
         if not (unit / SEAL).is_file():
             before = self.run(number - 1)
             self.say(f"round {number}: {self.request.samples} samples of each of {len(self.prompts):,} questions "
@@ -332,9 +294,9 @@ class ImprovementSteps:
                 sample_run(before, self.prompts, unit, by_plan=None if on_cpu else self.say,
                            request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
-        self.traces(number).parent.mkdir(exist_ok=True)
+        traces.parent.mkdir(exist_ok=True)
         # In every attempt, because the sealed unit determines the file.
-        write_traces(self.traces(number), [*self.own_traces, *kept])
+        write_traces(traces, [*self.own_traces, *kept])
         self.say(f"round {number}: trained on {len(kept):,} samples and {len(self.own_traces):,} traces")
         return len(kept)
 
@@ -348,17 +310,14 @@ class ImprovementSteps:
             self.say(f"{len(problems):,} of {len(kept):,} kept samples make no row, such as {name}: {reason}")
         return [trace for trace in kept if trace.id not in problems]
 
-    def _words(self, number: int) -> list[str]:
+    def _words(self, traces: Path) -> list[str]:
         """Overrides of a round's recipe, with paths relative to the recipe's folder, to keep the user's folders out."""
-        def seen_from_recipe(path: Path) -> str:
-            # Resolve both, because a link in one would make the relative path wrong.
-            return os.path.relpath(path.resolve(), self.loaded.base.resolve())
-
-        words = [f"data.traces={seen_from_recipe(self.traces(number))}"]
+        files = {"data.traces": traces}
         if self.loaded.recipe.tokenizer == "train":
             # The start's tokenizer: each round with a new vocabulary would be another model.
-            words.append(f"tokenizer={seen_from_recipe(self.run(0) / TOKENIZER)}")
-        return words
+            files["tokenizer"] = self.run(0) / TOKENIZER
+        # Resolve both, because a link in one would make the relative path wrong.
+        return [f"{key}={os.path.relpath(file.resolve(), self.loaded.base.resolve())}" for key, file in files.items()]
 
     def _train(self, run: Path, words: Sequence[str]) -> Path:
         """A sealed run with its evaluation. Raises `RecordError` where training failed."""
@@ -369,8 +328,7 @@ class ImprovementSteps:
         if left != "nothing":
             self.say(f"{run.name}: training")
             origin = self.loaded.origin.removeprefix("shipped:")
-            # The last override wins, so the round's come after the user's.
-            # Loaded again with these words, so that the record of the run names all of them.
+            # Loaded again, so that the record of the run names all words. The last one wins.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
                 training = train_and_evaluate(recipe, run, resume=left == "resume").training
@@ -386,5 +344,4 @@ class ImprovementSteps:
         started = time.perf_counter()
         yield
         with (self.out / TIMINGS_FILE).open("ab") as file:
-            # Append each time, so that a killed attempt leaves complete lines.
             file.write(line({"part": part, "seconds": round(time.perf_counter() - started, 3)}))

@@ -1,7 +1,4 @@
-"""Tasks of inspect_ai as a library: it asks and scores, our model answers.
-
-Imported on demand, because the library is an extra.
-"""
+"""Tasks of inspect_ai as a library: it asks and scores, our model answers."""
 
 import tempfile
 from collections.abc import Mapping
@@ -47,9 +44,7 @@ _PASSED_ON = {"temperature": "temperature", "seed": "seed", "stop_seqs": "stop",
 _NO_EFFECT = {"max_retries", "timeout", "attempt_timeout", "stream_idle_timeout", "max_connections",
               "adaptive_connections", "cache", "cache_prompt", "batch", "fail_on_refusal", "system_message",
               "parallel_tool_calls", "max_tool_output", "internal_tools"}
-"""Settings of connections and tools, which do not apply to a model in this process; inspect_ai adds the system
-message.
-"""
+"""Settings that do not apply to a model in this process; inspect_ai adds the system message."""
 
 
 class SessionAPI(ModelAPI):
@@ -99,11 +94,10 @@ class InspectTask:
         file = Path(request.name.partition("@")[0])
         if file.suffix == ".py" and not file.is_file():
             raise RequestError(f"the task file {file} does not exist",
-                               "a Python file with a function decorated by @task",
-                               "--task inspect:FILE.py@NAME")
-        given = {"--few-shot": request.few_shot is not None, "--harness-metric": bool(request.metric),
-                 "--harness-filter": bool(request.filter)}
-        if unread := [name for name, was_given in given.items() if was_given]:
+                               "a Python file with a function decorated by @task", "--task inspect:FILE.py@NAME")
+        if unread := [name for name, was_given in (
+                ("--few-shot", request.few_shot is not None), ("--harness-metric", request.metric),
+                ("--harness-filter", request.filter)) if was_given]:
             raise RequestError(f"a task of inspect_ai does not take {' or '.join(unread)}",
                                "a task of lm-evaluation-harness for these", f"leave {' and '.join(unread)} out")
         return cls(request=request)
@@ -179,5 +173,4 @@ def _answer(sample: EvalSample, scorer: str) -> ScoredAnswer:
         # A list or an object is unchanged; any other score is as counted in inspect_ai's means.
         score=score.value if isinstance(score.value, list | dict) else value_to_float()(score.value),
         finish_reason={"max_tokens": "length"}.get(str(sample.output.stop_reason), "stop"),
-        # -1: unknown.
         tokens=sample.output.usage.output_tokens if sample.output.usage else -1)

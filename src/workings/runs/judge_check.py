@@ -1,7 +1,7 @@
 """`judge check`: measure a judge's agreement with labels, and attack it.
 
-The user labels completions as correct or wrong. A judge passes if it agrees with the labels more often than any rule
-that ignores the text, and no attack makes it accept wrong answers.
+A judge passes if it agrees with the labels more often than any rule that ignores the text, and no attack makes it
+accept wrong answers.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Labelled:
 
 
 def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int) -> JudgeFile:
-    """Measure and attack a judge, and write its file.
+    """Measure and attack a judge, and write its file. Raises `RequestError`.
 
     Args:
         url: of an endpoint that speaks OpenAI's chat completions, without `/chat/completions`.
@@ -52,9 +52,6 @@ def check_judge(url: str, model: str, items: Path, out: Path, *, max_tokens: int
         items: JSON lines with `prompt`, `expected_answer`, `completion` and `right` (true or false).
         out: the file to write.
         max_tokens: longest reply.
-
-    Raises:
-        RequestError: ``out`` exists, too few labelled items, or an endpoint that gives no reply.
     """
     if not url.startswith(("http://", "https://")):
         raise RequestError(f"--url {url} is not a web address", "an address that begins with http:// or https://",

@@ -72,14 +72,9 @@ class LaunchResult:
 
 
 def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> LaunchResult:
-    """Plan, choose the machine, and write the folder for its launcher.
-
-    Raises:
-        RequestError: the request is wrong, or the recipe fits on none of the machines.
-    """
+    """Plan, choose the machine, and write the folder for its launcher. Raises `RequestError`."""
     if folder.exists():
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
-    # All candidates share the first one's platform.
     target, hosts, devices = next(candidates(request))
     loaded = with_engine(loaded, target.platform)
     job = LaunchJob(
@@ -123,8 +118,7 @@ def pick(loaded: LoadedRecipe, request: LaunchRequest) -> tuple[Plan, Target, in
             return plan, target, hosts, devices
         seen.append(f"{hosts} x {devices} x {target.name}: {gib(plan.verdict.peak_bytes)} of "
                     f"{gib(plan.verdict.limit_bytes)} per device")
-    raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})",
-                       "a larger machine",
+    raise RequestError(f"--on {request.target}: this recipe does not fit ({'; '.join(seen)})", "a larger machine",
                        "workings plan, which looks for the nearest plan that fits")
 
 
@@ -189,7 +183,6 @@ def write_recipe(loaded: LoadedRecipe, platform: str, folder: Path, remote_folde
 
 
 def _files(job: LaunchJob, request: LaunchRequest) -> dict[str, str]:
-    # Refused rather than silently ignored.
     of = {"--image": ("kubernetes", request.image), "--storage": ("skypilot", request.storage),
           "--claim": ("kubernetes", request.volume_claim), "--wheel": ("skypilot", request.wheel)}
     for option, (launcher, value) in of.items():

@@ -1,7 +1,4 @@
-"""Tasks of lm-evaluation-harness as a library: it asks and scores, our model answers.
-
-Imported on demand, because the library is an extra.
-"""
+"""Tasks of lm-evaluation-harness as a library: it asks and scores, our model answers."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +15,6 @@ from lm_eval.defaults import DEFAULT_OTHER_SEED
 from lm_eval.evaluator import evaluate
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, postprocess_generated_text
 from lm_eval.tasks import TaskManager
-from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from yaml import YAMLError
 
 from workings.engines.session import ModelSession
@@ -30,8 +26,6 @@ from workings.record.digest import file_digest
 from workings.record.progress import slow_operation
 from workings.scoring.items import UNSPECIFIED
 
-WINDOW = 2048
-"""Window of `loglikelihood_rolling` in tokens, the harness's own default."""
 _SUFFIXES = (".yaml", ".yml")
 _PERPLEXITIES = {"word_perplexity", "byte_perplexity", "bits_per_byte", "perplexity"}
 """Metrics over all documents, without scores per item."""
@@ -44,13 +38,7 @@ class SessionModel(TemplateLM):
     """Our model with the interface of the harness: texts, all three request types."""
 
     def __init__(self, session: ModelSession, *, batch_size: int, greedy: bool = True) -> None:
-        """Set up the model.
-
-        Args:
-            session: answers.
-            batch_size: prompts per batch.
-            greedy: whether to compute if a continuation is the greedy one, which doubles the time.
-        """
+        """``greedy``: whether to compute if a continuation is the greedy one, which doubles the time."""
         super().__init__()
         self._session, self._batch_size, self._greedy = session, batch_size, greedy
         self.chats = session.template.name != "plain"
@@ -112,12 +100,8 @@ class SessionModel(TemplateLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
-        """Log likelihood of each whole text, in windows of `WINDOW` tokens."""
-        windows = [[make_disjoint_window(window) for window in get_rolling_token_windows(
-            token_list=self.tok_encode(request.args[0]), prefix_token=self.prefix_token_id, max_seq_len=WINDOW,
-            context_len=1)] for request in requests]
-        values = iter(self._loglikelihood_tokens([(None, *window) for text in windows for window in text]))
-        return [sum(next(values)[0] for _ in text) for text in windows]
+        """Never asked for: perplexities of whole texts are no scores of items, and their tasks are refused."""
+        raise NotImplementedError
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
         """Completions up to the task's stop texts."""
@@ -155,11 +139,7 @@ class SessionModel(TemplateLM):
 
 
 def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's `max_new_tokens`, `temperature` and `until`.
-
-    Raises:
-        RequestError: an unsupported setting that would change completions.
-    """
+    """A task's `max_new_tokens`, `temperature` and `until`. Raises `RequestError` for other settings that matter."""
     given = normalize_gen_kwargs(dict(settings))
     sampled = bool(given.pop("do_sample", False))
     until = handle_stop_sequences(given.pop("until", None), None)
@@ -170,8 +150,7 @@ def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
               if value not in (None, False) and value != _NEUTRAL.get(name) and (sampled or name not in _ONLY_SAMPLED)}
     if unread:
         raise RequestError(f"the task's generation settings {', '.join(unread)} are not supported",
-                           "at most do_sample, temperature, until and max_gen_toks",
-                           "a task file without them")
+                           "at most do_sample, temperature, until and max_gen_toks", "a task file without them")
     return decoding
 
 
@@ -187,11 +166,7 @@ class LmEvalTask:
 
     @classmethod
     def open(cls, request: TaskRequest) -> "LmEvalTask":
-        """Find the task, its data and its metrics, before a model is opened.
-
-        Raises:
-            RequestError: no such task, no data, no score per item, or an unsupported option.
-        """
+        """Find the task, its data and its metrics, before a model is opened. Raises `RequestError`."""
         loaded = _load(request.name)
         tasks = list(loaded["tasks"].values())
         for task in tasks:
@@ -260,8 +235,7 @@ def _load(name: str) -> dict[str, Any]:
     own = path.suffix in _SUFFIXES
     if own and not path.is_file():
         raise RequestError(f"the task file {name} does not exist",
-                           "a YAML file of lm-evaluation-harness, or the name of a task",
-                           "--task FILE.yaml")
+                           "a YAML file of lm-evaluation-harness, or the name of a task", "--task FILE.yaml")
     with slow_operation("looking for the task"):
         manager = TaskManager(include_defaults=False, include_path=[] if own else _folders(name))
         if not own and name not in manager.all_tasks:
@@ -278,16 +252,13 @@ def _load(name: str) -> dict[str, Any]:
             # A group may name tasks of other folders.
             except KeyError:
                 loaded = TaskManager().load([name])
-    # What `datasets` raises where it finds nothing, offline or online.
-    except OSError as error:
+    # `datasets` raises OSError where it finds nothing, offline or online.
+    except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
         told = " ".join(str(error).split())[:300]
-        raise RequestError(f"the data of task {name} cannot be read: {told}",
-                           "a data set that can be downloaded, or is in the cache (HF_DATASETS_CACHE), or a task file "
-                           "that names a file of this machine (dataset_path: json, dataset_kwargs: {data_files: …})",
+        raise RequestError(f"task {name} cannot be opened: {type(error).__name__}: {told}",
+                           "a task that `lm_eval validate` accepts, whose data can be downloaded, are in the cache "
+                           "(HF_DATASETS_CACHE) or are a file (dataset_path: json, dataset_kwargs: {data_files: …})",
                            "--task FILE.yaml") from error
-    except (ValueError, KeyError, TypeError, ImportError, AttributeError, YAMLError) as error:
-        raise RequestError(f"task {name} cannot be opened: {type(error).__name__}: {str(error)[:300]}",
-                           "a task that `lm_eval validate` accepts", "--task FILE.yaml") from error
     return loaded
 
 
@@ -330,7 +301,6 @@ def _chosen(kind: str, given: str, present: Sequence[str], usual: Sequence[str])
     """The given value, or the default. Raises `RequestError` without either."""
     if given in present or (not given and usual):
         return given or usual[0]
-    raise RequestError(f"the task has no {kind} that scores an item" if not present else
-                       f"the task has no {kind} {given}" if given else f"no {kind} is chosen",
+    raise RequestError(f"the task has no {kind} {given or 'that scores an item'}",
                        f"one of {', '.join(present)}" if present else "a score from 0 to 1 of each item",
                        f"--harness-{kind} {present[0]}" if present else "another --task")

@@ -1,28 +1,21 @@
-"""Memory check before training: compares the compiled step's peak with this device's limit.
-
-If it does not fit, the refusal proposes the nearest recipe or machine that does. The step was compiled by the engine
-that will run it (`runs/prepare.py`); only the search for the nearest plan that fits compiles further candidates.
-"""
+"""Memory check before training: compares the compiled step's peak with this device's limit."""
 
 from dataclasses import replace
+from shlex import join
 from typing import Any, cast
 
 from workings.engines.base import Memory, MeshShape
-from workings.errors import DoesNotFit, RequestError, WorkingsError
+from workings.errors import DoesNotFit, WorkingsError, first_line
 from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
 from workings.planning.plan import Plan, plan_from_inspection
 from workings.planning.planned_run import PlannedRun
 from workings.planning.search import find_nearest
-from workings.planning.verdict import MARGINAL_SHARE, Verdict
 from workings.record.memory_use import growth
 from workings.record.values import absent
 from workings.runs.prepare import TrainSetup
-from workings.ways.parts.find_teacher import teacher_model
-
-MAX_MACHINES_SHOWN = 3
-"""Number of machines to propose if no change of the recipe makes it fit."""
+from workings.ways.parts.teacher import teacher_model
 
 
 def target_here(device: DeviceFacts) -> Target:
@@ -47,7 +40,6 @@ def target_here(device: DeviceFacts) -> Target:
 def plan_here(prepared: TrainSetup) -> Plan:
     """The plan of the compiled step: verdict, parts and the largest of them."""
     target = target_here(prepared.device)
-    # The mesh that was opened, because a recipe may leave it to the devices.
     mesh = MeshShape.of(prepared.device.mesh)
     run = PlannedRun(recipe=prepared.loaded.recipe, request=prepared.request, target=target, mesh=mesh,
                      programs={"step": prepared.longest_batch})
@@ -56,7 +48,7 @@ def plan_here(prepared: TrainSetup) -> Plan:
 
 
 def refusal(prepared: TrainSetup) -> DoesNotFit:
-    """The error for a run that does not fit, with the nearest plan that does or a machine that is large enough."""
+    """The error for a run that does not fit, with the nearest plan that does, if the search found one."""
     recipe = prepared.loaded.recipe
     target = target_here(prepared.device)
     plan = plan_here(prepared)
@@ -67,36 +59,19 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
             nearest_plan = find_nearest(recipe, prepared.shape, target, plan, teacher_model(prepared.loaded))
         except WorkingsError as error:
             # A failed search only costs the hint.
-            why = f"{error.given}; expected: {error.expected}" if isinstance(error, RequestError) else str(error)
-            lines.append(f"the search for a plan that fits stopped: {why}")
+            lines.append(f"the search for a plan that fits stopped: {first_line(error)}")
     if nearest_plan is not None:
         plan = replace(plan, nearest=nearest_plan)
-        words = " ".join(f"'{word}'" if " " in word or "{" in word else word for word in nearest_plan.overrides)
         lines.append(f"nearest plan that fits: {gib(nearest_plan.peak_bytes)} of {gib(nearest_plan.limit_bytes)} "
-                     f"({nearest_plan.source}); the same command with: {words}")
+                     f"({nearest_plan.source}); the same command with: {join(nearest_plan.overrides)}")
     else:
-        lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another "
-                     f"machine: {_larger(prepared.verdict)}")
+        lines.append("no plan of the search fits this device: try a smaller model, shorter rows, or another machine: "
+                     "`workings plan RECIPE --on v5e-256` shows the plan of one")
     if prepared.inspection.refused:
         lines.append("the compiler refuses this program, so --force cannot run it")
     else:
         lines.append("--force runs it anyway")
     return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(), "reasons": lines})
-
-
-def _larger(verdict: Verdict) -> str:
-    """Machines of the catalog with enough memory, the smallest first: in one device, or else in all together."""
-    rows = [row for row in targets().values() if row.platform != "cpu" and row.memory_bytes]
-    # One device first, without assumptions about splitting.
-    enough = sorted((row.memory_bytes, row.name) for row in rows
-                    if MARGINAL_SHARE * row.memory_bytes >= verdict.peak_bytes and row.devices == 1)
-    # This assumes that weights and rows split evenly.
-    if not enough:
-        enough = sorted((row.memory_bytes * row.devices, row.name) for row in rows
-                        if MARGINAL_SHARE * row.memory_bytes * row.devices >= verdict.peak_bytes)
-    names = [name for _, name in enough[:MAX_MACHINES_SHOWN]]
-    return (f"{' or '.join(names)} by memory alone; `workings plan RECIPE --on {names[0]}` shows the plan" if names
-            else "none of the catalog by memory alone; `workings plan RECIPE --on v5e-256` asks for more devices")
 
 
 class MemoryWatch:

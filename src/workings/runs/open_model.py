@@ -23,7 +23,6 @@ from workings.inputs.resolve import (
     local_folder,
     locate_weights,
     recorded_base,
-    recorded_bases,
     recorded_weights,
     refuse_unread_revision,
     weight_digests,
@@ -75,7 +74,7 @@ class WeightsRequest:
     """Settings to open weights without a recipe."""
 
     template: str
-    """Chat turns: `gemma`, `gemma4`, `tokenizer` (its own) or `plain`. Never guessed: a wrong one lowers the score."""
+    """Chat turns, as `data.template`. Never guessed: a wrong one lowers the score."""
     form: str = "any"
     """Expected form of its answers; `channel` asks for Gemma 4's thinking, the others change no prompt."""
     engine: str = DEFAULT_ENGINE
@@ -103,7 +102,6 @@ class SealedRun:
         """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config, str(path))
-        # The manifest's recipe already includes every override.
         loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
         # The record's copy: a tokenizer trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)
@@ -121,8 +119,7 @@ class SealedRun:
                     ) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
-        A run whose mesh does not exist here is opened on the mesh ``elsewhere``: where its weights are does not change
-        its answers.
+        A run whose mesh does not exist here is opened on the mesh ``elsewhere``, which does not change its answers.
         """
         recipe = self.loaded.recipe
         if device != AS_RECORDED:
@@ -142,11 +139,6 @@ class SealedRun:
             # A run of eight chips can be asked on a laptop: generation needs no mesh.
             return engine_class.open(replace(request, mesh=elsewhere))
 
-    @property
-    def bases(self) -> list[Path]:
-        """Folders that a relative name of the recipe may start from."""
-        return recorded_bases(self.run)
-
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
         # Full fine-tuning can resume without its base weights; adapters cannot.
@@ -154,11 +146,7 @@ class SealedRun:
         return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
     def recorded_weights(self, given: Path | None) -> Weights:
-        """The weights that training started from, checked by their digests.
-
-        Args:
-            given: their folder; None: where the recipe named them, near the run, or on the Hub.
-        """
+        """The weights that training started from, ``given`` or as `find_weights`, checked by their digests."""
         manifest, model = self.run.manifest, self.loaded.recipe.model
         recorded = manifest.weight_digests
         if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
@@ -202,16 +190,10 @@ def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
 
 
 def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE) -> TrainedModel:
-    """Opens a sealed run's best or last checkpoint on its engine.
-
-    Args:
-        path: the run directory.
-        device: `auto`, `cpu`, `gpu` or `tpu`; by default the recipe's.
-        group: processes that share the model; the others call `follow_run`.
+    """Opens a sealed run's best or last checkpoint on its engine; ``group``: the others call `follow_run`.
 
     Raises:
-        RequestError: no sealed run there, its engine is not installed, its device is absent, or it has adapters and the
-            weights below them are missing.
+        RequestError: no sealed run, no such engine or device, or the weights below its adapters are missing.
         RecordError: it has no intact checkpoint, or its files do not belong together.
     """
     sealed = SealedRun.open(path)
@@ -227,11 +209,7 @@ def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE)
 
 
 def open_untrained(path: Path) -> ModelSession:
-    """Opens the untrained model of a sealed run on the run's engine.
-
-    Raises:
-        RequestError: no sealed run there, its engine or device is absent, or its first weights are missing or changed.
-    """
+    """Opens the untrained model of a sealed run on the run's engine. Raises `RequestError`."""
     sealed = SealedRun.open(path)
     weights = sealed.recorded_weights(None).directory
     engine = sealed.open_engine(AS_RECORDED, weights)
@@ -242,14 +220,9 @@ def open_untrained(path: Path) -> ModelSession:
 
 
 def starting_weights(path: Path, *, tensors: bool = True) -> Path:
-    """The folder of a sealed run's first weights; its files are not checked.
+    """The folder of a sealed run's first weights, or without ``tensors`` of what describes them; unchecked.
 
-    Args:
-        path: the run directory.
-        tensors: also the weights themselves; otherwise only the files that describe them are downloaded.
-
-    Raises:
-        RequestError: they are not where the recipe had them, or the run began with random weights.
+    Raises `RequestError` if they are not where the recipe had them, or the run began with random weights.
     """
     sealed = SealedRun.open(path)
     model = sealed.loaded.recipe.model
@@ -260,17 +233,11 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
 
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
-    """Opens weights in safetensors from a folder, or from the Hub by their id.
-
-    Raises:
-        RequestError: no such folder, no `config.json`, weights or tokenizer in it, an unknown template, engine or
-            precision, or a device that is absent.
-    """
+    """Opens weights in safetensors from a folder, or from the Hub by their id. Raises `RequestError`."""
     _check(request)
     weights = locate_weights(model, request.revision, [Path.cwd()])
     refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
-    # Look for both files, so that the message names the missing one.
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model} has no {'weights in safetensors' if described else 'config.json'}",
@@ -306,29 +273,18 @@ def _check(request: WeightsRequest) -> None:
 def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
     """Raise `RequestError` unless a value is one of those that an option may have."""
     if value not in allowed:
-        raise RequestError(f"{option} {value} is unknown" if value else f"{option} is empty",
-                           f"one of {', '.join(allowed)}",
+        raise RequestError(f"{option} {value or repr(value)} is unknown", f"one of {', '.join(allowed)}",
                            f"{option} {allowed[0]}")
 
 
 def _weights_below_adapters(sealed: SealedRun) -> Path | None:
-    """The frozen weights below a run's adapters, checked by their digests.
-
-    Returns:
-        None if the checkpoint holds all weights (full fine-tuning) or the base is random weights of the seed.
-
-    Raises:
-        RequestError: they are not where the recipe had them.
-        RecordError: the weights found there are not those that the run was trained on.
-    """
+    """The frozen weights below a run's adapters, checked by their digests; None if the checkpoint needs none."""
     run, recipe = sealed.run, sealed.loaded.recipe
-    # Random weights follow from the seed, and need no files.
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
     directory = sealed.find_weights(recipe.model, f"run it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
-    differing = differing_weights(directory, {} if isinstance(recorded, Absent) else recorded)
-    if differing:
+    if differing := differing_weights(directory, {} if isinstance(recorded, Absent) else recorded):
         raise RecordError(f"{run.path}: its adapters do not belong to the weights in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory

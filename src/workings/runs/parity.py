@@ -1,8 +1,8 @@
 """`parity`: compares both engines on the same weights and batches, in float32.
 
 Compared are logits, loss and gradients of single batches, the losses of a short training run, and a run that one engine
-begins and the other ends from its checkpoint. The comparison relies on files and not on an engine's own report:
-weights are exchanged as safetensors, and gradients are the first moments of AdamW in the checkpoint of the first step.
+begins and the other ends from its checkpoint. Weights are exchanged as files, and gradients are the first moments of
+AdamW in the checkpoint of the first step.
 """
 
 import tempfile
@@ -90,13 +90,10 @@ class ParityCase:
         return self._opened[-1][2]
 
     def initial_state(self, engine: Engine, optimizer: OptimizerConfig) -> State:
-        """The first state on an engine that was opened with this optimizer.
-
-        New adapters are random, and each engine has its own random numbers. So both start from a checkpoint of the
-        initializing engine.
-        """
+        """The first state on an engine that was opened with this optimizer."""
         if self.request.method.trains_all_weights:
             return engine.load(self.weights)
+        # New adapters are random, and random numbers differ between engines.
         fresh = self.folder / f"fresh-{optimizer.name}"
         if not fresh.exists():
             fresh.mkdir()
@@ -107,22 +104,15 @@ class ParityCase:
 
 def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_model: bool = False,
            steps: int = 20) -> Parity:
-    """Compares the engines on a recipe's model, data and optimizer, in float32.
+    """Compares the engines on a recipe's model, data and optimizer, in float32. Raises `RequestError`.
 
-    Args:
-        recipe: a file, a shipped recipe's name, or a loaded recipe.
-        overrides: ``key=value`` words; without one for ``device`` the comparison runs on the CPU.
-        own_model: the recipe's own model instead of a small one of the same architecture.
-        steps: number of training steps.
-
-    Raises:
-        RequestError: the request is wrong, or one of the engines does not support it.
+    Without an override of ``device`` the comparison runs on the CPU; ``own_model``: the recipe's own model instead of a
+    small one of the same architecture.
     """
     loaded = load_recipe(recipe, overrides)
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
     if not own_model:
         loaded = Smoke(steps=steps).shrink(loaded)
-    # Both engines read the same files, so that the weights are equal bit for bit.
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
         return compare(make_case(loaded, Path(folder), small=not own_model), loaded.recipe.name)
 
@@ -149,14 +139,9 @@ def comparable(loaded: LoadedRecipe, steps: int, *, on_cpu: bool, attention: str
 
 def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: str = ENGINES[1],
               changes: Mapping[str, Any] = MappingProxyType({})) -> ParityCase:
-    """Batches of the recipe, and weights on disk that both engines load.
+    """Batches of the recipe that `comparable` gives, and weights on disk that both engines load.
 
-    Args:
-        loaded: the recipe, as `comparable` gives it.
-        folder: for the files of the engines.
-        small: whether to use a small shape in which rows of a few dozen tokens use all features.
-        initializer: name of the engine that makes the first weights and adapters.
-        changes: fields of `ModelShape` to change in the small shape, such as experts.
+    ``small``: a small shape in which rows of a few dozen tokens use all features, with ``changes`` of its fields.
     """
     resolved, recipe = resolve(loaded), loaded.recipe
     rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
@@ -165,7 +150,6 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
         shape = check_shape(replace(family_of(shape).with_small_windows(shape), **changes))
     batches = Batches(rows, seed=recipe.seed, rows_per_micro_batch=recipe.batch.micro_batch,
                       accumulation=recipe.batch.accumulation, data_config=recipe.data)
-    # Made once, so that both engines get the same arrays.
     chosen, position = [], Position()
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
@@ -175,11 +159,9 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     start = folder / "start"
     if weights.directory is None and not start.exists():
         start.mkdir()
-        # One engine makes the weights of both, because random numbers differ between engines.
         engine = find_engine(initializer).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
     return ParityCase(request=request, batches=chosen, weights=weights.directory or start, folder=folder,
-                      # A schedule counts steps from 1.
                       initializer=initializer, rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
 
 
@@ -198,7 +180,6 @@ def compare(case: ParityCase, name: str) -> Parity:
         _, second = run_steps(case, opened, state, half, len(case.batches))
         curves[engine] = first + second
     resumed = []
-    # In both directions.
     for one, other in (ENGINES, ENGINES[::-1]):
         opened = case.engine(other)
         _, losses = run_steps(case, opened, opened.restore(states[one]), half, len(case.batches))
@@ -213,7 +194,6 @@ def compare(case: ParityCase, name: str) -> Parity:
 
 def max_abs_difference(a: Any, b: Any) -> float:
     """The largest absolute difference of two arrays."""
-    # In float64, so that the subtraction adds no rounding.
     return float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64))))
 
 
@@ -222,7 +202,6 @@ def run_steps(case: ParityCase, engine: Engine, state: State, first: int, last: 
     losses = []
     for step in range(first, last):
         state, result = engine.step(state, case.batches[step], case.rates[step])
-        # The loss before the update, from the gradient's forward pass.
         losses.append(result.loss)
     return state, losses
 
@@ -232,15 +211,11 @@ def first_losses(case: ParityCase, name: str) -> list[float]:
     engine = case.engine(name)
     state = case.initial_state(engine, case.request.optimizer)
     sums = [engine.evaluate(state, batch) for batch in case.batches[:COMPARED_BATCHES]]
-    # A mean over tokens; an engine returns sums.
     return [total.loss_sum / total.supervised_tokens for total in sums]
 
 
 def trained_logits(case: ParityCase, name: str) -> np.ndarray:
-    """``[N, V]`` logits at the positions that are not padding, after a few steps of the initializing engine.
-
-    After some steps adapters and biases are no longer zero; the trained model is exported and opened as a full one.
-    """
+    """``[N, V]`` logits at the positions that are not padding, of the full model after a few steps."""
     trained = case.folder / "trained"
     if not trained.exists():
         trained.mkdir()
@@ -249,9 +224,7 @@ def trained_logits(case: ParityCase, name: str) -> np.ndarray:
         initializer.export(run_steps(case, initializer, state, 0, COMPARED_BATCHES)[0], trained)
     engine, batch = case.engine(name, method=FULL), case.batches[0]
     if not isinstance(engine, ComparableEngine):
-        raise RequestError(f"engine {name} cannot be compared",
-                           "an engine that returns its logits (`ComparableEngine`)")
-    # Segment 0 is padding, where the engines may differ.
+        raise RequestError(f"engine {name} cannot be compared", "an engine that returns logits (`ComparableEngine`)")
     return engine.logits(engine.load(trained), batch)[batch.segment_ids[0] != 0]
 
 
@@ -272,17 +245,13 @@ def gradients(case: ParityCase, name: str) -> dict[str, np.ndarray]:
 def gradient_difference(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> tuple[float, str]:
     """Largest difference of an element, relative to the largest element of its tensor, and that tensor's name.
 
-    Some gradients are zero except for rounding (a key's bias shifts all scores alike); see `GRADIENT_FLOOR`. Tensors
-    that only one side has count as infinitely different.
+    Some gradients are zero except for rounding, see `GRADIENT_FLOOR`. A tensor of one side differs infinitely.
     """
-    # A tensor that only one engine trains is an infinite difference.
-    only = sorted(a.keys() ^ b.keys())
-    if only:
-        # Infinity exceeds every tolerance.
+    if only := sorted(a.keys() ^ b.keys()):
         return float("inf"), only[0]
     # Otherwise rounding would dominate tensors with almost zero gradients.
     floor = GRADIENT_FLOOR * max(float(np.abs(x).max()) for x in b.values())
     differences = {name: float(np.abs(x - b[name]).max()) / max(float(np.abs(b[name]).max()), floor)
                    for name, x in a.items()}
-    worst = max(differences, key=lambda name: differences[name])
+    worst = max(differences, key=differences.__getitem__)
     return differences[worst], worst

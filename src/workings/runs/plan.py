@@ -23,8 +23,7 @@ from workings.planning.search import estimated_programs, plan_with_nearest, with
 from workings.record.number_text import duration
 from workings.runs.select_engine import with_engine
 from workings.ways.base import way_of
-from workings.ways.parts.find_teacher import teacher_model
-from workings.ways.parts.teacher import TeacherModel, teacher_request
+from workings.ways.parts.teacher import TeacherModel, teacher_model, teacher_request
 
 UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 """Seconds of the units in which a deadline is written."""
@@ -56,10 +55,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
 
 
 def with_steps(loaded: LoadedRecipe, row_devices: int) -> LoadedRecipe:
-    """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine.
-
-    Packed rows share sequences, so the run itself may count fewer.
-    """
+    """The recipe with the maximum number of steps of its epochs; unchanged if the data are not on this machine."""
     recipe = loaded.recipe
     if recipe.training.steps:  # first, because counting reads the whole file
         return loaded
@@ -142,16 +138,11 @@ class Estimate:
 
 
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
-    """Estimates a recipe's memory on a target by formula; nothing is compiled.
-
-    Raises:
-        RequestError: as `plan`.
-    """
+    """Estimates a recipe's memory on a target by formula; nothing is compiled. Raises as `plan`."""
     target = find_target(on)
     loaded = with_engine(loaded, target.platform)
     engine = find_planning_engine(loaded.recipe.engine)
     peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded), engine=engine)
-    # The largest program decides.
     program = max(peak_bytes, key=lambda name: peak_bytes[name])
     return Estimate(recipe=loaded.recipe.name, target=target.name, program=program, peak_bytes=peak_bytes[program],
                     limit_bytes=target_memory_limit(target, engine)[0])

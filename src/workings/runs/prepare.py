@@ -52,7 +52,6 @@ class TrainSetup(ResolvedRun):
     """A run that could start: a resolved recipe, its rows, and an engine that has compiled the step."""
 
     training_data: TrainingData
-    """Rows or prompts, ready for training."""
     registered: RegisteredEngine
     engine: Engine
     device: DeviceFacts
@@ -64,7 +63,7 @@ class TrainSetup(ResolvedRun):
     request: EngineRequest
     """The request by which the engine was opened."""
     longest_batch: BatchShape
-    """Accumulation, rows over all devices, positions: the batch that decides whether the run fits."""
+    """The batch that decides whether the run fits; its rows are those of all devices."""
     program: ProgramName
     """The program that decides whether the run fits: the step, or the teacher's if the step alone fits."""
     inspection: Inspection
@@ -73,22 +72,16 @@ class TrainSetup(ResolvedRun):
     verdict: Verdict
 
     @property
-    def global_batch(self) -> int:
-        """Rows per update."""
-        batch = self.recipe.batch
-        return batch.micro_batch * batch.accumulation * row_devices(self.device.mesh)
-
-    @property
     def questions(self) -> list[Item]:
         """Items whose answers are logged at each evaluation during training."""
         items = self.data.items
-        return list(items[:self.recipe.evaluation.samples]) if items else []
+        return items[:self.recipe.evaluation.samples] if items else []
 
     @property
     def watched_items(self) -> list[Item]:
         """Items that are answered and scored at each evaluation during training."""
         items = self.data.items
-        return list(items[:way_of(self.recipe).watched_items(self.recipe)]) if items else []
+        return items[:way_of(self.recipe).watched_items(self.recipe)] if items else []
 
     @property
     def sampler(self) -> Sampler | None:
@@ -107,17 +100,8 @@ class TrainSetup(ResolvedRun):
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
-    """Builds and checks everything; cheap checks first, the device and the compiler last.
-
-    Args:
-        loaded: the recipe.
-        data: the data, if the caller has already read them.
-
-    Raises:
-        RequestError: an input is missing, or inputs contradict each other.
-    """
-    recipe = loaded.recipe
-    evaluation = None
+    """Builds and checks everything; cheap checks first, the device and the compiler last. Raises `RequestError`."""
+    recipe, evaluation = loaded.recipe, None
     with slow_operation(f"loading the engine {recipe.engine}"):
         registered = find_engine(recipe.engine)
     with slow_operation("reading the data"):
@@ -141,7 +125,6 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         # The number of devices over which rows are split (`mesh.fsdp: auto`) is known once the engine is open.
         training_data = way_of(recipe).prepare(resolved, engine)
     if not recipe.training.steps:
-        # Refuses rows that are too few for the warm-up.
         loaded = with_counted_steps(loaded, training_data.steps, f"{training_data.steps} = {recipe.training.epochs:g} "
                                     "epochs of these rows")
     held_out: list[Batch] = []
@@ -149,8 +132,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         held_out_rows = build_rows(resolved.data.held_out, resolved.tokenizer, resolved.template, recipe.data)
         held_out = fixed_batches(held_out_rows, rows_per_batch=recipe.batch.micro_batch * row_devices(device.mesh),
                                  data_config=recipe.data)
-    # The longest batch decides whether the run fits. The loop runs the program compiled here. No weight has been read
-    # so far.
+    # The longest batch decides whether the run fits. The loop runs the program compiled here.
     longest = training_data.shapes()[0]
     with slow_operation("compiling the step"):
         inspections = _with_frozen_models(training_data, request, device, engine.inspect(training_data.blank(longest)))
@@ -171,11 +153,8 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
 
 
 def _with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,
-                                   step: Inspection) -> Inspections:
-    """Memory of the step with the reference or teacher of its data added, if there is one.
-
-    For a teacher also its own program, estimated by formula: compiling it is left to `workings plan`.
-    """
+                        step: Inspection) -> Inspections:
+    """Memory of the step with the reference or teacher of its data added, and of the teacher's own program."""
     mesh = MeshShape.of(device.mesh)
     inspections = with_reference(request, mesh, {"step": step})
     if (teacher := data.teacher) is None:

@@ -1,7 +1,4 @@
-"""Texts that a good reward must not prefer to an honest solution: typical exploits of rewards.
-
-Each is a completion of one prompt. Testing a reward on them before a run shows what else it pays for.
-"""
+"""Texts that a good reward must not prefer to an honest solution: typical exploits of rewards."""
 
 from itertools import count
 from math import ceil
@@ -39,18 +36,9 @@ def attacked(wrong: str, item: Item) -> dict[str, str]:
 
 
 def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
-    """The texts by name, for one prompt: those below, and `workings.runs.probes.ATTACKS` around a wrong answer.
+    """The texts by name, for one prompt: those below, and `ATTACKS` around a wrong answer.
 
-    The form `answer_only` shows no steps, so the probes that are about a form's parts are left out there.
-
-    Args:
-        item: prompt and expected answer.
-        form: the recipe's `data.reasoning`, one of `workings.data.traces.STYLES`.
-        worked: steps that lead to the correct answer, as the trace writes them between its marks; None if none are
-            known.
-
-    Raises:
-        RequestError: there is no such form.
+    ``worked``: steps that lead to the correct answer, as the trace writes them; None if none are known.
     """
     right = item.expected_answer
     filler = " ".join(_FILLER[index % len(_FILLER)] for index in range(FILLER_WORDS))
@@ -60,7 +48,6 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
         "bare numbers": " ".join(map(str, range(REPEATS))),
         "answer repeated": " ".join([right] * REPEATS),
     }
-    # After the worked steps, like the correct answer.
     texts |= {name: final if form == "answer_only" else _written(worked or "", final, form)
               for name, final in {NEAR_MISS: near_miss(item), **attacked(wrong_answer(item), item)}.items()}
     if form == "answer_only":
@@ -75,10 +62,7 @@ def probes(item: Item, form: str, worked: str | None) -> dict[str, str]:
 
 
 def right_answer(item: Item, form: str, worked: str | None) -> str:
-    """The expected answer in a form, after the worked steps if known: the reference for probes.
-
-    Arguments and errors are those of `probes`.
-    """
+    """The expected answer in a form, after the worked steps if known: the reference for `probes`."""
     if form == "answer_only":
         return item.expected_answer
     return _written(worked or "", item.expected_answer, form)

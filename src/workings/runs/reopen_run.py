@@ -7,25 +7,21 @@ from workings.data.rows import RowSet
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import row_devices
 from workings.inputs.datasets import RunData, find_data
+from workings.inputs.resolve import recorded_bases
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
 from workings.record.values import Absent, absent
 from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.ways.base import way_of
-from workings.ways.parts.find_teacher import find_teacher
 from workings.ways.parts.replay_source import ReopenedRun
-from workings.ways.parts.teacher import Teacher
+from workings.ways.parts.teacher import Teacher, find_teacher
 
 
 def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = None, fsdp: int = 0) -> ReopenedRun:
     """Opens a sealed run as it was trained: its engine, its rows, its first weights, its checkpoints.
 
-    Arguments are those of `workings.runs.replay.ReplayRequest`.
-
-    Raises:
-        RequestError: no sealed run; data or weights are missing or not the recorded ones; no such engine or device.
-        RecordError: the record is damaged.
+    Arguments are those of `workings.runs.replay.ReplayRequest`. Raises `RequestError` and `RecordError`.
     """
     sealed = SealedRun.open(path)
     run, recipe = sealed.run, sealed.loaded.recipe
@@ -67,11 +63,9 @@ def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     except RequestError as error:
         raise RequestError(f"{error.given} ({run.path.name} was trained on it)",
                            f"a file with SHA-256 {expected}", "--data FILE gives its path") from None
-    # A file of the same name may have changed: compare its digest.
     if data.digests["traces"] != expected:
         raise RequestError(f"traces {traces} have another SHA-256: {data.digests['traces']}",
-                           f"the data that the run was trained on, SHA-256 {expected}",
-                           "--data FILE gives their path")
+                           f"the data that the run was trained on, SHA-256 {expected}", "--data FILE gives their path")
     return data
 
 
@@ -83,7 +77,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     recipe = sealed.loaded.recipe
     way = way_of(recipe)
     known = way.ids_of_examples([*index])
-    rows = way.build_rows([entry for entry in way.entries(data) if entry.id in known],
+    rows = way.build_rows([entry for entry in data.examples if entry.id in known],
                           sealed.tokenizer, sealed.template, recipe.data)
     # The rules that make rows may have changed with the version.
     if rows.digest != digest:
@@ -101,7 +95,7 @@ def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     if (algorithm := way_of(sealed.loaded.recipe).teacher_keys) is None:
         return absent("the run has none")
     try:
-        teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, sealed.bases)
+        teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, recorded_bases(sealed.run))
         # A missing teacher is no error: the record has its log probabilities.
         same = teacher.digest == sealed.run.manifest.data_digests.get("teacher")
     except RequestError as error:

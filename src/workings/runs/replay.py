@@ -71,36 +71,11 @@ class ReplayRequest:
     """Devices over which rows and parameters are split; 0: as the recipe's mesh resolves here."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ReplayCriteria:
-    """Criteria of a replay on this machine."""
-
-    recorded_conditions: dict[str, str]
-    current_conditions: dict[str, str]
-    tolerance: Tolerance
-
-    @property
-    def exact(self) -> bool:
-        """Whether all bits must agree."""
-        return self.tolerance is BITWISE
-
-
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
-    """Replays a sealed run. Nothing is written.
+    """Replays a sealed run: the verdict, and every number that it follows from. Nothing is written.
 
-    Args:
-        path: the run directory.
-        request: steps and answers to repeat.
-        say: prints progress.
-
-    Returns:
-        The verdict, and every number that it follows from.
-
-    Raises:
-        RequestError: no sealed run, no such checkpoint, or data or weights that are missing or not the recorded ones.
-        RecordError: the record is damaged.
+    Raises `RequestError` for what is missing or not as recorded, and `RecordError` for a damaged record.
     """
-    # Before reading data or opening a device.
     metrics = RunRecord.open(path).metrics()
     if not metrics:
         raise RequestError(f"{path} took no step", "a run with at least one step")
@@ -110,8 +85,9 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     # Once, so that the verdict and the replay's record use the same conditions.
     collected = environment.collect()
     # Before any step: without a tolerance there is no verdict.
-    criteria = _criteria(opened, collected)
-    exact, mode = criteria.exact, "bitwise" if criteria.exact else "tolerance"
+    recorded_conditions, current_conditions, tolerance = _criteria(opened, collected)
+    exact = tolerance is BITWISE
+    mode = "bitwise" if exact else "tolerance"
     selected = _select_steps(opened, request, len(metrics), exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
@@ -124,26 +100,24 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
             position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
     say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
-    # The controls reuse the engine and its compiled step.
     taken = [_replay(opened, plan) for plan in plans]
     # Only for the first range, because each control costs as many steps as a replay.
     # Past the end of a short range, because one step may not show a difference.
     start, end = selected[0].start, selected[0].end
     control_plan = replace(plans[0], lines=[*metrics[start:max(end, start + STEPS)]]) if request.whole else plans[0]
-    controls = _controls(opened, control_plan, start, criteria, say)
+    controls = _controls(opened, control_plan, start, tolerance, say)
     units = answered_units(opened, request.samples) if request.predictions else []
     sizes = [unit.answers(by_batch=exact) for unit in units]
     answers = [(size, size.batches if request.whole else size.batches_for(request.predictions)) for size in sizes]
     coverage["answers"] = [{"unit": size.unit, "items": size.items, "asked": size.items_in(count)}
                            for size, count in answers]
     predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
-    # Several are reported by their number; the result lists the parts that were not repeated.
     facts: Facts = {
         "run": opened.run.manifest.name, "from_step": start,
         "start": plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states",
-        "conditions": {"recorded": criteria.recorded_conditions, "here": criteria.current_conditions,
-                       "differing": differing_conditions(criteria.recorded_conditions, criteria.current_conditions)},
-        "mode": mode, "tolerance": criteria.tolerance.to_json(), "seed": seed,
+        "conditions": {"recorded": recorded_conditions, "here": current_conditions,
+                       "differing": differing_conditions(recorded_conditions, current_conditions)},
+        "mode": mode, "tolerance": tolerance.to_json(), "seed": seed,
         "lines": [line for lines, _ in taken for line in lines],
         # The range whose end differs most from its checkpoint.
         "weights": max((weights for _, weights in taken if "absent" not in weights), default=taken[0][1],
@@ -155,34 +129,24 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
-    verdict, reasons = compare_replay(facts)
-    return facts | {"verdict": verdict, "reasons": reasons,
-                    "sentence": replay_sentence(facts | {"verdict": verdict, "reasons": reasons})}
-
-
-def _start(opened: ReopenedRun, done: int, requested: int | None) -> int:
-    """The step to start after; 0: from the first weights."""
-    # A checkpoint of the last step has no recorded step after it to compare with.
-    before_the_end = [step for step in opened.checkpoints_by_step if step < done]
-    if requested is None:
-        return before_the_end[0] if before_the_end else 0
-    if requested == 0 or requested in before_the_end:
-        return requested
-    available = ", ".join(map(str, [0, *before_the_end]))
-    raise RequestError(f"--from {requested} is not a step to start after",
-                       f"a checkpoint of {opened.run.path} with recorded steps after it: {available}",
-                       "leave --from out")
+    facts["verdict"], facts["reasons"] = compare_replay(facts)
+    return facts | {"sentence": replay_sentence(facts)}
 
 
 def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact: bool,
                   seed: int) -> tuple[StepRange, ...]:
     """The steps to recompute."""
+    # A checkpoint of the last step has no recorded step after it to compare with.
     states = [0, *(step for step in opened.checkpoints_by_step if step < done)]
     if request.whole:
         return all_steps(states, done, None if exact else MEASURED_STEPS)
     if request.drawn:
         return chosen_steps(states, done, request.steps, seed)
-    start = _start(opened, done, request.start)
+    start = next(iter(states[1:]), 0) if request.start is None else request.start
+    if start not in states:
+        raise RequestError(f"--from {start} is not a step to start after",
+                           f"a checkpoint of {opened.run.path} with recorded steps after it: "
+                           f"{', '.join(map(str, states))}", "leave --from out")
     return (StepRange(start=start, end=min(done, start + request.steps)),)
 
 
@@ -196,9 +160,9 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
     return InitialState(make=lambda: opened.initial_state(opened.engine, seed), words=words)
 
 
-def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _ReplayCriteria,
+def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: Tolerance,
               say: Say) -> dict[str, Facts]:
-    exact, way = criteria.exact, way_of(opened.recipe)
+    exact, way = tolerance is BITWISE, way_of(opened.recipe)
     changed_sources = way.wrong_replays(opened, plan.source, exact=exact)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
@@ -210,14 +174,12 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, criteria: _
     # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
     begun = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, way.replay(opened, other_seed, exact=exact), other, begun, criteria.tolerance,
-                        changed_sources)
+    return run_controls(plan, way.replay(opened, other_seed, exact=exact), other, begun, tolerance, changed_sources)
 
 
-def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCriteria:
-    """Criteria: equal bits under the recorded conditions, else the tolerance of the number format."""
+def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str], Tolerance]:
+    """Conditions of the run and here, and the tolerance: equal bits if these agree, else that of the number format."""
     manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
-    # Only packages that compute; versions of others do not matter.
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     current = conditions(
@@ -234,7 +196,7 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> _ReplayCrite
                            + ", ".join(differing_conditions(recorded, current)),
                            "the conditions of the run, or a number format and devices that have a tolerance",
                            "replay it where it was trained")
-    return _ReplayCriteria(recorded_conditions=recorded, current_conditions=current, tolerance=tolerance)
+    return recorded, current, tolerance
 
 
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
@@ -245,7 +207,6 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
         # Keep only the newest state, because each has the size of model and optimizer.
         state = step.state
     last = lines[-1]["step"]
-    # Without a checkpoint there is nothing to compare these weights with.
     if last not in opened.checkpoints_by_step:
         return lines, {"absent": f"the run kept no checkpoint of step {last}"}
     # Needs disk space for a checkpoint; both sides are compared as files.
@@ -255,12 +216,7 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
 
 
 def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[RecordedEvaluation]:
-    """Answers of the run's last state; empty if that state was not kept.
-
-    Raises:
-        RequestError: samples of another run.
-    """
-    # All are answers of the last state; without its checkpoint nothing can be repeated.
+    """Answers of the run's last state; empty if that state was not kept. Raises `RequestError` for others' samples."""
     if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
         return []
     units = []
@@ -283,10 +239,7 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
 def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation],
               selection: Sequence[tuple[AnswerPopulation, int]], seed: int, *,
               by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Generates completions of the items that a seed selects of each unit; each with the recorded one.
-
-    ``selection``: the size of each unit, and how many of its batches are generated.
-    """
+    """Generates completions of the items that a seed selects of each unit; each with the recorded one."""
     if not units:
         return []
     say("answers to repeat: " + ", ".join(
@@ -304,6 +257,5 @@ def counted(lines: list[dict[str, Any]], requested: int) -> Facts:
     if lines:
         return {"units": sorted({line["unit"] for line in lines}), "asked": len(lines),
                 "same": sum(line["same"] for line in lines)}
-    if not requested:
-        return {"absent": "none requested"}
-    return {"absent": "the run has no evaluation of its last checkpoint that it generated itself"}
+    return {"absent": "the run has no evaluation of its last checkpoint that it generated itself" if requested else
+                      "none requested"}

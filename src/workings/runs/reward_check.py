@@ -1,9 +1,4 @@
-"""`reward check`: the rewards of probes and of the model's own samples, before a run.
-
-The probes are texts that a good reward does not prefer (`workings.runs.probes`), truncated like completions. The
-samples are those of the first update. Every reward is computed two more times, because one that changes cannot be
-verified.
-"""
+"""`reward check`: the rewards of probes and of the model's own samples, before a run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,27 +52,20 @@ class RewardCheck:
         return tuple(warnings(self.prompts, self.max_new_tokens))
 
     @property
-    def probes(self) -> tuple[str, ...]:
-        """Names of the probes; some need prompts with worked steps."""
-        return tuple(dict.fromkeys(name for prompt in self.prompts for name in prompt.probes))
-
-    def with_probe(self, name: str) -> list[PromptRewards]:
-        """Number of prompts with this probe."""
-        return [prompt for prompt in self.prompts if name in prompt.probes]
-
-    @property
     def samples(self) -> list[TextRewards]:
         """All samples of the model; empty without a model."""
         return [sample for prompt in self.prompts for sample in prompt.samples]
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``reward check --json``."""
+        tried = {name: [prompt for prompt in self.prompts if name in prompt.probes]
+                 for name in dict.fromkeys(name for prompt in self.prompts for name in prompt.probes)}
         values: dict[str, Any] = {
             "passed": not self.refusals, "refusals": list(self.refusals), "warnings": list(self.warnings),
             "prompts": len(self.prompts),
-            "probes": {name: self._means([prompt.probes[name] for prompt in self.with_probe(name)])
-                       | {"share_beaten": fmean([float(prompt.probe_wins(name)) for prompt in self.with_probe(name)])}
-                       for name in self.probes},
+            "probes": {name: self._means([prompt.probes[name] for prompt in prompts])
+                       | {"share_beaten": fmean([float(prompt.probe_wins(name)) for prompt in prompts])}
+                       for name, prompts in tried.items()},
             "right_answer": self._means([prompt.right_answer for prompt in self.prompts])}
         if not self.samples:
             return values
@@ -96,15 +84,8 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
                   model: bool = True) -> RewardCheck:
     """Tries a recipe's rewards on its first prompts. Nothing is trained and nothing is written.
 
-    Args:
-        recipe: a file, a shipped recipe's name, or a loaded recipe.
-        overrides: ``key=value`` words.
-        prompts: number of prompts; all of them if there are fewer.
-        model: sample one group of completions of each; without, no engine is opened and no weight is read.
-
-    Raises:
-        RequestError: the request is wrong, or the recipe has no rewards.
-        RewardError: a reward failed, or did not return numbers.
+    ``model``: sample one group of completions of each; without, no engine is opened and no weight is read. Raises
+    `RequestError`, and `RewardError` if a reward failed.
     """
     loaded = load_recipe(recipe, overrides)
     if not loaded.recipe.rewards:
@@ -121,7 +102,6 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
     with slow_operation("reading the data"):
         resolved = resolve(loaded, tensors=model)
         prompt_set = prompts_of(resolved)
-    # The prompts of the first update.
     turns, _ = prompt_set.take(Position(0, 0), min(prompts, len(prompt_set.prompts)))
     with RewardProcess(settings) as rewarder:
         groups = _sampled_groups(resolved, rewarder, turns) if model else []
@@ -131,7 +111,6 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
             values = rewarder.score(texts)
         with slow_operation(f"rewarding {len(texts):,} texts once more"):
             again = [rewarder.score(texts)]
-    # Also in another process, with other hash seeds and fresh counters.
     with slow_operation(f"rewarding {len(texts):,} texts in another process"), RewardProcess(settings) as other:
         again.append(other.score(texts))
     with slow_operation(f"judging {len(texts):,} texts"), ScoringProcess(ScoringSettings()) as judge:
@@ -163,8 +142,8 @@ def _sampled_groups(resolved: ResolvedRun, rewarder: RewardProcess, turns: Seque
     with slow_operation(f"opening the model with the engine {recipe.engine}"):
         engine = find_engine(recipe.engine).engine.open(
             EngineRequest.of(recipe, resolved.shape, weights=resolved.weights.directory))
-        data = PromptData.of(resolved, prompts_of(resolved), row_devices(engine.describe().mesh),
-                             rewards=reward_settings(resolved.loaded))
+        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), rewards=reward_settings(resolved.loaded),
+                          devices=row_devices(engine.describe().mesh))
         sampler = data.rollout_sampler(engine, rewarder)
         state = resolved.initial_state(engine, recipe.seed, trainable=False)
     groups: list[Group] = []
@@ -193,7 +172,6 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
             truncated, kept = len(tokens) > settings.max_new_tokens, tokens[:settings.max_new_tokens]
             texts.append((number, name, CompletionToReward(
                 item=item, text=tokenizer.decode(kept) if truncated else text, tokens=kept, truncated=truncated)))
-        # Without a model there are no groups, and the slice is empty.
         texts += [(number, "", to_reward(turn.prompt, sample, tokenizer))
                   for group in groups[number:number + 1] for sample in group.samples]
     return texts

@@ -1,8 +1,7 @@
 """Findings about rewards: pure arithmetic on the rewards of probes, samples and correct answers.
 
-A wrong probe must earn less than the correct answer, and no more than the model's median sample; otherwise a model
-earns more without the correct answer. A correct probe is a clumsy answer and must not earn more than the plain one.
-Rewards that a probe earns legitimately are left out on both sides of a comparison.
+A wrong probe must earn less than the correct answer, and no more than the model's median sample. A correct probe is a
+clumsy answer and must not earn more than the plain one. Rewards that a probe earns legitimately do not count.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,17 +62,12 @@ class PromptRewards:
 
     def probe_wins(self, probe: str) -> bool:
         """Whether a probe earns more here than `reference`."""
-        excluded = legitimate_rewards(probe)
+        excluded = LEGITIMATE_REWARDS.get(probe, frozenset())
         return self.probes[probe].reward_excluding(excluded) > self.reference(excluded) + ROUNDING
 
     def reference(self, excluded: frozenset[str]) -> float:
         """Reward of the model's median sample, or of the correct answer without a model."""
         return self.median_sample_reward(excluded) if self.samples else self.right_answer.reward_excluding(excluded)
-
-
-def legitimate_rewards(probe: str) -> frozenset[str]:
-    """Rewards of a wrong probe that are left out of the comparison with the model's samples."""
-    return LEGITIMATE_REWARDS.get(probe, frozenset())
 
 
 def refusals(prompts: Sequence[PromptRewards]) -> list[str]:
@@ -86,34 +80,30 @@ def refusals(prompts: Sequence[PromptRewards]) -> list[str]:
         wrong = [prompt for prompt in has if not prompt.probes[probe].right]
         right = [prompt for prompt in has if prompt.probes[probe].right]
         # Report a probe once: if it beats the samples, skip the comparison with correct answers.
-        sentences.append(_against_samples(probe, wrong) or _against_answer(probe, _with_an_answer(wrong), right=False))
+        sentences.append(_against_samples(probe, wrong) or _against_answer(probe, wrong, right=False))
         # Other probes are correct by chance.
         if probe in ("very long", "answer repeated"):
-            sentences.append(_against_answer(probe, _with_an_answer(right), right=True))
+            sentences.append(_against_answer(probe, right, right=True))
     return [sentence for sentence in sentences if sentence]
-
-
-def _with_an_answer(prompts: Sequence[PromptRewards]) -> list[PromptRewards]:
-    """The prompts whose correct answer is found; a truncated one is no reference."""
-    return [prompt for prompt in prompts if prompt.right_answer.right]
 
 
 def _against_samples(probe: str, wrong: Sequence[PromptRewards]) -> str:
     if not wrong or not wrong[0].samples:
         return ""
-    left_out = legitimate_rewards(probe)
+    left_out = LEGITIMATE_REWARDS.get(probe, frozenset())
     counted = sorted(left_out & set(wrong[0].right_answer.rewards))
     excluded = f" ({' and '.join(counted)} not counted: it earns them legitimately)" if counted else ""
     sentence = _earns_more(
         probe, wrong, left_out, "is wrong and earns", "the model's median sample",
         [prompt.median_sample_reward(left_out) for prompt in wrong],
-        # Means over all samples, not the median sample, find the reward with the largest difference.
         lambda prompt, reward: fmean([sample.rewards[reward] for sample in prompt.samples]))
     return sentence and sentence + excluded
 
 
 def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool) -> str:
     """Compares with the plain correct answer: a correct probe must not earn more, and a wrong one must earn less."""
+    # A truncated answer is no reference.
+    prompts = [prompt for prompt in prompts if prompt.right_answer.right]
     left_out = LENGTH_REWARDS if right else frozenset[str]()
     words = ("earns", "the plain correct answer") if right else ("is wrong and earns", "the correct answer")
     return _earns_more(probe, prompts, left_out, *words,
@@ -124,21 +114,17 @@ def _against_answer(probe: str, prompts: Sequence[PromptRewards], *, right: bool
 def _earns_more(probe: str, prompts: Sequence[PromptRewards], left_out: frozenset[str], earns: str, than: str,
                 others: Sequence[float], other: Callable[[PromptRewards, str], float], *,
                 equal_is_too_much: bool = False) -> str:
-    """The sentence that a probe earns more than something else, whose reward is ``others`` by prompt.
-
-    Empty if it does not; ``other`` gives the same for one reward, and rewards that are ``left_out`` do not count.
-    """
+    """The sentence that a probe earns more than something else (``others`` by prompt); empty if it does not."""
     if not prompts:
         return ""
     earned, less = fmean([prompt.probes[probe].reward_excluding(left_out) for prompt in prompts]), fmean(others)
     if earned < less - ROUNDING or (earned <= less + ROUNDING and not equal_is_too_much):
         return ""
     more = f"{earned - less:.3g} more" if earned > less + ROUNDING else "as much"
-    # The reward by which the probe gains most, or loses least.
     gains = {name: fmean([prompt.probes[probe].rewards[name] - other(prompt, name) for prompt in prompts])
              for name in prompts[0].right_answer.rewards if name not in left_out}
     return (f"the probe `{probe}` {earns} {earned:.3g}; {than} earns {less:.3g}: {more}, most of it by the reward "
-            f"{max(gains, key=lambda name: gains[name])}")
+            f"{max(gains, key=gains.__getitem__)}")
 
 
 def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]:
@@ -146,7 +132,6 @@ def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]
     sentences: list[str] = []
     samples = [sample for prompt in prompts for sample in prompt.samples]
     equal = equal_reward_groups(prompts)
-    # Groups without spread have no advantages; report them from one half.
     if samples and 2 * equal > len(prompts):
         sentences.append(f"{equal} of {len(prompts)} groups have equal rewards: "
                          f"{'nothing' if equal == len(prompts) else 'little'} to learn; {_what_to_do(samples)}")
@@ -154,8 +139,7 @@ def warnings(prompts: Sequence[PromptRewards], max_new_tokens: int) -> list[str]
     if samples and 2 * cut >= len(samples):
         sentences.append(f"{cut} of {len(samples)} completions were cut off at algorithm.max_new_tokens "
                          f"({max_new_tokens}): a larger one, or first a model that ends its answers")
-    lost = [prompt.prompt for prompt in prompts if not prompt.right_answer.right]
-    if lost:
+    if lost := [prompt.prompt for prompt in prompts if not prompt.right_answer.right]:
         sentences.append(f"the expected answer of {len(lost)} of {len(prompts)} prompts ({', '.join(lost[:3])}) is not "
                          "found again when it is written in the form of data.reasoning: a larger "
                          "algorithm.max_new_tokens, or other expected answers")

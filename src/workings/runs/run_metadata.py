@@ -1,7 +1,4 @@
-"""Files that describe a run: request and environment before the first step, the manifest at the end.
-
-Among them is the version of the code: commit and digest of uncommitted changes, if the package is in a git checkout.
-"""
+"""Files that describe a run: request and environment before the first step, the manifest at the end."""
 
 import os
 import subprocess
@@ -17,24 +14,13 @@ from workings.engines.base import ReportingEngine
 from workings.evidence.readmes import NEAR
 from workings.inputs.resolve import weight_digests
 from workings.models.weights import parameter_count
+from workings.record import layout
 from workings.record.digest import bytes_digest
 from workings.record.environment import collect
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    DEVICE_CHECKS,
-    ENVIRONMENT,
-    MODEL_SHAPE,
-    OVERRIDES,
-    PLAN,
-    RECIPE,
-    TOKENIZER,
-)
 from workings.record.manifest import REASONS, Distribution, RunFolder, RunManifest
 from workings.record.redact import redact
 from workings.record.values import absent, leaves, now
 from workings.record.writer import RunWriter
-from workings.runs.create_or_resume import Start
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
 from workings.training.loop import Outcome
@@ -48,12 +34,13 @@ def data_digests(setup: TrainSetup) -> dict[str, str]:
     return setup.data.digests | dict(setup.training_data.digests) | {"tokenizer": setup.tokenizer.digest}
 
 
-def base_from(run: Path, base: Path) -> str | dict[str, str]:
-    """The folder that a recipe's paths start from, relative to the run.
+def request_of(setup: TrainSetup) -> dict[str, dict[str, Any]]:
+    """What a run must have in common with the one that it resumes, by the name of its file."""
+    return {layout.CONFIG: setup.config, layout.DATA_DIGESTS: data_digests(setup)}
 
-    A folder far away (see `NEAR`), or one whose relative path passes through a folder above the home directory, is not
-    recorded: the path would contain a user's name.
-    """
+
+def base_from(run: Path, base: Path) -> str | dict[str, str]:
+    """The folder that a recipe's paths start from, relative to the run; absent where it would name a user's folder."""
     # The final folder does not exist while the run is written, so only its parent is resolved.
     folder, start = run.parent.resolve() / run.name, base.resolve()
     relative = Path(os.path.relpath(start, folder)).as_posix()
@@ -62,11 +49,7 @@ def base_from(run: Path, base: Path) -> str | dict[str, str]:
 
 
 def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
-    """Paths of the recipe's files relative to the run's folder, by dotted key.
-
-    Absolute paths, and names of data sets and models, mean the same everywhere and are left out, and so are files that
-    the run keeps a copy of, and those that are far away.
-    """
+    """Paths of the recipe's files relative to the run's folder, by dotted key, where they say more than the recipe."""
     def change(name: str) -> str:
         path = loaded.path(name)
         if not is_data_or_model_path(path) or (loaded.kept and path.is_relative_to(loaded.base.parent.resolve())):
@@ -83,40 +66,36 @@ def files_from(run: Path, loaded: LoadedRecipe) -> dict[str, Any]:
 def write_request(writer: RunWriter, setup: TrainSetup) -> None:
     """Writes recipe, data, environment and plan: everything that is known before the first step."""
     loaded = setup.loaded
-    # As written; overrides are in their own file.
-    writer.write_text(RECIPE, loaded.text)
-    writer.write_json(OVERRIDES, {"origin": Path(loaded.origin).name, "overrides": list(loaded.overrides),
-                                  "renamed": list(loaded.renamed), "chosen": list(loaded.chosen),
-                                  "base": Path(RECIPE).parent.as_posix() if loaded.kept
-                                  else base_from(writer.final, loaded.base),
-                                  "files": files_from(writer.final, loaded)})
+    writer.write_text(layout.RECIPE, loaded.text)
+    writer.write_json(layout.OVERRIDES, {
+        "origin": Path(loaded.origin).name, "overrides": list(loaded.overrides), "renamed": list(loaded.renamed),
+        "chosen": list(loaded.chosen), "files": files_from(writer.final, loaded), "base": Path(
+            layout.RECIPE).parent.as_posix() if loaded.kept else base_from(writer.final, loaded.base)})
     for name in loaded.kept:
         writer.write_cleaned(name, (loaded.base.parent / name).read_bytes())
-    writer.write_json(CONFIG, setup.config)
+    for name, values in request_of(setup).items():
+        writer.write_json(name, values)
     # Not redacted: its digest is recorded, and a vocabulary may hold any text.
-    setup.tokenizer.save(writer.path(TOKENIZER))
-    writer.write_json(MODEL_SHAPE, setup.shape.to_json())
-    writer.write_json(DATA_DIGESTS, data_digests(setup))
+    setup.tokenizer.save(writer.path(layout.TOKENIZER))
+    writer.write_json(layout.MODEL_SHAPE, setup.shape.to_json())
     setup.training_data.write(writer)
-    writer.write_json(ENVIRONMENT, collect())
+    writer.write_json(layout.ENVIRONMENT, collect())
     if isinstance(setup.engine, ReportingEngine):
         for name, text in setup.engine.environment_files().items():
             writer.write_text(f"env/{name}", redact(text))
     device = setup.device
-    writer.write_json(DEVICE_CHECKS, {"platform": device.platform, "kind": device.kind, "count": device.count,
-                                      "reason": device.reason, "mesh": dict(device.mesh), **setup.device_check})
+    writer.write_json(layout.DEVICE_CHECKS, {
+        "platform": device.platform, "kind": device.kind, "count": device.count, "reason": device.reason,
+        "mesh": dict(device.mesh), **setup.device_check})
     plan = plan_here(setup).to_json()
-    writer.write_json(PLAN, {name: plan[name] for name in PLANNED if name in plan})
+    writer.write_json(layout.PLAN, {name: plan[name] for name in PLANNED if name in plan})
 
 
-def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:
-    """The manifest of a run that ended, whose other files are written.
-
-    ``facts``: fields that were known before its first step.
-    """
+def build_manifest(setup: TrainSetup, writer: RunWriter, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:
+    """The manifest of a run that ended, whose other files are written; ``facts`` were known before its first step."""
     code = code_version()
     return RunManifest(
-        name=start.writer.final.name, status=outcome.status, status_reason=outcome.reason or REASONS["complete"],
+        name=writer.final.name, status=outcome.status, status_reason=outcome.reason or REASONS["complete"],
         engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
         commit_sha=code.commit or absent(code.absent_because),
         dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because), model_id=setup.weights.id,
@@ -124,7 +103,7 @@ def build_manifest(setup: TrainSetup, start: Start, outcome: Outcome, facts: dic
         weight_digests=absent("random weights from the seed") if setup.weights.directory is None else
         weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
         actual_dtypes=dict(setup.engine.dtypes()), finished_at=now(), facts=facts,
-    ).of(RunFolder(start.writer.directory))
+    ).of(RunFolder(writer.directory))
 
 
 @dataclass(frozen=True, kw_only=True)

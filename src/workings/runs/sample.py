@@ -27,14 +27,9 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
                     can_train: bool) -> tuple[int, str]:
     """The largest power of two up to `MAX_PROMPTS` that fits with room to spare, and the sentence that says why.
 
-    Args:
-        request: shape, number formats and method of the model.
-        device: of the run.
-        longest: tokens of the longest prompt.
-        new_tokens: tokens of the longest completion.
-        can_train: whether the optimizer's state is in memory too, as it is after a checkpoint was restored.
+    ``longest`` and ``new_tokens`` are those of prompt and completion; ``can_train``: whether the optimizer's state is
+    in memory too, as it is after a checkpoint was restored.
     """
-    # Halve until it fits: at most eight formulas, nothing is compiled.
     rows = MAX_PROMPTS
     # Engines pad prompts, to a power of two at most.
     padded = 1 << (longest - 1).bit_length()
@@ -56,20 +51,8 @@ def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: 
                by_plan: Say | None = None) -> SampleUnit:
     """Samples completions with a run's last checkpoint, or with other weights, and seals them at ``out``.
 
-    Args:
-        run: a sealed run directory; with ``weights`` a folder with ``config.json``, safetensors and tokenizer, or an id
-            such as ``google/gemma-2b``.
-        prompts: questions with their expected answers; see `workings.inputs.datasets.read_prompts`.
-        out: directory to make for the unit.
-        request: settings of sampling and selection; of weights also the form of their answers.
-        device: where to sample; by default the device of the run's recipe.
-        weights: chat template, engine, device and number format of weights, which have no recipe; None for a run.
-        by_plan: if given, the batch size is as large as fits the device, and this is called with a sentence that says
-            how large, and why. None: the batch size of the request.
-
-    Raises:
-        RequestError: no sealed run or weights, no prompts, ``out`` exists, or the device is absent.
-        RecordError: the run has no intact checkpoint.
+    Arguments and errors are those of `workings.runs.evaluate.evaluate_run`, with questions in place of items. With
+    ``by_plan`` the batch size is as large as fits the device, and this is called with the reason.
     """
     # A wrong request is refused before a model is opened, which may take minutes.
     refuse_existing(out)

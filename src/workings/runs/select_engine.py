@@ -19,13 +19,8 @@ AUTO = "auto"
 def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
     """The recipe with an engine in place of `auto`, which becomes an override; any other recipe as it is.
 
-    Args:
-        loaded: the recipe.
-        platform: ``gpu`` or ``tpu``: a machine that is not here, with every engine on it. ``cpu``: this one's.
-            Empty: what the recipe's device means on this machine.
-
-    Raises:
-        RequestError: see `select_engine`.
+    ``platform``: ``gpu`` or ``tpu``, a machine that is not here, with every engine on it; ``cpu``, this one's; empty:
+    what the recipe's device means on this machine.
     """
     recipe = loaded.recipe
     if recipe.engine != AUTO:
@@ -43,40 +38,28 @@ def with_engine(loaded: LoadedRecipe, platform: str = "") -> LoadedRecipe:
                    if platform in ("gpu", "tpu") or all(map(importlib.util.find_spec, engine.libraries))])
     # As an override, so that the record has the choice and reproducing does not choose again.
     return replace(loaded, recipe=recipe.model_copy(update={"engine": engine}),
-                   # Replace `engine=auto`.
                    overrides=(*(word for word in loaded.overrides if not word.startswith("engine=")),
                               f"engine={engine}"),
                    chosen=(*loaded.chosen, f"engine: {engine} (picked by auto: {reason})"))
 
 
 def select_engine(*, refused: Mapping[str, Sequence[str]], installed: Collection[str]) -> tuple[str, str]:
-    """The name of the engine that `auto` means, and why.
+    """The name of the engine that `auto` means, and why. Raises `RequestError` if there is none.
 
-    Args:
-        refused: for each engine, the preferred one first, the features of the recipe that it does not support.
-        installed: engines whose libraries are installed.
-
-    Raises:
-        RequestError: no engine supports the recipe, or the one that does is not installed.
+    ``refused``: for each engine, the preferred one first, the features of the recipe that it does not support.
     """
     able = [engine for engine, features in refused.items() if not features]
     if not able:
-        features = dict.fromkeys(feature for names in refused.values() for feature in names)
-        supporters = {feature: [engine for engine, names in refused.items() if feature not in names]
-                      for feature in features}
-        raise RequestError("no engine supports " + " and ".join(features), "features of one engine: " + "; ".join(
-            f"{feature}: {' or '.join(engines) or 'none'}" for feature, engines in supporters.items()),
-            " or ".join(f"engine={engine}" for engine in refused))
-    # One missing feature per engine is enough.
-    decisive = [features[-1] for features in refused.values() if features]
+        raise RequestError("no engine supports this recipe: " + "; ".join(
+            f"{engine} does not support {' and '.join(features)}" for engine, features in refused.items()),
+            "features that one engine supports", " or ".join(f"engine={engine}" for engine in refused))
     available = [engine for engine in able if engine in installed]
-    if decisive and not available:
-        raise RequestError(f"{decisive[-1]} needs engine {able[0]}, and that is not installed",
-                           f"the libraries of {able[0]}",
-                           pip_install(able[0]))
+    # One missing feature per engine is enough.
+    decisive = next((features[-1] for features in refused.values() if features), "")
     if not available:
-        raise RequestError("engine: auto finds no engine that is installed", " or ".join(able), pip_install(able[0]))
+        raise RequestError(f"{f'{decisive} needs' if decisive else 'engine: auto means'} {' or '.join(able)}, and that "
+                           "is not installed", f"the libraries of {able[0]}", pip_install(able[0]))
     if decisive:
-        return available[0], f"the engine for {decisive[-1]}"
+        return available[0], f"the engine for {decisive}"
     return available[0], (f"{' and '.join(available)} work; engine={available[1]} picks the other"
-                      if len(available) > 1 else f"the only installed one of {' and '.join(able)}")
+                          if len(available) > 1 else f"the only installed one of {' and '.join(able)}")

@@ -39,7 +39,6 @@ class Smoke:
             raise RequestError("--smoke cannot make a model with model.verified: false",
                                "a model of a family that it can make small", "training.steps=2, without --smoke")
         values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-        # Another name, to avoid confusion with the recipe's numbers.
         values["name"] += "-smoke"
         family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
         shape: dict[str, Any] = {"family": family, **TINY}
@@ -60,7 +59,6 @@ class Smoke:
         way_of(loaded.recipe).shrink(values, ROWS, NEW_TOKENS)
         if loaded.recipe.environment is not None:
             values["environment"] = loaded.recipe.environment.model_dump() | {"tasks": TRACES}
-        # A recipe gives steps or epochs, never both.
         values["training"].pop("epochs", None)
         values["training"]["steps"] = self.steps
         # A warmup that does not end before the last step would be refused.

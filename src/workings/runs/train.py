@@ -18,32 +18,26 @@ from workings.inputs.datasets import find_data
 from workings.inputs.gguf import origin_facts
 from workings.inputs.resolve import fetch_tensors, weight_digests
 from workings.models.unverified import unverified_sentence
+from workings.record import layout
 from workings.record.digest import json_digest
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    MEASURED,
-    RECIPE_EVALUATION,
-    SEAL,
-    partial_path,
-    refuse_unit_name,
-)
+from workings.record.layout import partial_path, refuse_unit_name
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, SKIPPED_TENSORS, UNVERIFIED_MODEL
 from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
+from workings.record.reader import RunRecord
 from workings.record.recovery import sealed_to_resume
 from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
-from workings.runs.create_or_resume import has_checkpoint, same_request
+from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import MemoryWatch, refusal
 from workings.runs.prepare import TrainSetup, prepare
-from workings.runs.run_metadata import code_version, data_digests
+from workings.runs.run_metadata import code_version, data_digests, request_of
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
-from workings.ways.parts.find_teacher import refuse_processes
+from workings.ways.parts.teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """Beginning of an address such as ``s3://bucket``; a single letter is a Windows drive."""
@@ -66,12 +60,9 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         on_step: is called for every step in process 0; False asks for a stop.
         group: processes that train and stay together; None: those that a launcher started.
 
-    Raises:
-        RequestError: the request is wrong; nothing was changed.
-        DoesNotFit: the compiled step needs more memory than there is; the message names the nearest plan that fits.
+    Raises `RequestError` if the request is wrong, and `DoesNotFit`, which names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    # The caller leaves a given group.
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
@@ -81,7 +72,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         with StopRequest() as stop:
             if not processes.is_coordinator:
                 shared = processes.work(setup.engine, setup.weights.directory, lambda: stop.requested)
-                return TrainResult.of_worker(shared, run=out, setup=setup, process=processes.index)
+                return TrainResult(**shared, run=out, setup=setup, process=processes.index)
             setup = replace(setup, engine=processes.coordinate(setup.engine), device_check=_all_checks(checks))
             # The engine has already run a kernel and compared it with NumPy.
             with slow_operation("looking at this machine"):
@@ -90,10 +81,9 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             writer = attempt.start.writer
             # After compiling and before the first weight, resident memory belongs to compiler and libraries.
             watch = MemoryWatch()
-            writer.write_json(MEASURED, watch.before(setup))
+            writer.write_json(layout.MEASURED, watch.before(setup))
             try:
                 outcome = attempt.take_steps(on_step, stop, processes)
-                # Also for a run that failed or was stopped.
                 result = attempt.seal(outcome, facts, watch)
             except RequestError:
                 # Broken weights or rewards: after a fix the same command works.
@@ -102,9 +92,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
                 raise
             finally:
                 writer.close()  # no effect after sealing; after an error the folder is kept for a resume
-        # Sent with the last call, when the group is left: workers have no record to read it from.
-        processes.outcome = result.shared_fields()
-        return result
+        return _sent(processes, result)
 
 
 def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
@@ -143,10 +131,7 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
 def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: Sequence[str]) -> None:
     """Raises `RequestError` for rollouts of a model that is split over hosts: each token would gather all weights.
 
-    Args:
-        recipe: of the run.
-        mesh: axis sizes.
-        hosts: names of the hosts, by process; the processes of a copy follow each other.
+    ``hosts``: names of the hosts, by process; the processes of a copy follow each other.
     """
     each = max(1, len(hosts) // mesh.get("replicate", 1))
     split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
@@ -158,14 +143,16 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
                            "would go over the network", f"sampler.name=vllm, or mesh.replicate={number}")
 
 
+def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
+    """The result, of which workers, who have no record, hear with the last call, when the group is left."""
+    processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps}
+    return result
+
+
 def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
-    """A sealed run with an interrupted evaluation; with its final state if that is still to be evaluated.
+    """A sealed run with an interrupted evaluation, without its state, for process 0. Nothing is written.
 
-    Nothing is written. For process 0: the others make its calls, as in `train`.
-
-    Raises:
-        RequestError: the request differs from that of the run.
-        RecordError: its last checkpoint is damaged.
+    Raises `RequestError` if the request differs from that of the run.
     """
     if processes.count > 1:
         refuse_processes(loaded.recipe)
@@ -173,17 +160,12 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
-    # Prepare the engine again and compare with the record.
-    run = same_request(out, {CONFIG: setup.config, DATA_DIGESTS: data_digests(setup)})
+    refuse_other_request([out], request_of(setup), setup.device.mesh)
+    run = RunRecord.open(out)
     manifest = run.manifest
-    kept = run.kept_checkpoint()
-    state = None if (out / RECIPE_EVALUATION).exists() else setup.engine.restore(kept.path)
-    result = TrainResult.of_metrics(
-        run.metrics(), status=manifest.status, reason=manifest.status_reason, steps=manifest.completed_steps,
-        state_step=kept.step,
-        supervised_tokens=manifest.supervised_tokens, run=out, setup=setup, state=state)
-    processes.outcome = result.shared_fields()
-    return result
+    return _sent(processes, TrainResult(
+        status=manifest.status, reason=manifest.status_reason, steps=manifest.completed_steps, run=out, setup=setup,
+        metrics=run.metrics()))
 
 
 def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
@@ -235,7 +217,7 @@ def _check_out(out: Path, resume: bool) -> None:
     refuse_unit_name(out)
     if out.exists():
         # A run that failed before its first checkpoint cannot be resumed.
-        way_on = "" if (out / SEAL).is_file() and not has_checkpoint(out) else (
+        way_on = "" if (out / layout.SEAL).is_file() and not has_checkpoint(out) else (
             ", or add --resume if that run did not finish")
         raise RequestError(f"--out {out} already exists", "a directory that does not exist yet",
                            f"choose another --out{way_on}")

@@ -24,12 +24,7 @@ from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import leaves
 from workings.reports.trackers import RunListeners
-from workings.runs.create_or_resume import (
-    begin_with_weights,
-    evaluation_is_missing,
-    has_checkpoint,
-    untrained_model,
-)
+from workings.runs.create_or_resume import evaluation_is_missing, has_checkpoint, untrained_model
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
@@ -73,8 +68,7 @@ class BaseResult:
                      *filter(None, [self.note])]
         if self.comparison.a is not None and (self.form_free > self.comparison.a.cell.mean):
             sentences.append(f"ignoring the answer form, up to {percent(self.form_free)} of the untrained model's "
-                             "answers "
-                             f"are correct ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
+                             f"answers are correct ({percent(self.comparison.a.cell.mean)} by the recipe's scorer)")
         return sentences if self.path is None else [
             *sentences, f"{self.path.name} has the untrained model's answers, which later runs reuse",
             f"to see both: workings compare {quote(str(self.path))} {quote(str(run))} --html page.html"]
@@ -85,7 +79,7 @@ class TrainAndEvaluateResult:
     """A sealed run and, if the recipe has items and training completed, its scorecard and the untrained model's."""
 
     training: TrainResult
-    scorecard: Scorecard | None
+    scorecard: Scorecard | None = None
     base: BaseResult | None = None
     base_missing: str = ""
     """Why there is no base although the recipe wants one."""
@@ -108,14 +102,9 @@ class TrainAndEvaluateResult:
             loss = f", mean reward {training.rewards[0]:.3f} at first, {training.rewards[1]:.3f} at last"
         lines = [f"{training.status} after {training.steps} steps{loss}: {training.run}"]
         if training.status == "failed":
-            # Before the first checkpoint there is no state to return to.
-            saved = has_checkpoint(training.run)
-            state = "the last checkpoint in the run is the last good state" if saved else "there is no checkpoint"
+            state = ("the last checkpoint in the run is the last good state" if has_checkpoint(training.run) else
+                     "there is no checkpoint")
             lines.append(f"reason: {training.reason}; {state}")
-            if training.reward_failed:  # all steps of a run have the same rewards
-                lines.append("after correcting its file: the same command with another --out; "
-                             "`workings reward check` with the same arguments tests the reward")
-                lines += [f"to start from this run's weights: {begin_with_weights(training.run)}"] if saved else []
         if remark := training.learned_nothing or training.cut_off:
             lines.append(remark)
         if training.status == "interrupted":
@@ -142,9 +131,8 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                        listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
-    Arguments and errors are those of `workings.runs.train.train`; ``listeners`` are also told of an early end.
-    With ``resume``, a run that is sealed without its evaluation, or without the untrained model's, is only
-    evaluated. The result has no state if the base was evaluated: two models do not fit where one was planned for.
+    With ``resume``, a run that is sealed without one of these evaluations is only evaluated. The result has no state if
+    the base was evaluated: two models do not fit where one was planned for.
     """
     listeners = listeners or RunListeners()
     loaded = load_recipe(recipe, overrides)
@@ -160,7 +148,6 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
             else:
                 result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, on_step=listeners.step,
                                           group=group), keep_base=smoke is None)
-        # Only process 0 reports.
         if not result.training.process:
             listeners.ended(result.training.status)
     return result
@@ -168,16 +155,13 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:
     """The run with its scorecards; without them for an interrupted run, and in a worker process."""
-    # Only process 0 has the record and a state; the others only know how it ended.
-    if training.process:
-        return TrainAndEvaluateResult(training=training, scorecard=None)
     setup, settings = training.setup, training.setup.evaluation
-    if training.status != "complete" or settings is None:
-        return TrainAndEvaluateResult(training=training, scorecard=None)
+    if training.process or training.status != "complete" or settings is None:
+        return TrainAndEvaluateResult(training=training)
     # The evaluation names the root digest of the run, which exists once the run is sealed.
     sealed = RunRecord.open(training.run)
     unit = training.run / RECIPE_EVALUATION
-    if sealed.kept_step != (training.state_step or training.steps) and not unit.exists():
+    if not unit.exists() and (training.state is None or sealed.kept_step != training.steps):
         # Free the last weights before reading the kept ones.
         training = replace(training, state=None)
         training = replace(training, state=setup.engine.restore(sealed.kept_checkpoint().path))

@@ -46,22 +46,9 @@ def sample(session: "ModelSession", items: Sequence[Item], out: Path, *, request
            made_from: str | None, facts: Mapping[str, Any] | None = None) -> SampleUnit:
     """Samples completions of all items, scores them, keeps some, and seals everything at ``out``.
 
-    Killed sampling is continued by the same call, also with other rules of selection, because samples are selected at
-    the end.
-
-    Args:
-        session: the model.
-        items: the prompts with their expected answers.
-        out: path of the unit; must not exist.
-        request: settings of sampling and selection.
-        made_from: root digest of the model's run; None without a run.
-        facts: further facts about the model (id, revision, checkpoint).
-
-    Raises:
-        RequestError: ``out`` exists, there are no items, or a setting or rule does not fit them.
+    As `workings.evaluation.run.evaluate`; killed sampling may be continued with other rules of selection.
     """
     work = generation_job(session, items, settings=request.settings, made_from=made_from, facts=facts)
-    # `finish` runs over complete predictions and before the seal, which lists its files.
     score_and_seal(work, out, kind=SAMPLED, finish=lambda folder: write_files(folder, request.selection, request.pairs))
     return SampleUnit.open(out)
 
@@ -73,9 +60,7 @@ SELECTED_FILES = (KEPT, PAIRS, SELECTION)
 def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None = None) -> SampleUnit:
     """Seals a copy of a unit's completions at ``out``, which must not exist, with the selection of these rules.
 
-    Raises:
-        RequestError: no unit of samples, ``out`` exists, or a rule does not fit the samples.
-        RecordError: a file of the unit differs from its seal.
+    Raises `RequestError` if a rule does not fit the samples, and `RecordError` if a file differs from its seal.
     """
     source = SampleUnit.open(unit)
     refuse_existing(out)
@@ -94,7 +79,6 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
                 if file_digest(partial / name) != digest:
                     raise RecordError(f"{source.path / name} is not the file that was sealed")
         write_files(partial, selection, pairs)
-        # The rules do not change the model.
         origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)

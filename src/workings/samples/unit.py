@@ -16,26 +16,23 @@ from workings.record import atomic
 from workings.record.canonical import line, read_json
 from workings.record.layout import EVALUATION_CONFIG, KEPT, PAIRS, PREDICTIONS, SAMPLED, SELECTION
 from workings.record.seal import unit_kind
-from workings.samples.candidates import RIGHT, SampleOrigin
-from workings.samples.selection import Counts, PairRule, Selection, make_pairs, select
+from workings.samples.selection import RIGHT, Counts, PairRule, SampleOrigin, Selection, make_pairs, select
 from workings.scoring.items import Item
 
 SCHEMA = "selection/1"
-NO_PAIRS = {"absent": "not requested"}
 
 
 def selection_files(read: Callable[[], Iterable[Sequence[Mapping[str, Any]]]], config: Mapping[str, Any],
              selection: Selection, pairs: PairRule | None) -> dict[str, bytes]:
     """The files of a unit that follow from predictions and rules, by name.
 
-    ``read`` reads the lines of predictions, prompt by prompt, and is called once or twice; ``config`` is the unit's
-    ``eval_config.json``.
+    ``read`` reads the lines of predictions, prompt by prompt; ``config`` is the unit's ``eval_config.json``.
     """
     origin = SampleOrigin.from_config(config)
     traces, counts = select(read(), selection, origin)
     # `verify` regenerates these bytes, so they must not depend on time or machine.
     files = {KEPT: traces_bytes(traces)}
-    pairs_json: Any = NO_PAIRS
+    pairs_json: dict[str, Any] = {"absent": "not requested"}
     if pairs is not None:
         preference_pairs = make_pairs(read(), pairs, origin)
         files[PAIRS] = lines_bytes(pair.to_json() for pair in preference_pairs)

@@ -2,13 +2,14 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Column
 
 from workings.record.memory_use import memory_use
 from workings.record.metrics import WINDOW, has_log_line, pace
@@ -17,8 +18,6 @@ from workings.record.progress import ProgressListener, report_progress_to, slow_
 from workings.repetition import counted
 from workings.training.loop import Progress
 
-WIDE = 110
-"""Characters of a terminal from which on the bar has its full width."""
 LOG_WIDTH = 120
 """Characters of a sample's line where no terminal says how wide it is."""
 CUT_OFF_SHARE = 0.1
@@ -26,14 +25,9 @@ CUT_OFF_SHARE = 0.1
 
 
 class Display(ProgressListener):
-    """Live progress on standard error, and the same in words to the run's log.
+    """Live progress on standard error, and the same in words to the run's log, which ``log`` writes.
 
-    Args:
-        name: the run's name.
-        steps: number of the last step.
-        start: where the run is when it begins or resumes.
-        log: takes a line for the run's log.
-        memory: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
+    ``memory``: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
     """
 
     def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None],
@@ -44,13 +38,12 @@ class Display(ProgressListener):
         self._lines: deque[dict[str, Any]] = deque(maxlen=WINDOW)
         self._first = start.step + 1
         self._console = Console(stderr=True)
-        # A bar of full width leaves a narrow terminal no room for the numbers, which say more.
-        bar = 40 if self._console.width >= WIDE else 10
-        self._room = self._console.width - len(name) - bar - 2 * len(str(steps)) - 4
-        # Disabled without a terminal: a bar that redraws itself would fill a log file with control characters.
         self._bar = RichProgress(
-            TextColumn("{task.description}"), BarColumn(bar_width=bar), MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"),
+            # On a narrow terminal the bar is short, and the numbers, which say more, are cut at their end.
+            TextColumn("{task.description}"), BarColumn(bar_width=min(40, self._console.width // 5)),
+            MofNCompleteColumn(), TextColumn("{task.fields[facts]}", markup=False, table_column=Column(
+                ratio=1, no_wrap=True, overflow="ellipsis")), expand=True,
+            # Disabled without a terminal: a bar that redraws itself would fill a log file with control characters.
             console=self._console, disable=not self._console.is_terminal, refresh_per_second=4)
         self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
         self._going_on: list[str] = []
@@ -98,16 +91,14 @@ class Display(ProgressListener):
         self._do(f"{self._going_on[-1]} …" if self._going_on else "")
 
     def _do(self, text: str) -> None:
-        # Cut here: the table would else take the room from the count of steps before it.
-        self._bar.update(self._task, facts=one_line(text, self._room))
+        self._bar.update(self._task, facts=text)
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step."""
         self._end_of_the_first_step()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
-        rate = "" if now is None else f"  {now.rate_text}"
-        time_left = "" if now is None else f"  {now.left_text}"
+        speed = "" if now is None else f"  {now.rate_text}  {now.left_text}"
         # With rewards the loss says next to nothing: advantages of a group add up to zero. With a teacher it says
         # little from the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
@@ -115,13 +106,11 @@ class Display(ProgressListener):
         # A few completions that are too long are normal; more of them cost what could be learned.
         if line.get("truncated", 0) > CUT_OFF_SHARE:
             goal += f"  {percent(line['truncated'], 0)} cut off"
-        gauge = memory_use(*self._memory, line).gauge()
         self._bar.update(self._task, completed=progress.step,
-                         facts=fitting([goal, rate, time_left, f"  {gauge}" if gauge else ""], self._room))
+                         facts=f"{goal}{speed}  {memory_use(*self._memory, line).gauge()}")
         if has_log_line(line, self._steps):
             evaluation = f"  evaluation loss {line['evaluation_loss']:.4f}" if "evaluation_loss" in line else ""
-            self.say(f"step {progress.step}/{self._steps}  {goal}{evaluation}  lr {line['learning_rate']:.3g}{rate}"
-                     f"{time_left}")
+            self.say(f"step {progress.step}/{self._steps}  {goal}{evaluation}  lr {line['learning_rate']:.3g}{speed}")
 
     def say(self, text: str) -> None:
         """Writes a line to the log; on a terminal it appears above the bar, elsewhere on standard error."""
@@ -139,16 +128,6 @@ class Display(ProgressListener):
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
-
-
-def fitting(parts: Sequence[str], room: int) -> str:
-    """Joins as many whole parts, from the first on, as there is room for; at least the first."""
-    text = parts[0]
-    for part in parts[1:]:
-        if len(text) + len(part) > room:
-            break
-        text += part
-    return text
 
 
 def one_line(text: str, width: int) -> str:

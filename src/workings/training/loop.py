@@ -5,15 +5,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
-from workings.errors import RewardError, TrainingFailed, first_line, is_out_of_memory
+from workings.errors import TrainingFailed, first_line, is_out_of_memory
 from workings.record.manifest import REASONS
 from workings.record.metrics import padding_share
-from workings.training.background_writers import AsyncMetricsWriter
 from workings.training.observer import HeldOutObserver
 from workings.training.schedule import Schedule
 from workings.ways.parts.experience import Experience, PreparedBatch
@@ -34,59 +33,37 @@ class Progress:
     seconds: float = 0.0
     """Seconds spent in steps so far, over all attempts."""
 
-    def after(self, taken: "TakenStep") -> "Progress":
-        """The progress after one more step."""
-        return Progress(
-            step=taken.step, position=taken.prepared.after, tokens=self.tokens + taken.prepared.tokens,
-            supervised_tokens=self.supervised_tokens + taken.prepared.supervised_tokens,
-            # The time of a step; evaluations and checkpoints are between two steps.
-            seconds=self.seconds + taken.seconds)
+    def after(self, prepared: PreparedBatch, seconds: float) -> "Progress":
+        """The progress after one more step, which took this long."""
+        return Progress(step=self.step + 1, position=prepared.after, tokens=self.tokens + prepared.batch.real_tokens,
+                        supervised_tokens=self.supervised_tokens + prepared.batch.supervised_tokens,
+                        seconds=self.seconds + seconds)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TakenStep:
-    """One update that the engine has taken, without the state that it made."""
-
-    step: int
-    """Number of the update, from 1."""
-    prepared: PreparedBatch
-    learning_rate: float
-    result: StepResult
-    seconds: float
-    """Seconds for the batch and the update."""
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether the weights can be used: false if the loss or the gradient is not finite."""
-        return math.isfinite(self.result.loss) and math.isfinite(self.result.grad_norm)
-
-
-class RunHooks(Protocol):
-    """The run around the loop: its record, its display, its checkpoints, and requests to stop."""
+class RunHooks:
+    """The run around the loop: its record, its display, its checkpoints, and requests to stop. Here there is none."""
 
     def write_metrics(self, line: dict[str, Any]) -> None:
-        """Writes a step's metrics line. Called on the background thread."""
-        ...
+        """Writes a step's metrics line."""
 
     def stop_requested(self) -> bool:
         """Whether the loop should stop before the next step."""
-        ...
+        return False
 
     def early_end(self) -> str:
         """Why the run is complete before its last step; empty while it is not."""
-        ...
+        return ""
 
     def checkpoint_is_due(self, step: int) -> bool:
         """Whether a checkpoint follows this step; the last step always has one."""
-        ...
+        del step
+        return False
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
-        """Saves a checkpoint. All metrics lines up to it are written by then."""
-        ...
+        """Saves a checkpoint."""
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step. Called after its checkpoint, so the step counts regardless of what is raised here."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +76,6 @@ class Outcome:
     reason: str = ""
     out_of_memory: str = ""
     """The library's message if memory ran out, else empty."""
-    reward_failed: bool = False
-    """The run failed because a reward function did."""
 
 
 @dataclass(kw_only=True)
@@ -116,8 +91,7 @@ class TrainingLoop:
     4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so a resumed run finds its lines.
     5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
 
-    A batch that follows from its position alone is made during the step before; nothing above depends on when. A
-    step's line is written during the step after: before a checkpoint, and before the end, all lines are waited for.
+    A batch that follows from its position alone is made during the step before; nothing above depends on when.
     """
 
     engine: Engine
@@ -134,116 +108,91 @@ class TrainingLoop:
     def run(self, make_state: Callable[[], State]) -> Outcome:
         """Takes all steps; ``make_state`` makes or restores the first state, in which memory may run out, too."""
         try:
-            # One thread: lines are written in order, and a batch is made in between.
-            with _background_thread() as thread, AsyncMetricsWriter(self.hooks.write_metrics, thread) as lines:
-                if self.progress.step < self.schedule.steps:
-                    # Before the state is made, which may read gigabytes: both go on at once.
-                    self.experience.prefetch(self.progress.position, thread)
-                state = make_state()
-                # Before the clock of the first step starts: this is no part of it.
-                self.experience.prepare(state, self.progress.step)
-                while self.progress.step < self.schedule.steps:
-                    if reason := self.hooks.early_end():
-                        self._save(state, lines)
-                        return self._outcome("complete", state, reason)
-                    if self.hooks.stop_requested():
-                        self._save(state, lines)
-                        return self._outcome("interrupted", state, REASONS["interrupted"])
-                    # The old state is consumed: from here on nothing but the new one may be used.
-                    state, taken = self._take_step(state, thread)
-                    if not taken.is_finite:
-                        return self._outcome("failed", None, f"step {taken.step}: loss {taken.result.loss}, gradient "
-                                                             f"norm {taken.result.grad_norm}")
-                    self._finish_step(state, taken, lines)
-                return self._outcome("complete", state)
+            with _background_thread() as thread:
+                return self._run(make_state, thread)
         # Going on would be of no use. The step that showed it does not count: the last checkpoint is the last good
         # state.
         except TrainingFailed as error:
-            return replace(self._outcome("failed", None, str(error)), reward_failed=isinstance(error, RewardError))
+            return self._outcome("failed", None, str(error))
         # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            return self._outcome("failed", None, f"out of memory after step {self.progress.step}", first_line(error))
+            return self._outcome("failed", None, f"out of memory after step {self.progress.step}",
+                                 out_of_memory=first_line(error))
 
-    def _finish_step(self, state: State, taken: TakenStep, lines: AsyncMetricsWriter) -> None:
-        """Writes and shows a step that was taken."""
-        line = self._metrics_line(state, taken)
-        lines.add(line)
+    def _run(self, make_state: Callable[[], State], thread: Executor) -> Outcome:
+        if self.progress.step < self.schedule.steps:
+            # Before the state is made, which may read gigabytes: both go on at once.
+            self.experience.prefetch(self.progress.position, thread)
+        state = make_state()
+        # Before the clock of the first step starts: this is no part of it.
+        self.experience.prepare(state, self.progress.step)
+        while self.progress.step < self.schedule.steps:
+            if reason := self.hooks.early_end():
+                self._save(state)
+                return self._outcome("complete", state, reason)
+            if self.hooks.stop_requested():
+                self._save(state)
+                return self._outcome("interrupted", state, REASONS["interrupted"])
+            step = self.progress.step + 1
+            # Waiting for the batch counts as time of the step; evaluation and saving do not.
+            started = time.perf_counter()
+            prepared = self.experience.next_batch(state, self.progress.position, step)
+            if step < self.schedule.steps:
+                # Before the step, which returns only when the device is done: the next batch is made meanwhile.
+                self.experience.prefetch(prepared.after, thread)
+            # The old state is consumed: from here on nothing but the new one may be used.
+            state, result = self.engine.step(state, prepared.batch, self.schedule.at(step))
+            seconds = time.perf_counter() - started
+            if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
+                return self._outcome("failed", None, f"step {step}: loss {result.loss}, gradient norm "
+                                                     f"{result.grad_norm}")
+            self._finish_step(step, state, prepared, result, seconds)
+        return self._outcome("complete", state)
+
+    def _finish_step(self, step: int, state: State, prepared: PreparedBatch, result: StepResult,
+                     seconds: float) -> None:
+        """Measures, writes and shows a step that was taken."""
+        # After the step, so that its own peak is included.
+        memory, batch, positions = self.engine.memory(), prepared.batch, prepared.batch.tokens.size
+        line = {
+            "step": step, "loss": result.loss, "learning_rate": self.schedule.at(step), "grad_norm": result.grad_norm,
+            "share_of_weights_changed": result.share_of_weights_changed, "tokens": batch.real_tokens,
+            "supervised_tokens": batch.supervised_tokens, "positions": positions,
+            "padding": padding_share(batch.real_tokens, positions), "batch_digest": prepared.digest, "seconds": seconds,
+            "memory_bytes": memory.peak_bytes, "memory_source": memory.source,
+            **result.metrics, **prepared.metrics}
+        # Before the observer: it raises where the run cannot be learning, and then neither evaluation nor line is
+        # wanted.
+        line |= self.experience.after_step(step, prepared, result)
+        if self.observer is not None and self.observer.is_due(step):
+            line |= self.observer.evaluate(state, step)
+        self.hooks.write_metrics(line)
         # Only now does the step count: where something above fails, `progress` does not have it.
-        self.progress = self.progress.after(taken)
-        if self.hooks.checkpoint_is_due(taken.step) or taken.step == self.schedule.steps:
-            self._save(state, lines)
+        self.progress = self.progress.after(prepared, seconds)
+        if self.hooks.checkpoint_is_due(step) or step == self.schedule.steps:
+            self._save(state)
         # Last, because callbacks of the caller run in it: if they raise, the step still counts and has its
         # checkpoint.
         self.hooks.step_done(line, self.progress)
 
-    def _take_step(self, state: State, thread: Executor) -> tuple[State, TakenStep]:
-        step = self.progress.step + 1
-        # Waiting for the batch counts as time of the step; evaluation and saving do not.
-        # A clock that no correction of the time of day moves.
-        started = time.perf_counter()
-        prepared = self.experience.next_batch(state, self.progress.position, step)
-        if step < self.schedule.steps:
-            # Before the step, which returns only when the device is done: the next batch is made meanwhile.
-            self.experience.prefetch(prepared.after, thread)
-        learning_rate = self.schedule.at(step)
-        state, result = self.engine.step(state, prepared.batch, learning_rate)
-        return state, TakenStep(step=step, prepared=prepared, learning_rate=learning_rate, result=result,
-                                seconds=time.perf_counter() - started)
-
-    def _metrics_line(self, state: State, taken: TakenStep) -> dict[str, Any]:
-        line = _step_metrics(self.engine, taken)
-        # Before the observer: it raises where the run cannot be learning, and then neither evaluation nor line is
-        # wanted.
-        line |= self.experience.after_step(taken.step, taken.prepared, taken.result)
-        if self.observer is not None and self.observer.is_due(taken.step):
-            line |= self.observer.evaluate(state, taken.step)
-        return line
-
-    def _save(self, state: State, lines: AsyncMetricsWriter) -> None:
+    def _save(self, state: State) -> None:
         # A checkpoint of this very step may be there already, and costs as much the second time.
         if self.saved_step != self.progress.step:
-            lines.wait()
             self.hooks.save_checkpoint(state, self.progress)
             self.saved_step = self.progress.step
 
     def _outcome(self, status: Literal["complete", "interrupted", "failed"], state: State, reason: str = "",
-                 out_of_memory: str = "") -> Outcome:
-        return Outcome(status=status, state=state, progress=self.progress, reason=reason, out_of_memory=out_of_memory)
+                 **more: Any) -> Outcome:
+        return Outcome(status=status, state=state, progress=self.progress, reason=reason, **more)
 
 
 @contextmanager
 def _background_thread() -> Iterator[Executor]:
-    """One thread for work that need not wait for the device; tasks that have not begun when the loop ends are dropped.
-
-    It does lines and batches in the order in which they were submitted, so it needs no locks.
-    """
+    """One thread that makes batches ahead; tasks that have not begun when the loop ends are dropped."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="background of the training loop")
     try:
         yield thread
     finally:
-        # It waits for the task that has begun, which may be writing a line.
         thread.shutdown(cancel_futures=True)
-
-
-def _step_metrics(engine: Engine, taken: TakenStep) -> dict[str, Any]:
-    """The metrics line of a step, without measurements of experience and observer."""
-    # After the step, so that its own peak is included.
-    memory = engine.memory()
-    prepared, result = taken.prepared, taken.result
-    return {
-        "step": taken.step,
-        "loss": result.loss,
-        "learning_rate": taken.learning_rate,
-        "grad_norm": result.grad_norm,
-        "share_of_weights_changed": result.share_of_weights_changed,
-        "tokens": prepared.tokens,
-        "supervised_tokens": prepared.supervised_tokens,
-        "positions": prepared.batch.tokens.size,
-        "padding": padding_share(prepared.tokens, prepared.batch.tokens.size),
-        "batch_digest": prepared.digest,
-        "seconds": taken.seconds,
-        "memory_bytes": memory.peak_bytes,
-        "memory_source": memory.source,
-    } | dict(result.metrics) | dict(prepared.metrics)

@@ -27,13 +27,7 @@ def lead_nowhere(descriptor: int) -> None:
 
 
 def leave_closed_terminal(number: int) -> None:
-    """At a hang-up, let what is still said go nowhere where the terminal is gone.
-
-    A write to a closed terminal fails, and what has to be saved would not be.
-
-    Args:
-        number: of the signal that came; others than SIGHUP change nothing.
-    """
+    """At a hang-up, let what is still said go nowhere if the terminal is gone: a write would fail."""
     if number != getattr(signal, "SIGHUP", None):
         return
     for descriptor in (1, 2):
@@ -51,10 +45,8 @@ class StopRequest:
     """While entered, the first signal of `SIGNALS` sets `requested`; a second one is not caught any more.
 
     The first one is answered at once. Python runs a handler only when the engine's current call returns, which may take
-    minutes; the number of the signal comes through a socket, to a thread, before that.
-
-    All signals mean the same here. Handlers can be set from the main thread only; elsewhere the caller's own handlers
-    stay in force. A hang-up that is ignored (`nohup`) stays ignored.
+    minutes; the number of the signal comes through a socket, to a thread, before that. A hang-up that is ignored
+    (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -77,7 +69,6 @@ class StopRequest:
         self._restore()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # Little more than a flag: a handler runs between any two instructions, also in the middle of a write.
         self.requested = True
         leave_closed_terminal(number)
         self._restore()

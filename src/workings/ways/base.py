@@ -6,7 +6,6 @@ read with every recipe, and therefore imports what makes batches only inside of 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -15,6 +14,7 @@ from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
+from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from workings.data.pair_rows import PairRows
     from workings.data.rows import RowSet
     from workings.engines.base import Engine, ProgramName, ProgramShape
-    from workings.inputs.datasets import RunData
     from workings.inputs.resolve import ResolvedRun
     from workings.models.batch import BatchShape
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
@@ -50,29 +50,23 @@ class Way(Algorithm):
     is_timed_by_steps: ClassVar[bool] = True
     """Whether most of a run's time is its steps."""
     controls: ClassVar[tuple[str, ...]] = ()
-    """Its wrong replays, by their names in `row_replay` or `rollout_replay`."""
-
-    # What it needs of a recipe.
+    """Its wrong replays, by their names in `replays`."""
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
         self._check_rewards(recipe)
-        self._check_watched_items(recipe, info)
+        given = written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation")
+        if given and not recipe.checkpoint.scores_items:
+            raise refused(f"algorithm.name: {self.name} does not take {given}",
+                          "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
+                          "checkpoint by accuracy",
+                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
         self._check_learned_turns(recipe)
 
     def _check_rewards(self, recipe: Recipe) -> None:
         if recipe.rewards:
             raise refused(f"algorithm.name: {self.name} does not take rewards", "an algorithm that learns from rewards",
                           "algorithm.name=grpo, or rewards=[]")
-
-    def _check_watched_items(self, recipe: Recipe, info: ValidationInfo) -> None:
-        if recipe.checkpoint.scores_items:
-            return
-        if given := written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation"):
-            raise refused(f"algorithm.name: {self.name} does not take {given}",
-                          "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
-                          "checkpoint by accuracy",
-                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
 
     def _check_learned_turns(self, recipe: Recipe) -> None:
         if recipe.data.learn == "all" and not self.learns_earlier_turns:
@@ -86,21 +80,13 @@ class Way(Algorithm):
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
         """Makes the sections of a recipe small for `--smoke`, in place.
 
-        Args:
-            values: the sections.
-            rows: of a micro batch.
-            new_tokens: most tokens of a completion.
+        ``rows``: of a micro batch; ``new_tokens``: most tokens of a completion.
         """
-
-    # What a plan must know.
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """Programs of a run in addition to the step and the evaluation, with their largest shapes over all devices.
 
-        Args:
-            recipe: of the run.
-            step: the largest batch of an update.
-            most_prompts: prompts that all devices together answer at a time.
+        ``step``: the largest batch of an update; ``most_prompts``: prompts that all devices together answer at a time.
         """
         del recipe, step, most_prompts
         return {}
@@ -137,12 +123,6 @@ class Way(Algorithm):
         del recipe
         yield from ()
 
-    # What it is trained on.
-
-    def entries(self, data: RunData) -> Sequence[Any]:
-        """The examples of a run's data that become rows."""
-        return data.traces
-
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:
         """Checked rows. Raises `RequestError` for an example that must not be learned from."""
@@ -164,42 +144,46 @@ class Way(Algorithm):
         from workings.data.rows import example_id
         return {*row_ids, *map(example_id, row_ids)}
 
-    @abstractmethod
+    def row_data(self) -> type[TraceData]:
+        """Kind of its training data."""
+        from workings.ways.parts.row_data import TraceData
+        return TraceData
+
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
-        """Reads, checks and orders a run's training data. No weight is read.
+        """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
+        from workings.ways.parts.row_data import read_rows
+        data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
+                               devices=row_devices(engine.describe().mesh))
+        data.check(engine)
+        return data
 
-        Raises:
-            RequestError: data that must not be trained on, or an engine that cannot.
-        """
-
-    # What is repeated of a finished run.
-
-    @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a run's steps once more, with the recorded number of rows.
 
-        Args:
-            opened: the run.
-            seed: decides the order of the data, and sampling.
-            exact: compute again what was computed before or between the steps; otherwise recorded values are used.
+        ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
+        between the steps, instead of using recorded values.
         """
+        from workings.ways.parts.replays import RowSource
+        del exact
+        data = self.reopened_data(opened, seed)
+        return RowSource(batches=data.batches, add=data.add_signals)
 
-    @abstractmethod
+    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
+        """The rows of a run in the batches of a seed."""
+        return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
+                               devices=opened.row_devices)
+
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Controls of this way, which a replay must distinguish from the record: description and batches.
-
-        Args:
-            opened: the run.
-            source: from `replay`, of the run's own seed.
-            exact: as in `replay`.
-        """
+        """Controls of this way, which a replay must distinguish from the record: description and batches."""
+        from workings.ways.parts.replays import wrong_rows
+        del opened, exact
+        return wrong_rows(source, self.controls)
 
 
 class TeacherWay(Way):
     """Keys of a teacher: a frozen model with the student's vocabulary."""
 
-    # A tiny model would have another vocabulary than the teacher.
     smoke: ClassVar[bool] = False
 
     teacher: str

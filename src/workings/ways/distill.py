@@ -16,17 +16,16 @@ from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
 from workings.ways.base import TeacherWay
-from workings.ways.parts.row_way import RowWay
-from workings.ways.parts.sampled_way import SampledWay
+from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine
     from workings.inputs.resolve import ResolvedRun
-    from workings.ways.parts.distillation_data import DistillationData
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.row_data import DistillationData
 
 
-class Distill(TeacherWay, SampledWay):
+class Distill(TeacherWay, RolloutWay):
     """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]
@@ -61,11 +60,11 @@ class Distill(TeacherWay, SampledWay):
 
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
         """The teacher."""
-        from workings.ways.parts.find_teacher import find_teacher
+        from workings.ways.parts.teacher import find_teacher
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
-class TraceDistill(TeacherWay, RowWay):
+class TraceDistill(TeacherWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces
@@ -88,18 +87,17 @@ class TraceDistill(TeacherWay, RowWay):
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> DistillationData:
         """Rows of traces; the teacher's most likely tokens are computed before the first step."""
-        from workings.ways.parts.distillation_data import DistillationData
-        from workings.ways.parts.find_teacher import find_teacher
-        from workings.ways.parts.row_data import read_rows
+        from workings.ways.parts.row_data import DistillationData, read_rows
+        from workings.ways.parts.teacher import find_teacher
         teacher = find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)
-        data = DistillationData.of(resolved.recipe, read_rows(resolved), row_devices(engine.describe().mesh),
-                                   resolved=resolved, objective=self.objective, teacher=teacher)
+        data = DistillationData(recipe=resolved.recipe, rows=read_rows(resolved), resolved=resolved, teacher=teacher,
+                                devices=row_devices(engine.describe().mesh))
         data.check(engine)
         return data
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Traces with the teacher's top tokens."""
-        from workings.ways.parts.row_replay import replayed_top_tokens
+        from workings.ways.parts.replays import replayed_top_tokens
         del exact
         return replayed_top_tokens(opened, self.objective, self.reopened_data(opened, seed).batches)
 

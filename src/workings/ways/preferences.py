@@ -17,7 +17,7 @@ from workings.errors import RequestError
 from workings.objectives import kto, preference
 from workings.objectives.preference import Preference
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.parts.row_way import RowWay
+from workings.ways.base import Way
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from workings.data.pair_rows import PairRows
     from workings.data.rows import RowSet
     from workings.engines.base import ProgramName, ProgramShape
-    from workings.inputs.datasets import RunData
     from workings.models.batch import BatchShape
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from workings.ways.parts.row_data import PairData, ReferencedPairData
 
 
-class PairWay(RowWay):
+class PairWay(Way):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
     examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "pairs"
@@ -46,17 +45,12 @@ class PairWay(RowWay):
         """Refuses half a pair in a micro batch, and pairs that share a sequence."""
         super().check(recipe, info)
         rows, packing = recipe.batch.micro_batch, recipe.data.packing
-        # Chosen and rejected are neighbors in a micro batch, so that one pass gives both losses.
         if rows % 2:
             raise refused(f"batch.micro_batch: {rows} does not fit algorithm.name: {self.name}",
                           "an even number: it counts rows, and a pair has two", f"batch.micro_batch={rows + 1}")
         if packing != "none":
             raise refused(f"algorithm.name: {self.name} does not take data.packing: {packing}",
                           "one row per sequence: the two rows of a pair are compared", "data.packing=none")
-
-    def entries(self, data: RunData) -> Sequence[Any]:
-        """Preference pairs."""
-        return data.pairs
 
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:
@@ -87,10 +81,7 @@ class PairWay(RowWay):
 
 
 class ReferencedPairs(PairWay):
-    """Pairs of rows, each compared with its log probability under a reference: the model before training.
-
-    Its log probabilities are computed once, before the first step.
-    """
+    """Pairs of rows, each compared with its log probability under a reference: the model before training."""
 
     reads_reference_first: ClassVar[bool] = True
     records: ClassVar[tuple[str, ...]] = (ROWS, REFERENCE_LOG_PROBS)
@@ -108,7 +99,7 @@ class ReferencedPairs(PairWay):
 
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """Pairs with the reference's log probabilities."""
-        from workings.ways.parts.row_replay import replayed_pairs
+        from workings.ways.parts.replays import replayed_pairs
         return replayed_pairs(opened, self.reopened_data(opened, seed), exact=exact)
 
 
@@ -135,8 +126,8 @@ class Dpo(ReferencedPairs):
     def options_belong_to_the_loss(self) -> Self:
         """Refuses keys that the loss does not use."""
         try:
-            # `Preference` knows which fields go together; here its refusal only gets the form of the recipe's.
             _ = self.objective
+        # Inside of a validator pydantic expects an error of its kind.
         except RequestError as error:
             raise refused(error.given, error.expected, error.try_next) from None
         return self
@@ -178,10 +169,6 @@ class Kto(ReferencedPairs):
             raise refused(f"batch.micro_batch: {recipe.batch.micro_batch} is too small for algorithm.name: {self.name}",
                           "at least 4: two rows for each completion, and a drift that is a mean of several",
                           "batch.micro_batch=4")
-
-    def entries(self, data: RunData) -> Sequence[Any]:
-        """Completions with their verdicts."""
-        return data.verdicts
 
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:

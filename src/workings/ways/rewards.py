@@ -18,14 +18,14 @@ from workings.config.rewards import refuse_repeated
 from workings.config.section import refused
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS
-from workings.ways.parts.sampled_way import SampledWay
+from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.inputs.resolve import ResolvedRun
 
 
-class RewardWay(SampledWay):
+class RewardWay(RolloutWay):
     """Each completion is rewarded and compared with the others of its prompt."""
 
     records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)
@@ -54,7 +54,7 @@ class RewardWay(SampledWay):
 
     @property
     def has_reference(self) -> bool:
-        """Whether the model before training is kept as a reference."""
+        """Whether the model before training is kept."""
         return self.kl_beta > 0
 
     @property
@@ -71,7 +71,6 @@ class RewardWay(SampledWay):
         if not recipe.rewards:
             raise refused(f"algorithm.name: {self.name} needs rewards", "at least one reward function",
                           "rewards='[{scorer: answer}]'")
-        # Values are recorded by the name of their reward, so no name may come twice.
         refuse_repeated(recipe.rewards)
 
     def not_counted(self) -> list[str]:
@@ -139,7 +138,6 @@ class Dapo(RewardWay):
     name: Literal["dapo"]
     """Decoupled clip and dynamic sampling policy optimization."""
     form: ClassVar[dict[str, Any]] = {"normalize": "tokens"}
-    # The paper's 0.28 above and 0.2 below.
     clip_high: float = Field(default=0.28, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
     likely ones unlikely."""
@@ -160,7 +158,6 @@ class Gspo(RewardWay):
     """Group sequence policy optimization."""
     # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
     form: ClassVar[dict[str, Any]] = {"ratio": "sequence", "normalize": "sequences"}
-    # Both bounds are those of the paper's experiments.
     clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
     """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
     token."""
@@ -181,18 +178,12 @@ class Cispo(RewardWay):
     """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL's `epsilon_high` is this plus one)."""
 
 
-def standard_deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation (divided by one less than the count), as in TRL and Tunix."""
-    center = fmean(values)
-    # A group has two completions at least, so nothing is divided by zero.
-    return sqrt(fsum((value - center) ** 2 for value in values) / (len(values) - 1))
-
-
 def normalized(rewards: Sequence[float]) -> list[float]:
-    """Rewards minus their mean, divided by their standard deviation; zeros where all are equal."""
-    # Above 0 unless all rewards are equal, and then every distance is 0.
-    spread = standard_deviation(rewards)
-    # As in TRL: the addend keeps a group of nearly equal rewards from becoming large advantages.
+    """Rewards minus their mean, divided by their sample standard deviation, as in TRL; zeros where all are equal."""
+    center = fmean(rewards)
+    # A group has two completions at least, so nothing is divided by zero.
+    spread = sqrt(fsum((reward - center) ** 2 for reward in rewards) / (len(rewards) - 1))
+    # The addend keeps a group of nearly equal rewards from becoming large advantages.
     return [distance / (spread + 1e-4) for distance in centered(rewards)]
 
 

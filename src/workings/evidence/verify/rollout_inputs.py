@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.models.chat import ChatTemplate
     from workings.rollouts.prompts import PromptSet
-    from workings.rollouts.rollout import Rollout, RolloutShape
+    from workings.rollouts.rollout import Rollout
     from workings.scoring.rewards import RewardSettings
+    from workings.ways.parts.rollout_batch import RolloutShape
     from workings.ways.parts.rollout_way import RolloutWay
 
 
@@ -47,15 +48,15 @@ def rollout_inputs_of(unit: Unit) -> RolloutInputs:
     """Inputs of a run's rollouts, cached. Raises `RecordError`."""
     # Imported here and in the checks: other records need none of it and should not wait.
     from workings.rollouts.prompts import read_recorded_prompts
-    from workings.rollouts.rollout import RolloutShape, most_written
     from workings.scoring.rewards import RewardSettings
+    from workings.ways.parts.rollout_batch import RolloutShape
     from workings.ways.parts.rollout_way import rollout_way
 
     try:
         recipe = check_recipe(unit.manifest.config, unit.title)
         algorithm = rollout_way(recipe)
         settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=most_written(recipe, algorithm)) if recipe.rewards else None
+                                  max_new_tokens=algorithm.most_written(recipe)) if recipe.rewards else None
     except RequestError as error:
         raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
     devices = row_devices(unit.manifest.device.mesh)

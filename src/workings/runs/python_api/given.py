@@ -34,15 +34,7 @@ IN_A_FILE = '"FILE.py:FUNCTION", for a function in its own file'
 
 
 def rows_of(data: Any, name: str) -> list[dict[str, Any]]:
-    """Rows as dicts; a missing value of a data frame is None.
-
-    Args:
-        data: a list of dicts, a pandas frame, or a `datasets.Dataset`; none of their packages is imported.
-        name: name of the argument, for messages.
-
-    Raises:
-        RequestError: no rows, or a row that is not a dict.
-    """
+    """Rows as dicts of a list of dicts, a pandas frame, or a `datasets.Dataset`; a missing value of a frame is None."""
     if hasattr(data, "to_dict") and hasattr(data, "columns"):  # a frame; iterating over it would give column names
         data = data.to_dict("records")
     elif hasattr(data, "to_list") and hasattr(data, "column_names"):  # a Dataset
@@ -72,12 +64,8 @@ def _plain(value: Any) -> Any:
 def write_given_traces(data: Any, out: Path, *, split_completions: bool) -> str:
     """Writes rows as traces, or as preference pairs if they have two completions. Returns their format.
 
-    A `completion` is kept as it is, unless ``split_completions`` or its reasoning is in another field.
-
-    Text that looks like a secret or a home folder is removed, as everywhere in a record: the file is the training data.
-
-    Raises:
-        RequestError: rows of a form that `workings data import` does not know, or a row of another form.
+    A `completion` is kept as it is, unless ``split_completions`` or its reasoning is in another field. Text that looks
+    like a secret or a home folder is removed. Raises `RequestError`.
     """
     # First, because digests, rows and training use the cleaned text.
     rows = cleaned(rows_of(data, "data"))
@@ -120,11 +108,7 @@ def algorithm_for(form: str) -> str:
 
 
 def write_given_items(data: Any, out: Path) -> None:
-    """Writes rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items; ids are numbers.
-
-    Raises:
-        RequestError: a row without one of them.
-    """
+    """Writes rows with `prompt` (or `question`) and `expected_answer` (or `answer`) as items. Raises `RequestError`."""
     lines = []
     for number, row in enumerate(cleaned(rows_of(data, "items")), start=1):
         # With an `expected_answer`, `answer` may be anything, such as a worked solution.
@@ -141,11 +125,7 @@ def write_given_items(data: Any, out: Path) -> None:
 
 @contextmanager
 def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
-    """A file of items: the named one, or a temporary file of the given rows.
-
-    Raises:
-        RequestError: rows that are not items.
-    """
+    """A file of items: the named one, or a temporary file of the given rows. Raises `RequestError`."""
     if isinstance(items, str | Path):
         yield Path(items)
         return
@@ -157,21 +137,10 @@ def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
 
 def recipe_rewards(given: Reward | Sequence[Reward], config: Path, change: Callable[[str], str]
                    ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rewards as the recipe's section `rewards` has them.
+    """Rewards as the recipe's section `rewards` has them, and names of the files that were written into ``config``.
 
     A function of an imported module is named by that file. Functions of a notebook, or of the script that is running
-    (which cannot be imported without training once more), are written into ``config``.
-
-    Args:
-        given: one reward or several.
-        config: folder of the recipe.
-        change: returns the new path for a relative one.
-
-    Returns:
-        The section, and names of the files that were written.
-
-    Raises:
-        RequestError: a function that its own file cannot hold.
+    (importing it would train once more), are written. ``change`` returns the new path for a relative one.
     """
     several = [given] if isinstance(given, str | Mapping) or callable(given) else list(given)
     entries, written = list[dict[str, Any]](), list[str]()
@@ -206,7 +175,6 @@ def _module_file(function: FunctionType) -> str:
     """The file of the imported module that has this function by its name; empty for any other function."""
     module = sys.modules.get(function.__module__ or "")
     file = getattr(module, "__file__", None) or ""
-    # Importing the running script would train again.
     if function.__module__ == "__main__" or not file.endswith(".py"):
         return ""
     return str(Path(file).resolve()) if getattr(module, function.__name__, None) is function else ""

@@ -65,7 +65,6 @@ class Run:
         rows = self.record.metrics()
         if find_spec("pandas") is None or not rows:
             return rows
-        # Imported by name, because only engines may depend on a large library.
         return import_module("pandas").DataFrame(rows).set_index("step")
 
     @property
@@ -145,7 +144,6 @@ class Run:
         return render_report(report_views([base.path, self.path], base.comparison), base.comparison)
 
     def _repr_html_(self) -> str:
-        # A separate frame isolates the page's style from the notebook's.
         return (f'<iframe srcdoc="{escape(self.to_html())}" style="width:100%;height:{HEIGHT}px;border:0" '
                 f'title="{escape(self.path.name)}"></iframe><pre>{escape(repr(self))}</pre>')
 

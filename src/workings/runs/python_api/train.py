@@ -65,25 +65,17 @@ _KEYS = {"model": "model.id", "data": "data.traces", "items": "evaluation.items"
 
 @dataclass(frozen=True, kw_only=True)
 class Keywords:
-    """The arguments of `workings.train` that make a recipe."""
+    """The arguments of `workings.train` that make a recipe; rewards mean `grpo`, unless the overrides say another."""
 
     model: str | Path | Mapping[str, Any]
-    """A Hub id, a folder of weights, or the recipe's section `model`."""
     data: Rows
-    """Training data."""
     items: Rows | None = None
-    """Questions with expected answers, for the evaluation before and after training."""
     method: Method = "lora"
     steps: int = 0
-    """Number of updates; 0: from epochs or the overrides."""
     epochs: float = 0.0
-    """Number of passes over all rows; 0: from steps or the overrides."""
     learning_rate: float = 0.0
-    """Peak learning rate; 0: by the method."""
     rewards: Reward | Sequence[Reward] = ()
-    """Rewards of completions; the model then learns by `grpo`, unless the overrides name another algorithm."""
     overrides: Overrides = ()
-    """Any other key of a recipe."""
 
 
 _ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "resume", "smoke", "force", "callbacks",
@@ -92,27 +84,17 @@ _ARGUMENTS = ("recipe", "out", *(field.name for field in fields(Keywords)), "res
 
 def refuse_unknown(words: Mapping[str, Any]) -> None:
     """Raises `RequestError` for unknown arguments of `workings.train`, with their counterparts."""
-    if not words:
-        return
-    given, counterparts = [], []
-    for name, value in words.items():
-        plain = isinstance(value, str | int | float)
-        given.append(f"{name}={value!r}" if plain else f"{name}: a {type(value).__name__}")
-        counterparts.append(_counterpart(name, repr(value) if plain else "…"))
-    raise RequestError(f"workings.train does not take {', '.join(given)}",
-                       f"arguments of workings.train: {', '.join(_ARGUMENTS)}",
-                       "; ".join(counterparts))
+    if words:
+        raise RequestError(f"workings.train does not take {', '.join(words)}",
+                           f"arguments of workings.train: {', '.join(_ARGUMENTS)}", "; ".join(map(_counterpart, words)))
 
 
-def _counterpart(name: str, value: str) -> str:
+def _counterpart(name: str) -> str:
     if name in FOUND_IN_THE_MODEL:
         return "leave it out: it comes with the model, and settings are arguments or overrides"
     row = table().get(name, {})
-    key = IN_PYTHON.get(name) or row.get("key", name if name in Recipe.model_fields else "")
-    if key and ("." in key or key not in _ARGUMENTS):
-        return key if "=" in key else f'overrides={{"{key}": {value}}}'
-    if key:
-        return f"{key}={value}"
+    if key := IN_PYTHON.get(name) or row.get("key", name if name in Recipe.model_fields else ""):
+        return key if "=" in key else f"{key}=…" if key in _ARGUMENTS else f'overrides={{"{key}": …}}'
     near = get_close_matches(name, _ARGUMENTS, n=1)
     return row.get("instead") or (f"did you mean {near[0]}?" if near else
                                   'any key of a recipe: overrides={"batch.micro_batch": 2}')
@@ -120,11 +102,7 @@ def _counterpart(name: str, value: str) -> str:
 
 @contextmanager
 def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
-    """The recipe; given rows are files as long as the context lasts.
-
-    Raises:
-        RequestError: invalid rows, or keys that contradict each other.
-    """
+    """The recipe; given rows are files as long as the context lasts. Raises `RequestError`."""
     _check(keywords)
     with TemporaryDirectory(prefix="workings-") as folder:
         # Laid out like the run directory, so that the recipe in the run finds the run's copies.
@@ -138,12 +116,10 @@ def keyword_recipe(keywords: Keywords) -> Iterator[LoadedRecipe]:
             entries, written = recipe_rewards(keywords.rewards, config, _absolute)
             values |= {"algorithm": {"name": "grpo"}, "rewards": entries}
             kept += [f"{config.name}/{name}" for name in written]
-        # Absolute, because a recipe's paths start from its own folder, which is a temporary one here.
         loaded = load_recipe(values, [moved_override(word, _absolute) for word in override_words(keywords.overrides)])
         if form == QUESTIONS and loaded.recipe.algorithm.examples != "prompts":
             raise RequestError("data: rows with expected_answer have no completion to imitate",
-                               "rows with steps and answer, or an algorithm that rewards answers",
-                               'rewards=["answer"]')
+                               "rows with steps and answer, or an algorithm that rewards answers", 'rewards=["answer"]')
         yield replace(loaded, base=config, kept=tuple(kept), chosen=(*loaded.chosen, *_chosen(values, form, loaded)))
 
 
@@ -160,7 +136,7 @@ def _chosen(values: Mapping[str, Any], form: str, loaded: LoadedRecipe) -> Itera
 
 def _traces(keywords: Keywords, folder: Path) -> tuple[str, str]:
     """Value of `data.traces`, and the format of given rows; empty for a file or a shipped set."""
-    if named := _file(keywords.data, "traces"):
+    if named := _file(keywords.data):
         return named, ""
     rows = rows_of(keywords.data, "data")
     if "expected_answer" in rows[0] and "steps" not in rows[0]:
@@ -209,7 +185,7 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         values["precision"] = {"parameters": "bf16", "compute": "bf16",
                                **({"rounding": "stochastic"} if keywords.method == "full" else {})}
     if keywords.items is not None:
-        items = _file(keywords.items, "items")
+        items = _file(keywords.items)
         if not items:
             write_given_items(keywords.items, folder / GIVEN_ITEMS)
             items = f"../{GIVEN_ITEMS}"
@@ -244,7 +220,7 @@ def _pairs(overrides: Overrides) -> list[tuple[str, Any]]:
     return [(word.partition("=")[0], word.partition("=")[2]) for word in overrides]
 
 
-def _file(data: Rows, name: str) -> str:
+def _file(data: Rows) -> str:
     """The file or shipped set that was named; empty where rows were given."""
     if not isinstance(data, str | Path):
         return ""
@@ -342,11 +318,11 @@ def _say(text: str) -> None:
 
 def _refuse_both(keywords: Mapping[str, Any]) -> None:
     # Compare only numbers with 0: comparing a data frame gives a frame.
-    given = [name for name, value in keywords.items()
-             if value is not None and not (isinstance(value, int | float) and value == 0)]
+    given = {name: value for name, value in keywords.items()
+             if value is not None and not (isinstance(value, int | float) and value == 0)}
     if given:
         words = {_KEYS[name]: [{"scorer": "FILE.py:FUNCTION"}] if name == "rewards" else
-                 value if isinstance(value := keywords[name], str | Path | int | float) else "FILE" for name in given}
+                 value if isinstance(value, str | Path | int | float) else "FILE" for name, value in given.items()}
         raise RequestError(f"a recipe does not go with {', '.join(given)}",
                            "one of the two, because a recipe has all settings",
                            f"overrides={json.dumps(words, default=str)}; or no recipe, with model and data")

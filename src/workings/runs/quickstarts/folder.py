@@ -1,7 +1,9 @@
 """Parts that all quickstarts share: the folder with recipes and runs, which is resumed, and the end of the answer."""
 
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,12 @@ from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.reports.html import write_report
 from workings.runs.create_or_resume import what_is_left
-from workings.runs.train_and_evaluate import TrainAndEvaluateResult, train_and_evaluate
+from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.ui.verification_cache import VerificationCache
 
 
 def begin(out: Path, recipes: Mapping[str, LoadedRecipe], make_data: Callable[[Path], None]) -> None:
-    """Makes the folder of a quickstart with its data, or checks that an existing one is the same, interrupted.
-
-    Raises:
-        RequestError: ``out`` exists and is anything else.
-    """
+    """Makes the folder of a quickstart with its data, or checks that an existing one is the same, interrupted."""
     if not out.exists():
         make_data(out / "data")
         # After the data are complete, because a quickstart is recognized by its recipes.
@@ -49,42 +47,30 @@ def _recipe_file(out: Path, name: str) -> Path:
     return out / "recipes" / f"{name}.yaml"
 
 
-def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]
-                 ) -> TrainAndEvaluateResult | None:
-    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint if it was interrupted.
+def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]) -> None:
+    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint; nothing if the run was complete.
 
-    Returns:
-        The result, or None for a run that was already complete.
-
-    Raises:
-        Interrupted: it was stopped; the message says how to resume.
-        RecordError: it failed.
+    Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
     """
     path = out / "runs" / name
     left = what_is_left(path)
     if left == "nothing":
         say(f"{path} is complete and is reused")
-        return None
+        return
     if left == "resume":
         say(f"{path} was interrupted and is resumed")
-    # As a file, so that the record of each run names a recipe to repeat.
     write_recipes(out, {name: recipe})
-    result = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume")
-    if result.training.status == "interrupted":
+    training = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume").training
+    if training.status == "interrupted":
         raise Interrupted(f"stopped while {name} was trained; finished parts are in {out}; to resume: the same "
                           f"command with --out {shlex.quote(str(out))}")
-    if result.training.status != "complete":
-        raise RecordError(f"{name}: {result.training.status}: {result.training.reason}")
-    return result
+    if training.status != "complete":
+        raise RecordError(f"{name}: {training.status}: {training.reason}")
 
 
 def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdict: Comparison,
            runs: Sequence[Path]) -> None:
-    """Writes the comparisons and the page of what is ``shown``, and verifies ``runs``.
-
-    Raises:
-        RecordError: a record does not verify.
-    """
+    """Writes the comparisons and the page of what is ``shown``. Raises `RecordError` if a run does not verify."""
     atomic.write_json(out / "compare.json", compared)
     write_report(out / "report.html", list(shown), verdict)
     verdicts = VerificationCache.here()  # the page's badges
@@ -97,8 +83,19 @@ def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdic
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))
 
 
-def answer_text(lines: Sequence[str], out: Path, seconds: float, *commands: str) -> str:
-    """A quickstart's answer: the result in ``lines``, its report, and commands to try next."""
-    return "\n".join(["", *lines,
-                      f"All runs are sealed and verified. Report: {out / 'report.html'}  ({seconds:.0f} s)", "",
-                      "Try next:", *(f"  workings {command}" for command in commands)])
+@dataclass(frozen=True)
+class QuickstartAnswer:
+    """The result of a quickstart."""
+
+    values: dict[str, Any]
+    """Keys of `quickstart --json`."""
+    text: str
+
+    @classmethod
+    def of(cls, values: dict[str, Any], lines: Sequence[str], out: Path, started: float,
+           *commands: str) -> "QuickstartAnswer":
+        """The answer with the result in ``lines``, the report, and commands to try next."""
+        seconds = time.perf_counter() - started
+        return cls(values | {"seconds": round(seconds, 1), "report": str(out / "report.html")}, "\n".join([
+            "", *lines, f"All runs are sealed and verified. Report: {out / 'report.html'}  ({seconds:.0f} s)", "",
+            "Try next:", *(f"  workings {command}" for command in commands)]))

@@ -1,8 +1,8 @@
 """The quickstart on a real model: does SmolLM2-135M learn a calculation from its written-out steps, on a CPU?
 
 Three models answer the same held-out questions about units: the untrained one, one trained on traces with their steps,
-and one trained on the same questions with bare answers. Everyday facts are a small part of the training; other facts,
-asked before and after, show whether the model forgot anything.
+and one trained on the same questions with bare answers. Everyday facts, asked before and after, show whether the model
+forgot anything.
 
 With rewards, the model starts with a third of the traces. Two rounds of expert iteration add its own correct answers to
 other questions, and GRPO continues from the last round with rewards for correct answers.
@@ -26,18 +26,17 @@ from workings.data.traces import write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.run import evaluate
-from workings.evaluation.settings import EvaluationSettings, settings_of
+from workings.evaluation.settings import settings_of
 from workings.hardware.memory import host_memory
 from workings.hints import pip_install
 from workings.record import atomic
 from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION, SEAL
 from workings.record.number_text import percent
-from workings.record.reader import RunRecord
 from workings.runs.evaluate import evaluate_run
 from workings.runs.improve import ImproveRequest, improve
 from workings.runs.open_model import WeightsRequest, open_weights
-from workings.runs.quickstarts.folder import answer_text, begin, complete_run, report
-from workings.runs.train_and_evaluate import TrainAndEvaluateResult, difference_json
+from workings.runs.quickstarts.folder import QuickstartAnswer, begin, complete_run, report
+from workings.runs.train_and_evaluate import difference_json
 from workings.scoring.items import Item, read_items
 
 RECIPE = "smollm2-135m-cpu"
@@ -80,82 +79,11 @@ Export = Callable[[Path, Path], object]
 """Writes a run's model as a folder; a parameter, because the room `publish` is above this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RealQuickstartResult:
-    """Result of the quickstart on a real model."""
-
-    out: Path
-    model: str
-    verdict: Comparison
-    """The model trained with steps (B) compared with the untrained one (A)."""
-    against_answers: Comparison
-    """The model trained with steps (B) compared with the one trained on bare answers (A)."""
-    facts: Comparison
-    """The model trained with steps (B) compared with the untrained one (A), on the facts."""
-    shown: tuple[tuple[str, str, str], ...]
-    """Question, answer before and answer after."""
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `quickstart --json`."""
-        arms, facts = self.against_answers.to_json(), self.facts.to_json()
-        return {
-            **_accuracies(self.model, self.verdict, self.seconds, self.out),
-            "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
-            "facts": facts["items"], "facts_before": facts["a"]["accuracy"], "facts_after": facts["b"]["accuracy"],
-            "runs": [str(self.out / "runs" / name) for name in ARMS]}
-
-    def text(self) -> str:
-        """The result and the next commands, in words."""
-        run, values = shlex.quote(str(self.out / "runs" / WITH_STEPS)), self.to_json()
-        return answer_text([
-            *(line for question, before, after in self.shown for line in (
-                question, f"  before: {before}", f"  after:  {' | '.join(after.splitlines())}")),
-            "", self.verdict.sentence, self.against_answers.sentence,
-            f"Of {values['facts']} everyday facts it never trained on: {percent(values['facts_before'])} correct "
-            f"before, {percent(values['facts_after'])} after."], self.out, self.seconds,
-            f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(self.out))}", f"verify {run}",
-            f"export {run} --format gguf", "quickstart --rewards")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewardsQuickstartResult:
-    """Result of the quickstart with rewards."""
-
-    out: Path
-    model: str
-    verdict: Comparison
-    """The model after GRPO (B) compared with the untrained one (A)."""
-    against_start: Comparison
-    """The model after GRPO (B) compared with the one that imitated the traces (A)."""
-    against_rounds: Comparison
-    """The model after GRPO (B) compared with the last round of expert iteration (A)."""
-    rounds: tuple[float, ...]
-    """Accuracy of the start and of each round."""
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `quickstart --rewards --json`."""
-        return {**_accuracies(self.model, self.verdict, self.seconds, self.out), "rounds": list(self.rounds),
-                "against": {"start": difference_json(self.against_start), "rounds": difference_json(
-                    self.against_rounds)}, "run": str(self.out / "runs" / REWARDS)}
-
-    def text(self) -> str:
-        """The result and the next commands, in words."""
-        run = shlex.quote(str(self.out / "runs" / REWARDS))
-        rounds = ", ".join(percent(accuracy) for accuracy in self.rounds)
-        return answer_text([
-            f"Correct after imitating the traces, and after each round on its own answers: {rounds}.",
-            self.against_rounds.sentence, self.against_start.sentence, self.verdict.sentence], self.out, self.seconds,
-            f"ask {run} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(self.out))}", f"verify {run}")
-
-
-def _accuracies(model: str, verdict: Comparison, seconds: float, out: Path) -> dict[str, Any]:
-    """Keys of `--json` of both quickstarts on a real model."""
+def _accuracies(model: str, verdict: Comparison) -> dict[str, Any]:
+    """Keys of `--json` of both quickstarts on a real model, which is compared (B) with the untrained one (A)."""
     values = verdict.to_json()
     return {"model": model, "accuracy_before": values["a"]["accuracy"], "accuracy_after": values["b"]["accuracy"],
-            "items": values["items"], **difference_json(verdict), "sentence": verdict.sentence,
-            "seconds": round(seconds, 1), "report": str(out / "report.html")}
+            "items": values["items"], **difference_json(verdict), "sentence": verdict.sentence}
 
 
 def why_not_here() -> str:
@@ -175,21 +103,11 @@ def why_not_here() -> str:
 
 
 def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17, size: Size = FULL_SIZE,
-                    say: Say = lambda _: None) -> RealQuickstartResult:
+                    say: Say = lambda _: None) -> QuickstartAnswer:
     """Asks the untrained model, trains it with steps and with bare answers, evaluates, compares, verifies, reports.
 
-    An interrupted quickstart is resumed: complete runs and evaluations in ``out`` are reused.
-
-    Args:
-        out: folder to make, or that of an interrupted quickstart.
-        overrides: ``key=value`` words for the recipe of both runs, e.g. ``training.steps=8``.
-        seed: decides the data, the adapters' first values and the order of rows.
-        size: amounts of data.
-        say: prints progress lines.
-
-    Raises:
-        RequestError: ``out`` exists and is not this quickstart, interrupted.
-        RecordError: a run that was just sealed does not verify.
+    An interrupted quickstart is resumed. ``overrides`` are words for the recipe of both runs. Raises `RequestError` for
+    another ``out``, and `RecordError` if a run does not verify.
     """
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.
@@ -201,30 +119,39 @@ def real_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     untrained, untrained_facts = out / UNTRAINED, out / f"{UNTRAINED}-facts"
     ask_untrained(recipes[WITH_STEPS], {untrained: items, untrained_facts: facts}, say)
     for name, recipe in recipes.items():
-        # Passed on directly: a variable would keep both models in memory.
-        _ask_facts(out / "runs" / name, facts, settings_of(recipe.recipe), complete_run(out, name, recipe, say))
+        complete_run(out, name, recipe, say)
     runs = {name: out / "runs" / name for name in ARMS}
+    if not (runs[WITH_STEPS] / FACTS_UNIT / SEAL).is_file():
+        evaluate_run(runs[WITH_STEPS], out / "data" / "facts.jsonl", runs[WITH_STEPS] / FACTS_UNIT,
+                     settings=settings_of(recipes[WITH_STEPS].recipe))
     verdict = compare(untrained, runs[WITH_STEPS])
     against_answers = compare(runs[ANSWER_ONLY], runs[WITH_STEPS])
-    facts_kept = compare(untrained_facts, runs[WITH_STEPS] / FACTS_UNIT)
-    report(out, {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(), "facts": facts_kept.to_json()},
-           [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict, list(runs.values()))
-    after = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION)
-    shown = tuple((item.prompt, answer, after[item.id])
-                  for item, answer in _shown(items, _answers(untrained)))
-    result = RealQuickstartResult(
-        out=out, model=model_id(recipes[WITH_STEPS]), verdict=verdict, against_answers=against_answers,
-        facts=facts_kept, shown=shown, seconds=time.perf_counter() - started)
-    atomic.write_json(out / "result.json", result.to_json())
+    compared = {UNTRAINED: verdict.to_json(), ANSWER_ONLY: against_answers.to_json(),
+                "facts": compare(untrained_facts, runs[WITH_STEPS] / FACTS_UNIT).to_json()}
+    report(out, compared, [untrained, runs[WITH_STEPS], runs[ANSWER_ONLY]], verdict, list(runs.values()))
+    arms, kept = compared[ANSWER_ONLY], compared["facts"]
+    values = {
+        **_accuracies(model_id(recipes[WITH_STEPS]), verdict),
+        "answer_only_accuracy": arms["a"]["accuracy"], "answer_only_p_value": arms["p_value"],
+        "facts": kept["items"], "facts_before": kept["a"]["accuracy"], "facts_after": kept["b"]["accuracy"],
+        "runs": [str(run) for run in runs.values()]}
+    after, run = _answers(runs[WITH_STEPS] / RECIPE_EVALUATION), shlex.quote(str(runs[WITH_STEPS]))
+    result = QuickstartAnswer.of(values, [
+        *(line for item, before in _shown(items, _answers(untrained)) for line in (
+            item.prompt, f"  before: {before}", f"  after:  {' | '.join(after[item.id].splitlines())}")),
+        "", verdict.sentence, against_answers.sentence,
+        f"Of {kept['items']} everyday facts it never trained on: {percent(kept['a']['accuracy'])} correct before, "
+        f"{percent(kept['b']['accuracy'])} after."], out, started, f"ask {run} \"How many eggs are in 47 dozen?\"",
+        f"ui {shlex.quote(str(out))}", f"verify {run}", f"export {run} --format gguf", "quickstart --rewards")
+    atomic.write_json(out / "result.json", result.values)
     return result
 
 
 def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Export, seed: int = 17,
-                       size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> RewardsQuickstartResult:
+                       size: Size = FULL_SIZE_WITH_REWARDS, say: Say = lambda _: None) -> QuickstartAnswer:
     """Trains a start, improves it on its own answers, trains it from rewards, compares, verifies, reports.
 
-    An interrupted one is resumed. Arguments and errors are those of `real_quickstart`; the overrides are for the recipe
-    with rewards, and ``export`` is `workings.publish.export.export_run`.
+    As `real_quickstart`; the overrides are for the recipe with rewards. ``export`` writes a run's model as a folder.
     """
     started = time.perf_counter()
     # An override of the model applies to all recipes, but GRPO's model is the improved one.
@@ -245,9 +172,14 @@ def rewards_quickstart(out: Path, overrides: Sequence[str] = (), *, export: Expo
     verdict, against_start, against_rounds = (compare(a, run) for a in (untrained, runs[0], runs[-1]))
     report(out, {UNTRAINED: verdict.to_json(), START: against_start.to_json(), "rounds": against_rounds.to_json()},
            [untrained, runs[0], runs[-1], run], verdict, [*runs, run])
-    return RewardsQuickstartResult(
-        out=out, model=model_id(start), verdict=verdict, against_start=against_start, against_rounds=against_rounds,
-        rounds=tuple(each.overall["mean"] for each in improved.rounds), seconds=time.perf_counter() - started)
+    accuracies, named = [each.overall["mean"] for each in improved.rounds], shlex.quote(str(run))
+    values = {**_accuracies(model_id(start), verdict), "rounds": accuracies, "run": str(run), "against": {
+        "start": difference_json(against_start), "rounds": difference_json(against_rounds)}}
+    return QuickstartAnswer.of(values, [
+        "Correct after imitating the traces, and after each round on its own answers: "
+        f"{', '.join(map(percent, accuracies))}.",
+        against_rounds.sentence, against_start.sentence, verdict.sentence], out, started,
+        f"ask {named} \"How many eggs are in 47 dozen?\"", f"ui {shlex.quote(str(out))}", f"verify {named}")
 
 
 def make_data(folder: Path, seed: int, size: Size) -> None:
@@ -255,7 +187,6 @@ def make_data(folder: Path, seed: int, size: Size) -> None:
     folder.mkdir(parents=True)
     units, items = everyday.make_units(size.traces + size.prompts, size.items, seed)
     fact_traces, facts = everyday.make_facts(size.facts, seed)
-    # In one file, so that training mixes both.
     write_traces(folder / "traces.jsonl", [*units[:size.traces], *fact_traces[:size.traces // 4]])
     write_items(folder / "items.jsonl", items)
     for name, questions in (("facts", facts), ("prompts", [as_item(trace) for trace in units[size.traces:]])):
@@ -284,20 +215,6 @@ def ask_untrained(recipe: LoadedRecipe, questions: dict[Path, list[Item]], say: 
     unit, items = next(iter(questions.items()))
     for item, answer in _shown(items, _answers(unit)):
         say(f"  {item.prompt}\n    {answer}   (correct: {item.expected_answer})")
-
-
-def _ask_facts(run: Path, facts: list[Item], settings: EvaluationSettings,
-               result: TrainAndEvaluateResult | None) -> None:
-    """Evaluates the run on the facts, with the state in memory if there is one."""
-    unit = run / FACTS_UNIT
-    if (unit / SEAL).is_file() or run.name != WITH_STEPS:
-        return
-    if result is None or result.training.state is None:  # trained by an interrupted call
-        evaluate_run(run, run.parent.parent / "data" / "facts.jsonl", unit, settings=settings)
-        return
-    training, sealed = result.training, RunRecord.open(run)
-    evaluate(training.setup.session(training.setup.engine, training.state), facts, unit, settings=settings,
-             made_from=sealed.root, facts={"run": sealed.manifest.name, "step": training.steps})
 
 
 def _answers(unit: Path) -> dict[str, str]:

@@ -3,76 +3,28 @@
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.generate import write_manifest
 from workings.data.generators import addition
 from workings.data.generators.base import as_item, write_items
 from workings.data.traces import completion_text, write_traces
-from workings.evaluation.comparison.compare import Comparison, compare
+from workings.evaluation.comparison.compare import compare
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.inputs.resolve import TRAINED_VOCABULARY
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.reader import RunRecord
-from workings.runs.quickstarts.folder import answer_text, begin, complete_run, report
+from workings.runs.quickstarts.folder import QuickstartAnswer, begin, complete_run, report
 from workings.runs.train_and_evaluate import difference_json
 
 WITH_STEPS = "with-steps"
 ANSWER_ONLY = "answer-only"
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuickstartResult:
-    """Result of the quickstart."""
-
-    out: Path
-    runs: dict[str, RunRecord]
-    comparison: Comparison
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `quickstart --json`."""
-        compared = self.comparison.to_json()
-        return {
-            "traces_accuracy": compared["b"]["accuracy"], "answer_only_accuracy": compared["a"]["accuracy"],
-            "items": compared["items"], "seconds": round(self.seconds, 1),
-            "runs": [str(run.path) for run in self.runs.values()], **difference_json(self.comparison),
-            "sentence": self.comparison.sentence,
-            "report": str(self.out / "report.html"),
-            "supervised_tokens": {name: run.manifest.supervised_tokens for name, run in self.runs.items()}}
-
-    def text(self) -> str:
-        """The result and next commands, in words."""
-        run, other = (shlex.quote(str(self.runs[name].path)) for name in (WITH_STEPS, ANSWER_ONLY))
-        # Steps are more text to learn from, which is an advantage by itself.
-        tokens = ", ".join(f"{name} {run.manifest.supervised_tokens:,}" for name, run in self.runs.items())
-        return answer_text([
-            self.comparison.sentence,
-            "Equal in both: problems, their order, steps, rows per step, model, seed, learning rate, tokenizer.",
-            f"Not equal: supervised tokens ({tokens})."], self.out, self.seconds,
-            f"ask {run} \"What is 47+25?\"", f"verify {run}", f"compare {other} {run}",
-            f"ui {shlex.quote(str(self.out))}")
-
-
 def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
-               say: Callable[[str], None] = lambda _: None) -> QuickstartResult:
-    """Generates data, trains with and without steps, evaluates, compares, verifies, reports.
-
-    An interrupted quickstart is resumed: complete runs in ``out`` are reused, an unfinished one is resumed.
-
-    Args:
-        out: folder to make, or that of an interrupted quickstart.
-        overrides: ``key=value`` words for the recipe of every run, e.g. ``training.steps=40``.
-        seed: decides data, weights and the order of rows.
-        say: prints which runs are reused or resumed.
-
-    Raises:
-        RequestError: ``out`` exists and is not this quickstart, interrupted.
-        RecordError: a run that was just sealed does not verify.
-    """
+                    say: Callable[[str], None] = lambda _: None) -> QuickstartAnswer:
+    """Generates data, trains with and without steps, evaluates, compares, verifies, reports; as `real_quickstart`."""
     started = time.perf_counter()
     # Before generating data, so that a wrong override leaves no folder.
     recipes = {name: tiny_recipe(name, seed, form, overrides)
@@ -83,19 +35,27 @@ def tiny_quickstart(out: Path, overrides: Sequence[str] = (), *, seed: int = 17,
     paths = [out / "runs" / name for name in recipes]
     comparison = compare(*reversed(paths))
     report(out, comparison.to_json(), paths, comparison, paths)
-    return QuickstartResult(out=out, runs={path.name: RunRecord.open(path) for path in paths}, comparison=comparison,
-                            seconds=time.perf_counter() - started)
+    compared = comparison.to_json()
+    run, other = (shlex.quote(str(path)) for path in paths)
+    # Steps are more text to learn from, which is an advantage by itself.
+    tokens = {path.name: RunRecord.open(path).manifest.supervised_tokens for path in paths}
+    values = {
+        "traces_accuracy": compared["b"]["accuracy"], "answer_only_accuracy": compared["a"]["accuracy"],
+        "items": compared["items"], "runs": [str(path) for path in paths], **difference_json(comparison),
+        "sentence": comparison.sentence, "supervised_tokens": tokens}
+    return QuickstartAnswer.of(
+        values, [comparison.sentence,
+                 "Equal in both: problems, their order, steps, rows per step, model, seed, learning rate, tokenizer.",
+                 f"Not equal: supervised tokens ({', '.join(f'{name} {count:,}' for name, count in tokens.items())})."],
+        out, started, f"ask {run} \"What is 47+25?\"", f"verify {run}", f"compare {other} {run}",
+        f"ui {shlex.quote(str(out))}")
 
 
 def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts: int = 0) -> None:
-    """Generates traces, held-out traces, items and one tokenizer for all runs, trained on both forms of answers.
-
-    With ``prompts`` also this number of other problems with answers only.
-    """
+    """Generates traces, held-out traces, items, other ``prompts``, and a tokenizer trained on both forms of answers."""
     folder.mkdir(parents=True)
     problems, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]
-    # From the items, which are not in the traces, so their loss is that of unseen problems.
     held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", shown)
     write_traces(folder / "held_out.jsonl", held_out)

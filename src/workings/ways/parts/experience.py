@@ -1,21 +1,20 @@
-"""Sources of training batches.
-
-The loop asks its source for one batch per update. A batch that depends only on the position in the data is prefetched
-on a background thread during the previous step (`prefetch`); a batch that needs the current weights is made on demand
-(`next_batch`).
-"""
+"""Sources of training batches: the loop asks for one per update."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from workings.data.batches import Batches, Position
 from workings.engines.base import State, StepResult
 from workings.models.batch import Batch
 
-T = TypeVar("T")
+SignalValues = Callable[[State, int], Mapping[str, Any]]
+"""Computes what an objective must know of each row besides its tokens, by row id, or reads what an earlier attempt
+saved; its arguments are those of `Experience.prepare`."""
+AddSignals = Callable[[Batch, Sequence[Sequence[str]], Mapping[str, Any]], Batch]
+"""Adds the values of its rows to a batch, given the row ids of its sequences."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,77 +29,38 @@ class PreparedBatch:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers about how the batch was made, for the step's metrics line: rewards, lengths."""
 
-    @property
-    def tokens(self) -> int:
-        """Positions that are not padding."""
-        return self.batch.real_tokens
-
-    @property
-    def supervised_tokens(self) -> int:
-        """Positions that count in the loss."""
-        return self.batch.supervised_tokens
-
 
 class Experience:
     """A source of training batches. As it is here it computes nothing ahead and adds no metrics."""
 
     def prepare(self, state: State, step: int) -> None:
-        """Computes, once before the first step, everything that depends on the first state.
-
-        Args:
-            state: read, not consumed.
-            step: number of earlier updates; 0 in a new run.
-        """
+        """Computes what depends on the first state, once before the first step, after ``step`` earlier ones."""
 
     def prefetch(self, position: Position, thread: Executor) -> None:
-        """Starts to make the batch at a position if that needs no model of its own; returns at once."""
+        """Starts to make the batch at a position, during the step before, if it does not need the weights after it."""
 
     @abstractmethod
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
-        """The batch at a position, prefetched or not.
-
-        Args:
-            state: the model before the update; read, not consumed.
-            position: in the data.
-            step: number of the update that is trained on it, from 1.
-        """
+        """The batch of update ``step``, from 1, at a position; ``state``: the model before it, not consumed."""
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> Mapping[str, float]:
-        """Metrics that are known only after the update, for its line.
-
-        Raises:
-            TrainingFailed: the run cannot be learning; the message says why.
-        """
+        """Metrics that are known only after the update. Raises `TrainingFailed` if the run cannot be learning."""
         del step, prepared, result
         return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowSignals(Generic[T]):
-    """What an objective must know of each row besides its tokens: computed once, before the first step."""
-
-    values: Callable[[State, int], Mapping[str, T]]
-    """Computes the values by row id, or reads those that an earlier attempt saved; its arguments are those of
-    `Experience.prepare`."""
-    add: Callable[[Batch, Sequence[Sequence[str]], Mapping[str, T]], Batch]
-    """Adds the values of its rows to a batch, given the row ids of its sequences."""
-
-
 class RowExperience(Experience):
-    """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any.
+    """Batches of rows: pure functions of their position, and of the rows' signals if the objective needs any."""
 
-    Neither the time at which a batch is made nor the thread changes it. At most one batch is made ahead.
-    """
-
-    def __init__(self, batches: Batches, signals: RowSignals[Any] | None = None) -> None:
-        self._batches, self._signals = batches, signals
+    def __init__(self, batches: Batches, values: SignalValues = lambda state, step: {},
+                 add: AddSignals = lambda batch, row_ids, values: batch) -> None:
+        self._batches, self._make_values, self._add = batches, values, add
         self._values: Mapping[str, Any] = {}
         self._prefetched: tuple[Position, Future[PreparedBatch]] | None = None
 
     def prepare(self, state: State, step: int) -> None:
         """Computes or reads the signals. Raises `RecordError` if they are lost that earlier steps were taken with."""
-        if self._signals is not None:
-            self._values = self._signals.values(state, step)
+        self._values = self._make_values(state, step)
 
     def prefetch(self, position: Position, thread: Executor) -> None:
         """Starts to make the batch at a position; returns at once."""
@@ -109,17 +69,14 @@ class RowExperience(Experience):
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch at a position. Raises `RecordError` as `Batches.at` does."""
         del state, step
-        # Removed here, so that no batch is used twice and its memory is free after the step.
+        # Removed here, so that its memory is free after the step.
         prefetched, self._prefetched = self._prefetched, None
         made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
         prepared = self._make(position) if made_ahead is None else made_ahead.result()
-        if self._signals is None:
-            return prepared
         # Not on the background thread: the first batch is prefetched before `prepare` has the values. The digest is of
         # the rows alone.
-        return replace(prepared, batch=self._signals.add(prepared.batch, self._batches.row_ids(position), self._values))
+        return replace(prepared, batch=self._add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:
-        # The digest is computed here as well, on the thread that the device does not wait for.
         batch, after = self._batches.at(position)
         return PreparedBatch(batch=batch, after=after, digest=self._batches.digest(batch))

@@ -1,39 +1,29 @@
 """Batches of completions that the model samples itself: prompts, completions, rewards, one rollout after another."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from workings.data.batches import Position
 from workings.engines.base import Completion, LikelihoodEngine, Sampler, State, StepResult, TaggedSampler
 from workings.environments.process import EnvironmentProcess
-from workings.errors import RequestError
+from workings.errors import RequestError, TrainingFailed
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
+from workings.record.metrics import EQUAL, has_nothing_to_learn
 from workings.rollouts import arithmetic
 from workings.rollouts.episodes import EpisodeRules, play
 from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
-from workings.rollouts.rollout import (
-    Group,
-    Rollout,
-    RolloutShape,
-    Sample,
-    batch_of,
-    completion_span,
-    digest_of,
-    sample_seed,
-    select_groups,
-    to_reward,
-)
+from workings.rollouts.rollout import Group, Rollout, Sample, sample_seed, select_groups, to_reward
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
+from workings.ways.parts.rollout_batch import RolloutShape, batch_of, completion_span, digest_of
 from workings.ways.parts.rollout_way import RolloutWay
-from workings.ways.parts.stall_detector import StallDetector
 
 
 class Rewarder(Protocol):
@@ -105,7 +95,6 @@ class RolloutSampler:
             turns, after = self.prompts.take(after, group_count)
             groups += self.sample_groups(state, turns, step)
             selected = select_groups([group.has_spread for group in groups], group_count, dynamic=dynamic)
-            # No further round: each costs as much as the first.
             if sum(selected) == group_count:
                 break
         tag = self.sampler.tag | {"behind": str(int(state is None))} if isinstance(self.sampler, TaggedSampler) else {}
@@ -113,12 +102,7 @@ class RolloutSampler:
             replace(group, kept=is_kept) for group, is_kept in zip(groups, selected, strict=True)))
 
     def log_probs(self, model: Callable[[Batch], np.ndarray], rollout: Rollout) -> tuple[np.ndarray, ...]:
-        """Log probabilities, float32, of the tokens of every trained sample under a model.
-
-        Args:
-            model: log probabilities ``[A, B, S]`` of a batch's targets.
-            rollout: the samples.
-        """
+        """Log probabilities, float32, of the tokens of every trained sample; ``model`` gives them by batch."""
         log_probs: list[np.ndarray] = []
         for part in range(self.shape.updates):
             # In the very batches of the updates, so that no program of another shape is compiled.
@@ -176,6 +160,100 @@ class RolloutSampler:
         return batch_of(rollout, step - rollout.step, self.shape, self.algorithm)
 
 
+@dataclass
+class StallDetector:
+    """Stops a run after too many rollouts or updates in a row without anything to learn, as the metrics lines say."""
+
+    algorithm: RolloutWay
+    equal_reward_rollouts: int = 0
+    """Rollouts in a row in which the rewards of every group were equal."""
+    truncated_rollouts: int = 0
+    """Rollouts in a row in which every completion was cut off."""
+    unchanged_updates: int = 0
+    """Updates in a row that changed no weight."""
+    rewards_differed: bool = False
+    """In a group of some rollout they did."""
+    nothing_to_learn: bool = False
+    """Every completion of the last rollout is correct and earned the same, after rewards that differed. Such a rollout
+    does not count: after as many in a row the run is complete (`workings.record.metrics`)."""
+
+    @classmethod
+    def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
+        """The detector after these metrics lines."""
+        detector = cls(algorithm)
+        for line in lines:
+            # On the line of a rollout's first update, in runs with rewards. A mean of ones is exactly 1: `mean` does
+            # not round.
+            if EQUAL in line:
+                detector._count_rollout(line)
+            detector._count_update(line["share_of_weights_changed"] == 0)
+        return detector
+
+    def check_rollout(self, rollout: Rollout, metrics: Mapping[str, float]) -> None:
+        """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
+        if not self.algorithm.compares_completions:
+            return  # a teacher judges every token, also those of completions that were cut off
+        samples = [sample for _, sample in rollout.all_samples]
+        self._count_rollout(metrics)
+        patience = self.algorithm.patience
+        # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
+        if self.truncated_rollouts >= patience:
+            raise TrainingFailed(
+                f"not learning: in {self.truncated_rollouts} rollouts in a row every completion was cut off at "
+                f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers"
+                if not samples[0].turns else
+                f"not learning: in {self.truncated_rollouts} rollouts in a row no episode ended within "
+                "environment.turns and data.max_length")
+        if self.equal_reward_rollouts >= patience:
+            values = sorted({sample.reward for sample in samples})
+            raise TrainingFailed(
+                f"not learning: in {self.equal_reward_rollouts} rollouts in a row all completions of each prompt had "
+                f"the same reward (the last ones: {', '.join(f'{value:g}' for value in values[:3])}); there is nothing "
+                "to compare: other prompts, a larger algorithm.group, or a finer reward")
+        if not rollout.trained_samples:
+            raise TrainingFailed(
+                f"not learning: of {len(rollout.groups)} groups that were sampled for update {rollout.step} none had "
+                "rewards that differ (algorithm.max_resamples)"
+                + "; every completion is correct, so nothing is left to learn" * self.nothing_to_learn)
+
+    def check_batch(self, rollout: Rollout, step: int, batch: Batch) -> None:
+        """Raises `TrainingFailed` if no completion of the rollout is left for this one of its updates."""
+        if not batch.supervised_tokens:  # the updates before it were filled first
+            raise TrainingFailed(
+                f"not learning: too few of the {len(rollout.groups)} groups that were sampled for update "
+                f"{rollout.step} had rewards that differ, and none is left for update {step} "
+                "(more algorithm.max_resamples, or fewer algorithm.updates)")
+
+    def check_update(self, step: int, mismatch: Mapping[str, float], result: StepResult) -> None:
+        """Raises `TrainingFailed` if sampler and trained model disagree, or too many updates changed no weight.
+
+        ``mismatch`` is empty for later updates of a rollout, because the weights have changed by then.
+        """
+        # First, because samples of another model would explain everything else that goes wrong.
+        most = self.algorithm.max_mismatch
+        if mismatch.get("mismatch", 0.0) > most:
+            raise TrainingFailed(
+                f"not learning from its own samples: at update {step} the sampler and the trained model disagree by "
+                f"{mismatch['mismatch']:.3g} nats per token on the sampled tokens; rounding explains at most {most:g} "
+                "(algorithm.max_mismatch), so the completions come from another model")
+        self._count_update(result.share_of_weights_changed == 0)
+        # In bfloat16 an update below about 1/512 of a weight rounds to nothing (`precision.rounding`).
+        if self.unchanged_updates >= self.algorithm.patience:
+            raise TrainingFailed(
+                f"not learning: {self.unchanged_updates} updates in a row changed no weight; the learning rate is too "
+                "small for precision.parameters, or every advantage is 0")
+
+    def _count_rollout(self, metrics: Mapping[str, Any]) -> None:
+        self.rewards_differed |= metrics[EQUAL] < 1
+        self.nothing_to_learn = self.rewards_differed and has_nothing_to_learn(metrics)
+        equal_rewards = metrics[EQUAL] == 1 and not self.nothing_to_learn
+        self.equal_reward_rollouts = self.equal_reward_rollouts + 1 if equal_rewards else 0
+        self.truncated_rollouts = self.truncated_rollouts + 1 if metrics["truncated"] == 1 else 0
+
+    def _count_update(self, unchanged: bool) -> None:
+        self.unchanged_updates = self.unchanged_updates + 1 if unchanged and not self.nothing_to_learn else 0
+
+
 class RolloutExperience(Experience):
     """Batches of completions that the model samples before the update that is trained on them."""
 
@@ -185,36 +263,27 @@ class RolloutExperience(Experience):
 
         Args:
             sampler: samples and rewards completions.
-            load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it; None if
-                none exists.
+            load_rollout: loads the rollout whose first update is this one, as an earlier attempt saved it.
             save_rollout: saves a rollout in the record.
             stall_detector: stops a run that cannot be learning.
             last_step: update after which nothing is sampled.
         """
-        self._sampler = sampler
-        self._load_rollout = load_rollout
-        self._save_rollout = save_rollout
-        self._stall_detector = stall_detector
-        self._last_step = last_step
+        self._sampler, self._stall_detector, self._last_step = sampler, stall_detector, last_step
+        self._load_rollout, self._save_rollout = load_rollout, save_rollout
         self._current: Rollout | None = None
         self._ahead: Future[Rollout] | None = None
         # Update whose rollout `prefetch` samples ahead; 0: none.
         self._begins = 0
 
     def prefetch(self, position: Position, thread: Executor) -> None:
-        """Starts to sample the next rollout, if the recipe asks for it and the coming update is the last of this one.
-
-        The sampler has taken over the weights before that update (`next_batch`).
-        """
+        """Starts to sample the next rollout, if the recipe asks for it and the coming update is this one's last."""
         if self._begins:
             self._ahead = thread.submit(self._sampler.sampled, None, position, self._begins)
 
     def next_batch(self, state: State, position: Position, step: int) -> PreparedBatch:
         """The batch of an update; samples first if it is the first one that is trained on a rollout.
 
-        Raises:
-            RequestError: an earlier attempt stopped in the middle of a rollout, and that rollout is gone.
-            TrainingFailed: a reward is missing, or no group can be learned from.
+        Raises `RequestError` if an earlier attempt stopped within a rollout that is gone, and `TrainingFailed`.
         """
         # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run is in one.
         part = (step - 1) % self._sampler.shape.updates
@@ -222,9 +291,10 @@ class RolloutExperience(Experience):
         rollout = self._current
         if part == 0:
             started = time.perf_counter()
-            rollout = self._rollout(state, position, step)
+            ahead, self._ahead = self._ahead, None
+            rollout = self._sampler.rollout(state, position, step) if ahead is None else self._sampler.with_reference(
+                state, ahead.result())
             metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
-            # Before more is computed: a run that cannot be learning ends here.
             self._stall_detector.check_rollout(rollout, metrics)
             if self._sampler.shape.updates > 1:
                 # Later updates have other weights than the sampler had; the log probabilities under the sampler's
@@ -233,8 +303,7 @@ class RolloutExperience(Experience):
                     partial(self._sampler.engine.log_probs, state), rollout))
             metrics["drawing_seconds"] = time.perf_counter() - started
         elif rollout is None:
-            # Resumed in the middle of a rollout. Sampling again would give other texts, because the weights have
-            # changed.
+            # Resumed in the middle of a rollout, whose weights are gone.
             rollout = self._load_rollout(step - part)
         if rollout is None:
             raise RequestError(f"update {step} needs the rollout of update {step - part}",
@@ -250,19 +319,8 @@ class RolloutExperience(Experience):
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              metrics=metrics)
 
-    def _rollout(self, state: State, position: Position, step: int) -> Rollout:
-        """The rollout that begins at an update: the one that was sampled ahead, or a new one."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return self._sampler.rollout(state, position, step)
-        return self._sampler.with_reference(state, ahead.result())
-
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
-        """Saves the rollout after its first update, and checks that the run can be learning.
-
-        Raises:
-            TrainingFailed: it cannot.
-        """
+        """Saves the rollout after its first update. Raises `TrainingFailed` if the run cannot be learning."""
         rollout = self._current
         assert rollout is not None  # set by `next_batch`
         metrics: dict[str, float] = {}

@@ -1,27 +1,28 @@
-"""What ways with rollouts share: the model is trained on completions that it samples itself.
-
-Everything here is plain arithmetic on a few numbers per completion: a verifier repeats it without a model.
-"""
+"""What ways with rollouts share: the model is trained on completions that it samples itself."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo
 
 from workings.config.rewards import OverlongReward
 from workings.config.section import refused
 from workings.errors import RequestError
+from workings.hardware.device import row_devices
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.ways.base import KeyValues, Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.config.training import BatchConfig
-    from workings.engines.base import ProgramName, ProgramShape
+    from workings.engines.base import Engine, ProgramName, ProgramShape
+    from workings.inputs.resolve import ResolvedRun
     from workings.models.batch import BatchShape
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.training_data import PromptData
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
@@ -69,12 +70,7 @@ class RolloutWay(Way):
         return self.objective.temperature
 
     def divisor(self, *, rows: int, tokens: int) -> float:
-        """Divisor of the sum over an update.
-
-        Args:
-            rows: number of completions of the update, without left-out ones.
-            tokens: number of tokens of these completions, stop tokens included.
-        """
+        """Divisor of the sum over an update of this many completions and tokens, stop tokens included."""
         # The objective has already divided each row by its own length.
         return float(rows if self.objective.normalize == "sequences" else tokens)
 
@@ -95,18 +91,10 @@ class RolloutWay(Way):
 
     def advantages(self, rewards: Sequence[float]) -> list[float]:
         """Advantages of one group's completions; here 0: they are not compared."""
-        # Where a teacher judges, tokens have advantages and completions none.
         return [0.0] * len(rewards)
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
-        """Advantages of a completion's tokens; here that of the completion.
-
-        Args:
-            advantage: advantage of the completion.
-            sampler: log probability of each token when it was sampled.
-            reference: log probability of each token under the frozen model; empty if none exists, or if it was not
-                computed yet.
-        """
+        """Advantages of a completion's tokens, from log probabilities of the sampler and of the frozen model."""
         del reference
         return [advantage] * len(sampler)
 
@@ -115,13 +103,12 @@ class RolloutWay(Way):
         """Its group."""
         return self.group
 
-    def completions_of_a_rollout(self, batch: BatchConfig, devices: int) -> int:
-        """Completions of a rollout over all devices, before any are left out.
+    def most_written(self, recipe: Recipe) -> int:
+        """Most tokens that the model writes for one prompt, in all its turns."""
+        return self.max_new_tokens * (1 if recipe.environment is None else recipe.environment.turns)
 
-        Args:
-            batch: rows per update.
-            devices: number of devices over which rows are split.
-        """
+    def completions_of_a_rollout(self, batch: BatchConfig, devices: int) -> int:
+        """Completions of a rollout over all devices, before any are left out."""
         return batch.micro_batch * batch.accumulation * devices * self.updates
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -139,7 +126,6 @@ class RolloutWay(Way):
             raise refused(f"algorithm.name: {self.name} does not take method.dropout: {recipe.method.dropout:g}",
                           "0: an update compares the model with the one that wrote the completions, and dropped inputs "
                           "would count as learning", "method.dropout=0")
-        # The punished part must be within what a completion may have.
         for reward in recipe.rewards:
             if isinstance(reward, OverlongReward) and reward.buffer > self.max_new_tokens:
                 raise refused(f"the buffer of overlong in rewards, {reward.buffer}, is longer than a completion",
@@ -148,8 +134,8 @@ class RolloutWay(Way):
         if recipe.mesh.fsdp != "auto":
             try:
                 self.check_devices(recipe, recipe.mesh.replicate * recipe.mesh.fsdp)
+            # Inside of a validator pydantic expects an error of its kind.
             except RequestError as error:
-                # Inside of a validator pydantic expects an error of its kind.
                 raise refused(error.given, error.expected, error.try_next) from None
         if recipe.training.epochs:
             raise refused(f"algorithm.name: {self.name} does not take training.epochs: {recipe.training.epochs:g}",
@@ -159,7 +145,6 @@ class RolloutWay(Way):
 
     def check_devices(self, recipe: Recipe, devices: int, where: str = "") -> None:
         """Raises `RequestError` if the completions of a rollout do not make whole groups."""
-        # An advantage compares the completions of one prompt, so no group may be cut by the end of a rollout.
         completions = self.completions_of_a_rollout(recipe.batch, devices)
         if completions % self.group:
             raise RequestError(
@@ -199,20 +184,15 @@ class RolloutWay(Way):
         return self.updates if self.updates > 1 else 0
 
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Fewer updates from one rollout, each with the same number of completions.
-
-        Only a rollout of fewer completions than an engine samples at a time needs less memory.
-        """
+        """Fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
-            # A rollout has whole groups: an advantage compares the completions of one prompt.
             if rows * updates % self.group == 0:
                 yield {"algorithm.updates": updates}
             updates //= 2
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
         """Half the new tokens, then a quarter, and so on; rows shrink equally, so that prompts keep their length."""
-        # The penalty of long completions begins at the first token at the earliest.
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])
         prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2
@@ -227,6 +207,31 @@ class RolloutWay(Way):
         """Empty: completions are sampled."""
         del recipe
         return ""
+
+    @abstractmethod
+    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
+        """What completions earn: `rewards` or `teacher` of the run's `PromptData`."""
+
+    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
+        """Prompts; completions are sampled and judged when an update needs them."""
+        from workings.ways.parts.training_data import PromptData, prompts_of
+        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), devices=row_devices(engine.describe().mesh),
+                          **self.judges(resolved))
+        data.check(engine)
+        return data
+
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
+        from workings.ways.parts.replays import replayed_rollouts
+        return replayed_rollouts(opened, seed, exact=exact)
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """Rollouts that are changed before their batches are made."""
+        from workings.ways.parts.replays import ROLLOUT_CONTROLS, replayed_rollouts
+        del source
+        return {name: (words, replayed_rollouts(opened, opened.recipe.seed, exact=exact, change=change))
+                for name, (words, change) in ROLLOUT_CONTROLS.items() if name in self.controls}
 
 
 def rollout_way(recipe: Recipe) -> RolloutWay:

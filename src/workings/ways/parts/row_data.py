@@ -1,14 +1,14 @@
-"""Training data that exists before the run: tokenized rows of traces or of preference pairs.
+"""Training data that exists before the run: rows of traces or pairs, with what a reference or a teacher says of them.
 
-Shape suffixes: A accumulation, B rows, S positions.
+Shape suffixes: A accumulation, B rows, S positions, N positions of a row, K tokens of a position.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,17 @@ from workings.config.recipe import Recipe
 from workings.data.batches import Batches, Position, even_accumulation
 from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
-from workings.data.row_fields import NUMBERED
 from workings.data.rows import RowSet
-from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State
+from workings.data.top_tokens import (
+    StoredTopTokens,
+    TeacherTopTokens,
+    TopTokenFiles,
+    TopTokensOfRow,
+    row_positions,
+    to_bytes,
+    top_tokens_by_row,
+)
+from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, TeachingEngine
 from workings.errors import RecordError, RequestError, TrainingFailed
 from workings.hardware.machine import cache_directory
 from workings.inputs.resolve import ResolvedRun
@@ -27,19 +35,15 @@ from workings.objectives.base import Objective
 from workings.objectives.kto import VERDICT
 from workings.objectives.policy_gradient import REFERENCE
 from workings.objectives.preference import IMITATION
-from workings.record import jsonl
+from workings.objectives.top_tokens import TopTokens
+from workings.record import atomic, jsonl
 from workings.record.canonical import line
-from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
+from workings.record.layout import REFERENCE_LOG_PROBS, ROWS, TEACHER, top_tokens_file
 from workings.record.number_text import percent
 from workings.record.writer import RunWriter
 from workings.ways.base import way_of
-from workings.ways.parts.experience import Experience, RowExperience, RowSignals
-from workings.ways.parts.teacher import Teacher
-
-FEW_ROWS = 100
-"""Rows below which the log gives advice: a model learns so few by heart."""
-MANY_EMPTY = 1 / 3
-"""Share of empty rows in an epoch's updates from which the log says so."""
+from workings.ways.parts.experience import Experience, RowExperience
+from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,36 +52,26 @@ class TraceData:
 
     recipe: Recipe
     rows: RowSet
-    batches: Batches
-    steps: int
-    """Steps of the run: the recipe's number, or counted from its epochs."""
+    devices: int
+    """Number of devices over which rows are split."""
     teacher: Teacher | None = None
 
-    @classmethod
-    def of(cls, recipe: Recipe, rows: RowSet, devices: int, **own: Any) -> Self:
-        """Rows in a recipe's batches.
+    @cached_property
+    def batches(self) -> Batches:
+        """The rows in the recipe's batches."""
+        recipe = self.recipe
+        return Batches(way_of(recipe).grouped(self.rows), seed=recipe.seed, accumulation=recipe.batch.accumulation,
+                       rows_per_micro_batch=recipe.batch.micro_batch * self.devices, data_config=recipe.data)
 
-        Args:
-            recipe: of the run.
-            rows: made from its examples.
-            devices: number of devices over which rows are split.
-            own: further fields.
-        """
-        batches = Batches(way_of(recipe).grouped(rows), seed=recipe.seed,
-                          rows_per_micro_batch=recipe.batch.micro_batch * devices,
-                          accumulation=recipe.batch.accumulation,
-                          data_config=recipe.data)
-        steps = recipe.training.steps or batches.steps_in(recipe.training.epochs)
-        return cls(recipe=recipe, rows=rows, batches=batches, steps=steps, **own)
+    @cached_property
+    def steps(self) -> int:
+        """Steps of the run: the recipe's number, or counted from its epochs."""
+        return self.recipe.training.steps or self.batches.steps_in(self.recipe.training.epochs)
 
     @property
     def digests(self) -> dict[str, str]:
         """Digest of the rows."""
         return {"rows": self.rows.digest}
-
-    def typical_shape(self) -> tuple[BatchShape, float]:
-        """As `Batches.typical_shape`."""
-        return self.batches.typical_shape()
 
     def shapes(self) -> list[BatchShape]:
         """All shapes (A, B, S), longest first."""
@@ -103,30 +97,17 @@ class TraceData:
                 f"{self.rows.supervised_tokens:,} supervised tokens per epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
-                f"{percent(self.batches.padding_share())} padding in epoch 0")
+                f"{percent(self.batches.padding_share())} padding in epoch 0{self._empty_rows()}")
 
-    def remarks(self) -> list[str]:
-        """Sentences about few rows, rows without an id, and updates with many empty rows."""
-        return [*self._about_rows(), *self._about_empty_rows()]
-
-    def _about_rows(self) -> Iterator[str]:
-        ids = self.rows.ids
-        if any(row_id.startswith(NUMBERED) for row_id in ids):
-            yield "no id      rows without an `id` are numbered by their lines"
-        if len(ids) < FEW_ROWS:
-            held_out = ("held-out texts (`evaluation.traces`)" if self.rows.whole else
-                        "held-out questions (`workings data import --hold-out`)")
-            yield (f"few rows   {len(ids)} rows: the model can learn them by heart. A few hundred and more are usual; "
-                   f"with few, 1 to 3 epochs and {held_out} show whether it learns more than these")
-
-    def _about_empty_rows(self) -> list[str]:
+    def _empty_rows(self) -> str:
+        """A remark if a third of the rows of an epoch's updates are empty, or more."""
         empty, total = self.batches.empty_sequences()
-        if empty < MANY_EMPTY * total:
-            return []
+        if 3 * empty < total:
+            return ""
         accumulation, micro_batch, _ = self.batches.shapes()[0]
         fewer = even_accumulation(total - empty, micro_batch, accumulation)
-        try_next = f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"
-        return [f"empty      {empty:,} of {total:,} rows of an epoch's updates are empty; try: {try_next}"]
+        return (f"; {empty:,} of {total:,} rows of an epoch's updates are empty; try: "
+                + (f"batch.accumulation={fewer}" if fewer < accumulation else "a smaller batch.micro_batch"))
 
     def question_digests(self) -> set[str]:
         """Digests of all questions of the rows, those of earlier turns included."""
@@ -135,20 +116,19 @@ class TraceData:
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine lacks something that this data needs."""
 
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> Mapping[str, Any]:
+        """What the objective must know of each row besides its tokens, as `SignalValues` gives it; here nothing."""
+        del engine, writer, state, step
+        return {}
+
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
-        """A batch with what the objective must know of it besides its tokens; here nothing."""
+        """A batch with the values of its rows."""
         del row_ids, values
         return batch
 
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any] | None:
-        """What the objective must know of each row besides its tokens; None if it is nothing."""
-        del engine, writer
-        return None
-
     def experience(self, engine: Engine, writer: RunWriter) -> AbstractContextManager[Experience]:
         """Batches by their position in the data, with the signals of their rows."""
-        # Nothing to close here; the context of rollouts has a process for rewards.
-        return nullcontext(RowExperience(self.batches, self.signals(engine, writer)))
+        return nullcontext(RowExperience(self.batches, partial(self.signal_values, engine, writer), self.add_signals))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,11 +147,6 @@ class PairData(TraceData):
         """A batch divided by its pairs, with what the objective must know of it."""
         return with_pair_signals(batch, row_ids, values, way_of(self.recipe).objective)
 
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
-        """What the objective must know of a batch, without a reference."""
-        del engine, writer
-        return RowSignals(values=lambda *_: {}, add=self.add_signals)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReferencedPairData(PairData):
@@ -182,37 +157,26 @@ class ReferencedPairData(PairData):
         name = f"algorithm.name: {self.recipe.algorithm.name}"
         if not isinstance(engine, LikelihoodEngine):
             raise RequestError(f"engine {engine.name} does not support {name}",
-                               "an engine that computes log probabilities",
-                               "engine=jax")
+                               "an engine that computes log probabilities", "engine=jax")
         if not self.recipe.method.trains_all_weights and not isinstance(engine, AdapterEngine):
             raise RequestError(f"engine {engine.name} does not support {name} with adapters",
-                               "an engine that switches them off",
-                               "method.name=full, or engine=jax")
+                               "an engine that switches them off", "method.name=full, or engine=jax")
 
-    def signals(self, engine: Engine, writer: RunWriter) -> RowSignals[Any]:
-        """The reference's log probabilities."""
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> LogProbs:
+        """The reference's log probability of each row of the run; before the first step ``state`` is that model."""
         path = writer.path(REFERENCE_LOG_PROBS)
-
-        def log_probs(state: State, step: int) -> LogProbs:
-            if path.is_file():
-                return read_log_prob_lines(jsonl.read(path)[0])
-            # After a step `state` is another model than the reference.
-            if step:
-                raise RecordError("the reference's log probabilities are missing, and the run has already taken "
-                                  f"{step} steps with them")
-            started = perf_counter()
-            computed = self.reference_log_probs(engine, state)
-            writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
-            writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
-            return computed
-
-        return RowSignals(values=log_probs, add=self.add_signals)
-
-    def reference_log_probs(self, engine: Engine, state: State) -> LogProbs:
-        """The reference's log probability of each row of the run; ``state`` is the one before the first step."""
+        if path.is_file():
+            return read_log_prob_lines(jsonl.read(path)[0])
+        if step:
+            raise RecordError("the reference's log probabilities are missing, and the run has already taken "
+                              f"{step} steps with them")
+        started = perf_counter()
         reference = self.reference(engine, state)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
-        return reference_log_probs_by_row(engine, reference, self.batches, self.steps)
+        computed = reference_log_probs_by_row(engine, reference, self.batches, self.steps)
+        writer.event("reference", rows=len(computed), seconds=perf_counter() - started)
+        writer.write_cleaned(REFERENCE_LOG_PROBS, b"".join(map(line, log_prob_lines(computed))))
+        return computed
 
     def reference(self, engine: Engine, state: State) -> State:
         """The model before training: ``state`` itself, or the weights below its adapters."""
@@ -224,13 +188,9 @@ class ReferencedPairData(PairData):
 
 
 def read_rows(resolved: ResolvedRun) -> RowSet:
-    """Checked rows of a recipe's examples; those of a large data set are cached between runs.
-
-    Raises:
-        RequestError: an example that must not be learned from.
-    """
+    """Checked rows of a recipe's examples; those of a large data set are cached between runs. Raises `RequestError`."""
     data, way = resolved.data, way_of(resolved.recipe)
-    entries, settings = way.entries(data), (resolved.tokenizer, resolved.template, resolved.recipe.data)
+    entries, settings = data.examples, (resolved.tokenizer, resolved.template, resolved.recipe.data)
 
     def make() -> RowSet:
         return way.build_rows(entries, *settings)
@@ -243,16 +203,9 @@ def read_rows(resolved: ResolvedRun) -> RowSet:
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
                                steps: int) -> dict[str, float]:
-    """The reference's log probability of every row that a run of this length is trained on, by row id.
+    """The reference's log probability of every row that a run of this many steps is trained on, by row id.
 
-    Args:
-        engine: the engine that owns the state.
-        state: the reference; read, not consumed.
-        batches: of pairs. Each row is in one batch of the first epoch.
-        steps: of the run; a run shorter than an epoch needs its own rows only.
-
-    Raises:
-        TrainingFailed: a log probability that is not finite.
+    Raises `TrainingFailed` for one that is not finite.
     """
     log_probs: dict[str, float] = {}
     # Every row comes once in an epoch, so later epochs need no further ones.
@@ -276,48 +229,118 @@ def with_pair_signals(batch: Batch, row_ids: Sequence[Sequence[str]], log_probs:
                       objective: Objective) -> Batch:
     """A batch of pairs, divided by their number, with the signals of its objective.
 
-    Args:
-        batch: without signals.
-        row_ids: for each of its A x B sequences the id of its row; empty for an empty sequence.
-        log_probs: of the reference, by row id; empty where the objective has no reference.
-        objective: of the run.
-
-    Raises:
-        RecordError: a row has no log probability.
+    ``row_ids``: of each of its A x B sequences; ``log_probs``: of the reference, by row id, else `RecordError`.
     """
     mask = batch.loss_mask.reshape(-1, batch.tokens.shape[-1])
     # Empty sequences, which fill up a last batch, make no pair.
     pairs = sum(len(ids) for ids in row_ids) // 2
-    made = {REFERENCE: partial(_reference, mask, row_ids, log_probs), IMITATION: partial(_imitation, mask, pairs),
-            VERDICT: partial(_verdicts, mask, row_ids)}
-    return replace(batch, divided_by=float(pairs), signals={
-        name: made[name]().reshape(batch.tokens.shape) for name in objective.signals})
-
-
-def _verdicts(mask: np.ndarray, row_ids: Sequence[Sequence[str]]) -> np.ndarray:
-    """``[A * B, S]``: the signal `VERDICT`."""
-    signal = np.zeros_like(mask)
-    for number, ids in enumerate(row_ids):
-        for name in ids:
-            signal[number, mask[number].argmax()] = verdict_of(name)
-    return signal
-
-
-def _imitation(mask: np.ndarray, pairs: int) -> np.ndarray:
-    """``[A * B, S]``: the signal `IMITATION`."""
-    weight = np.zeros_like(mask)
-    # Every other row is a chosen one.
-    weight[::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
-    return weight
-
-
-def _reference(mask: np.ndarray, row_ids: Sequence[Sequence[str]], log_probs: LogProbs) -> np.ndarray:
-    """``[A * B, S]``: the signal `REFERENCE`."""
-    signal = np.zeros(mask.shape, np.float32)
-    for number, ids in enumerate(row_ids):
-        for name in ids:
+    signals = {name: np.zeros(mask.shape, np.float32) for name in objective.signals}
+    if IMITATION in signals:
+        # Of the chosen rows.
+        signals[IMITATION][::2] = mask[::2] * (pairs / max(mask[::2].sum(dtype=np.float64), 1))
+    for number, name in ((number, name) for number, ids in enumerate(row_ids) for name in ids):
+        # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
+        first = number, mask[number].argmax()
+        if VERDICT in signals:
+            signals[VERDICT][first] = verdict_of(name)
+        if REFERENCE in signals:
             if name not in log_probs:
                 raise RecordError(f"no log probability of the reference for row {name[:80]!r}")
-            # Only a row's sum counts. At one supervised position, and zero elsewhere, it is added up without rounding.
-            signal[number, mask[number].argmax()] = log_probs[name]
-    return signal
+            signals[REFERENCE][first] = log_probs[name]
+    return replace(batch, divided_by=float(pairs), signals={
+        name: signal.reshape(batch.tokens.shape) for name, signal in signals.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistillationData(TraceData):
+    """Rows of traces and their teacher; its top tokens are computed before the first step and recorded."""
+
+    resolved: ResolvedRun
+    teacher: Teacher = field()
+
+    @property
+    def objective(self) -> TopTokens:
+        """The loss of an update."""
+        objective = way_of(self.recipe).objective
+        assert isinstance(objective, TopTokens)  # that of the only way with these data
+        return objective
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Digests of the rows and of the teacher."""
+        return super().digests | {"teacher": self.teacher.digest}
+
+    def check(self, engine: Engine) -> None:
+        """Raises `RequestError` if the engine does not compute most likely tokens, or the vocabulary is too small."""
+        name, count = "algorithm.name: distill_traces", self.objective.top_k
+        if not isinstance(engine, TeachingEngine):
+            raise RequestError(f"engine {engine.name} does not support {name}",
+                               "an engine that computes its most likely tokens", "engine=jax")
+        if count > self.resolved.shape.vocab_size:
+            raise RequestError(f"algorithm.top_k: {count} exceeds the vocabulary of {self.resolved.shape.vocab_size}",
+                               "at most its size", "a smaller algorithm.top_k")
+
+    def write(self, writer: RunWriter) -> None:
+        """Writes the row index and the teacher's identity."""
+        super().write(writer)
+        writer.write_json(TEACHER, self.teacher.facts)
+
+    @cached_property
+    def files(self) -> TopTokenFiles:
+        """Files of the run with the teacher's top tokens."""
+        return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
+                             count=self.objective.top_k)
+
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, StoredTopTokens]:
+        """The teacher's top tokens."""
+        del state
+        started = perf_counter()
+        teacher: TopTokensFunction | None = None
+        values: dict[str, StoredTopTokens] = {}
+        for number, part in enumerate(self.files.parts):
+            path = writer.path(top_tokens_file(number))
+            if not path.is_file():
+                # Queried again, a teacher on other hardware rounds differently, which would mix two runs.
+                if step:
+                    raise RecordError(f"part {number} of the teacher's top tokens is missing, and the run has "
+                                      f"already taken {step} steps with them")
+                teacher = teacher or self.teacher.open_for_tokens(engine, self.resolved, self.objective.top_k)
+                rows = {name: row for batch in part for name, row in teacher_top_tokens_by_row(
+                    teacher, self.batches, Position(0, batch)).items()}
+                atomic.write_bytes(path, to_bytes(rows.values()))
+                # After the file: an event of a part that is not there would be believed after a crash.
+                writer.event("teacher_asked", part=number, rows=len(rows), seconds=perf_counter() - started)
+            # From the file, so that a resumed run and this one train on the same stored bytes.
+            values |= self.files.open_rows(path, part)
+        return values
+
+    def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: TeacherTopTokens) -> Batch:
+        """A batch with the top tokens of its rows."""
+        return with_top_tokens(batch, row_ids, values, self.objective)
+
+
+def teacher_top_tokens_by_row(top_tokens: TopTokensFunction, batches: Batches,
+                              position: Position) -> dict[str, TopTokensOfRow]:
+    """A teacher's most likely tokens for each row of a batch, by row id. Raises `TrainingFailed` for NaN."""
+    batch, _ = batches.at(position)
+    tokens, log_probs = top_tokens(batch)
+    # Asked here, once a part: in the loss it would show as a step that is not finite, with the student to blame.
+    if not np.isfinite(log_probs).all():
+        raise TrainingFailed(f"a log probability of the teacher is not finite, in batch {position.batch + 1}")
+    return top_tokens_by_row(batch, batches.row_ids(position), tokens, log_probs)
+
+
+def with_top_tokens(batch: Batch, row_ids: Sequence[Sequence[str]], top_tokens: TeacherTopTokens,
+                    objective: TopTokens) -> Batch:
+    """A batch with the inputs of its objective. Raises `RecordError` if a row has no fitting top tokens."""
+    size = (int(np.prod(batch.tokens.shape[:2])), batch.tokens.shape[-1])
+    signals = {name: np.zeros(size, np.float32) for name in objective.signals}
+    for name, number, positions in row_positions(batch, row_ids):
+        row = top_tokens[name].load() if name in top_tokens else None
+        if row is None or len(row.tokens_NK) != len(positions):
+            raise RecordError(f"the stored top tokens of the teacher do not cover row {name[:80]!r}")
+        for column, (token, log_prob) in enumerate(zip(objective.target_signals, objective.log_prob_signals,
+                                                       strict=True)):
+            signals[token][number, positions] = row.tokens_NK[:, column]
+            signals[log_prob][number, positions] = row.log_probs_NK[:, column]
+    return replace(batch, signals={name: x.reshape(batch.tokens.shape) for name, x in signals.items()})

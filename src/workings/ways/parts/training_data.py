@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,15 @@ from workings.record.writer import RunWriter
 from workings.rollouts import rollout_json
 from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
-from workings.rollouts.rollout import Rollout, RolloutShape, most_written
+from workings.rollouts.rollout import Rollout
 from workings.rollouts.vllm import VllmSampler
 from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
-from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler
+from workings.ways.parts.rollout_batch import RolloutShape
+from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
 from workings.ways.parts.rollout_way import RolloutWay, rollout_way
 from workings.ways.parts.row_data import TraceData
-from workings.ways.parts.stall_detector import StallDetector
 from workings.ways.parts.teacher import LogProbFunction, Teacher
 
 
@@ -41,27 +41,25 @@ class PromptData:
     """Prompts; their completions are sampled when an update needs them."""
 
     resolved: ResolvedRun
-    algorithm: RolloutWay
     prompts: PromptSet
-    rewards: RewardSettings | None
+    devices: int
+    """Number of devices over which rows are split."""
+    rewards: RewardSettings | None = None
     """None if completions are not rewarded."""
-    shape: RolloutShape
     teacher: Teacher | None = None
     """None if no teacher judges the completions."""
 
-    @classmethod
-    def of(cls, resolved: ResolvedRun, prompts: PromptSet, devices: int, *, rewards: RewardSettings | None = None,
-           teacher: Teacher | None = None) -> "PromptData":
-        """Prompts with the sizes of their rollouts; ``devices``: number of devices over which rows are split.
+    @property
+    def algorithm(self) -> RolloutWay:
+        """The way of learning."""
+        return rollout_way(self.resolved.recipe)
 
-        Raises:
-            RequestError: rows do not make whole groups.
-        """
-        recipe, algorithm = resolved.recipe, rollout_way(resolved.recipe)
-        algorithm.check_devices(recipe, devices)
-        return cls(resolved=resolved, algorithm=algorithm, prompts=prompts, teacher=teacher, rewards=rewards,
-                   shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices,
-                                                  pad_id=resolved.tokenizer.pad_id))
+    @cached_property
+    def shape(self) -> RolloutShape:
+        """Sizes of the rollouts. Raises `RequestError` if rows do not make whole groups."""
+        self.algorithm.check_devices(self.resolved.recipe, self.devices)
+        return RolloutShape.from_recipe(self.resolved.recipe, self.algorithm, devices=self.devices,
+                                        pad_id=self.resolved.tokenizer.pad_id)
 
     @property
     def steps(self) -> int:
@@ -100,10 +98,6 @@ class PromptData:
         if self.teacher is not None:
             writer.write_json(TEACHER, self.teacher.facts)
 
-    def typical_shape(self) -> None:
-        """None: sampling takes most of the time."""
-        return
-
     def facts(self) -> dict[str, Any]:
         """None: the recipe says how many prompts a rollout takes."""
         return {}
@@ -114,26 +108,19 @@ class PromptData:
         return (f"{len(self.prompts.prompts):,} prompts, {len(self.prompts.dropped):,} dropped; a rollout samples "
                 f"{self.algorithm.group} completions of each of {of_a_rollout:,}")
 
-    def remarks(self) -> list[str]:
-        """Nothing to say."""
-        return []
-
     def check(self, engine: Engine) -> None:
-        """Raises `RequestError` if the engine cannot sample, switch adapters off, or open the teacher."""
+        """Raises `RequestError` if the engine lacks something, or rows do not make whole groups."""
+        _ = self.shape
         if not isinstance(engine, LikelihoodEngine) or sampler_of(engine) is None:
             name = self.resolved.recipe.algorithm.name
             raise RequestError(f"engine {engine.name} does not run algorithm.name: {name}",
                                "an engine that samples completions", "engine=jax")
-        if self._reference_is_below_adapters and not isinstance(engine, AdapterEngine):
+        if (self._has_first_model and not self.resolved.recipe.method.trains_all_weights
+                and not isinstance(engine, AdapterEngine)):
             raise RequestError(f"engine {engine.name} does not support algorithm.kl_beta above 0 with adapters",
                                "an engine that switches them off", "algorithm.kl_beta=0")
         if self.teacher is not None:
             self.teacher.open(engine, self.resolved)  # no weight is read before the first call
-
-    @property
-    def _reference_is_below_adapters(self) -> bool:
-        """Whether the reference is the model below the adapters."""
-        return self._has_first_model and not self.resolved.recipe.method.trains_all_weights
 
     @property
     def _has_first_model(self) -> bool:
@@ -142,14 +129,7 @@ class PromptData:
 
     def rollout_sampler(self, engine: Engine, rewarder: Rewarder | None, teacher: LogProbFunction | None = None,
                         player: EnvironmentProcess | None = None) -> RolloutSampler:
-        """The sampler of this run's rollouts. Raises `RequestError` as `check` does.
-
-        Args:
-            engine: of the model that is trained.
-            rewarder: gives rewards; None if the algorithm has none.
-            teacher: log probabilities under the teacher; None without one.
-            player: plays the environment; None without one.
-        """
+        """The sampler of this run's rollouts. Raises `RequestError` as `check` does."""
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
         sampler = sampler_of(engine) if recipe.sampler is None else VllmSampler(
@@ -168,10 +148,9 @@ class PromptData:
         if not self._has_first_model:
             return None
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
-        if self._reference_is_below_adapters:
+        if not self.resolved.recipe.method.trains_all_weights:
             assert isinstance(engine, AdapterEngine)  # as above
             return lambda state, batch: engine.log_probs(engine.without_adapters(state), batch)
-        # Loaded once, for the first rollout: it stays in memory together with the trained model.
         frozen = cache(lambda: self.resolved.initial_state(engine, self.resolved.recipe.seed, trainable=False))
         return lambda state, batch: engine.log_probs(frozen(), batch)
 
@@ -206,7 +185,7 @@ def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
     """Reward settings of a recipe with rewards."""
     recipe = loaded.recipe
     return RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning, base=loaded.base,
-                          max_new_tokens=most_written(recipe, rollout_way(recipe)))
+                          max_new_tokens=rollout_way(recipe).most_written(recipe))
 
 
 def try_rewards(settings: RewardSettings) -> None:
@@ -236,9 +215,6 @@ def prompts_of(resolved: ResolvedRun) -> PromptSet:
 
 
 def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
-    """Ids of held-out items whose question is in the training data as well: their answers measure nothing.
-
-    Questions are compared as `workings verify` compares them, which fails such a run.
-    """
+    """Ids of held-out items whose question is in the training data as well: their answers measure nothing."""
     digests = data.question_digests()
     return [item.id for item in items if prompt_digest(item.prompt) in digests]

@@ -83,7 +83,7 @@ def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps
 
     The updates' lines are removed from ``steps``; ``lines`` has them as the log has.
     """
-    from workings.rollouts.rollout import batch_of, digest_of
+    from workings.ways.parts.rollout_batch import batch_of, digest_of
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
     for part in range(min(inputs.shape.updates, len(steps))):
@@ -281,7 +281,7 @@ def trainer_log_probs(rollout: "Rollout", batch: "Batch") -> "np.ndarray":
     """The update's log probabilities ``[B, S]``; 0 where nothing is learned, as engines have it."""
     import numpy as np
 
-    from workings.rollouts.rollout import completion_span
+    from workings.ways.parts.rollout_batch import completion_span
     log_probs_BS = np.zeros(_rows(batch.loss_mask).shape)
     for number, ((prompt, sample), drawn) in enumerate(zip(rollout.trained_samples, rollout.trainer_log_probs,
                                                            strict=True)):

@@ -179,7 +179,7 @@ def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _kept_samples(record: Record) -> dict[str, set[bytes]]:
     """Canonical lines of the kept samples, by the digest of the model that they are from."""
-    from workings.samples.candidates import SampleOrigin
+    from workings.samples.selection import SampleOrigin
     kept: dict[str, set[bytes]] = {}
     for unit in record.samples:
         rows = [*unit.lines(KEPT), *(unit.lines(PAIRS) if unit.has(PAIRS) else [])]

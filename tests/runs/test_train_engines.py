@@ -1,4 +1,7 @@
-"""Runs of the PyTorch engine: killed and resumed bit for bit, the shipped recipe, and a GPU that is not there."""
+"""Runs of both engines: killed and resumed bit for bit, and what a run of PyTorch says of it.
+
+`proof/resume.py` kills them at a hundred other points.
+"""
 
 import json
 
@@ -10,16 +13,18 @@ from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
 
 
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-def test_a_run_killed_within_a_checkpoint_ends_bit_for_bit_like_one_that_was_not(tmp_path, start_forked):
+@pytest.mark.parametrize(("engine", "step"), [("jax", 2), ("torch", 4)])
+def test_killed_within_a_save_it_ends_bit_for_bit_the_same(tmp_path, start_forked, monkeypatch, engine, step):
     """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has its own state."""
-    settings = ("engine=torch", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    settings = (f"engine={engine}", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
     begun = killed.begin(killed.write_recipe(tmp_path), settings, start_forked)
-    killed.assert_ends_alike(begun, settings, "write checkpoints/.step_000004.tmp/optimizer.safetensors")
+    assert killed.problems(begun[2], killed.contents(begun[2])) == []
+    out = killed.assert_ends_alike(begun, settings,
+                                   f"write checkpoints/.step_{step:06d}.tmp/optimizer.safetensors")
+    manifests = [RunRecord.open(run).manifest for run in (begun[2], out)]
+    assert [(manifest.status, manifest.completed_steps, manifest.resumes) for manifest in manifests] == [
+        ("complete", 6, 0), ("complete", 6, 1)]
 
 
 def test_a_run_says_which_pytorch_took_its_steps(workings, tmp_path):

@@ -1,0 +1,299 @@
+"""Batches of recorded rows and rollouts once more, and wrong ones for the controls.
+
+Shape suffixes: A accumulation, B rows, S positions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from workings.data.batches import Batches, Position
+from workings.data.pair_rows import LogProbs, read_log_prob_lines
+from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
+from workings.engines.base import LikelihoodEngine, State
+from workings.environments.process import EnvironmentProcess
+from workings.errors import RecordError
+from workings.models.batch import Batch
+from workings.objectives.policy_gradient import REFERENCE
+from workings.objectives.top_tokens import TopTokens
+from workings.record import jsonl
+from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
+from workings.record.storage import read_plain
+from workings.rollouts.rollout import Group, Rollout
+from workings.scoring.rewards import CompletionToReward, total
+from workings.ways.parts.experience import AddSignals
+from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
+from workings.ways.parts.rollout_batch import digest_of
+from workings.ways.parts.rollout_experience import RolloutSampler
+from workings.ways.parts.row_data import (
+    ReferencedPairData,
+    TraceData,
+    log_probs_by_row,
+    teacher_top_tokens_by_row,
+    with_top_tokens,
+)
+from workings.ways.parts.teacher import Teacher
+from workings.ways.parts.training_data import PromptData, reward_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSource:
+    """Batches of rows: they follow from the data position and the rows' signals."""
+
+    batches: Batches
+    add: AddSignals
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    """Recorded signals by row id: log probabilities of the reference, or top tokens of the teacher."""
+    compute: Callable[[State, Position], Mapping[str, Any]] | None = None
+    """Computes those of the rows of a batch again; None: the recorded ones are used."""
+    change: Callable[[Batch], Batch] = lambda batch: batch
+    """For controls: makes the batch to use in place of the correct one."""
+
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
+        """The batch of a step. Raises `RecordError` for a row without a recorded signal."""
+        del step
+        batch, after = self.batches.at(position)
+        digest = self.batches.digest(batch)
+        signals = self.recorded
+        # In a later epoch rows have other neighbours than when these were computed, which may change last bits.
+        if self.compute is not None and position.epoch == 0:
+            signals = {**signals, **self.compute(state, position)}
+        with_signals = self.add(batch, self.batches.row_ids(position), signals)
+        return StepInputs(batch=self.change(with_signals), after=after, digest=digest)
+
+
+def with_a_pair_swapped(batch: Batch) -> Batch:
+    """The batch with the two rows of the first pair swapped."""
+    order = np.arange(batch.tokens.shape[1])
+    order[:2] = 1, 0
+    # In the first micro batch: the first pair of a batch is never an empty one.
+    arrays = {name: np.concatenate([x_ABS[:1, order], x_ABS[1:]]) for name, x_ABS in batch.arrays.items()}
+    positions = batch.loss_positions
+    return replace(
+        Batch.of(arrays, batch.divided_by),
+        loss_positions=None if positions is None else np.concatenate([positions[:1, order], positions[1:]]))
+
+
+def with_another_reference(batch: Batch) -> Batch:
+    """The batch with the reference log probability of the first row increased by 0.5."""
+    signal_ABS = batch.signals[REFERENCE].copy()
+    signal_ABS[0, 0, batch.loss_mask[0, 0].argmax()] += 0.5
+    return replace(batch, signals={**batch.signals, REFERENCE: signal_ABS})
+
+
+def with_another_top_token(batch: Batch) -> Batch:
+    """The batch with half the probability of the teacher's most likely token at the first supervised position."""
+    name = next(name for name in sorted(batch.signals) if name.startswith("teacher_log_prob_"))
+    signal = batch.signals[name].copy()
+    signal.reshape(-1)[batch.loss_mask.reshape(-1).argmax()] -= 0.7
+    return replace(batch, signals={**batch.signals, name: signal})
+
+
+def replayed_pairs(opened: ReopenedRun, data: ReferencedPairData, *, exact: bool) -> RowSource:
+    """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
+    recorded = read_log_prob_lines(jsonl.read(opened.run.path / REFERENCE_LOG_PROBS)[0])
+    # Another seed, for a control, may begin with rows that a short run never reached.
+    known = {**dict.fromkeys(data.rows.ids, 0.0), **recorded}
+
+    def compute(state: State, position: Position) -> LogProbs:
+        engine = opened.engine
+        reference = opened.first_weights if opened.recipe.method.trains_all_weights else data.reference(engine, state)
+        assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
+        return log_probs_by_row(engine, reference, data.batches, position)
+
+    return RowSource(batches=data.batches, add=data.add_signals, recorded=known, compute=compute if exact else None)
+
+
+def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batches) -> RowSource:
+    """Traces with the teacher's top tokens: computed again if the teacher can be opened, else the recorded ones."""
+    compute = None
+    if isinstance(opened.teacher, Teacher):
+        teacher = opened.teacher.open_for_tokens(opened.engine, opened, objective.top_k)
+
+        def compute(state: State, position: Position) -> Mapping[str, TopTokensOfRow]:
+            del state
+            return teacher_top_tokens_by_row(teacher, batches, position)
+
+    return RowSource(batches=batches, recorded=_recorded_top_tokens(opened, objective.top_k), compute=compute,
+                     add=partial(with_top_tokens, objective=objective))
+
+
+def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
+    """Recorded teacher top tokens; uniform ones for rows that only another seed reaches."""
+    recorded: dict[str, TopTokensOfRow] = {}
+    # The run's own order decides which rows share a file, for any seed of a control.
+    own = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
+    counts = own.rows.learned_positions
+    files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
+    for number, part in enumerate(files.parts):
+        recorded |= files.read(read_plain(opened.run.path / top_tokens_file(number)), part)
+    # The placeholder gives its tokens half of the probability together, in equal parts.
+    return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
+            for name, size in counts.items() if name not in recorded} | recorded
+
+
+ROW_CONTROLS: dict[str, tuple[str, str, Callable[[Batch], Batch]]] = {
+    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
+    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
+    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token)}
+"""Changes of every batch that a replay must distinguish from the record: name in its report, words, and change."""
+
+
+def wrong_rows(source: BatchSource, names: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
+    """For some of `ROW_CONTROLS` their words and a source that changes every batch."""
+    assert isinstance(source, RowSource)
+    return {told: (words, replace(source, change=change))
+            for told, words, change in map(ROW_CONTROLS.__getitem__, names)}
+
+
+MAX_LOG_PROB_DIFFERENCE = 0.25
+"""Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""
+Change = Callable[[Rollout, RolloutSampler], Rollout]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRewards:
+    """Gives a completion that is the recorded one its recorded rewards, and any other completion zeros.
+
+    No reward is computed here: level 2 of `verify` does that, and a user's function is never run from a record.
+    """
+
+    recorded: Rollout
+
+    @property
+    def replies(self) -> list[str]:
+        """None: a judge's replies belong to no batch."""
+        return []
+
+    def score(self, samples: Sequence[CompletionToReward]) -> list[dict[str, float]]:
+        """Rewards of some samples."""
+        known = {(prompt.item.id, tuple(sample.written_tokens), sample.truncated):
+                 dict(sample.rewards) for prompt, sample in self.recorded.all_samples}
+        zeros = dict.fromkeys(self.recorded.groups[0].samples[0].rewards, 0.0)
+        return [known.get((sample.item.id, tuple(sample.tokens), sample.truncated), zeros) for sample in samples]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSource:
+    """Batches of recorded updates, with rollouts that are sampled again from the weights before the update."""
+
+    sampler: RolloutSampler
+    recorded: Callable[[int], Rollout | None]
+    """The rollout whose first update is this one; None without one."""
+    exact: bool
+    """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
+    ones, because last bits would make another batch."""
+    change: Change
+    """For controls: makes the rollout to use in place of the correct one."""
+
+    def take(self, state: State, position: Position, step: int) -> StepInputs:
+        """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
+        updates = self.sampler.shape.updates
+        part = (step - 1) % updates
+        recorded = self.recorded(step - part)
+        if recorded is None:
+            raise RecordError(f"no rollout of step {step - part}")
+        used, counts = recorded, None
+        # The recorded rollout is used at its later updates, whose sampling weights are gone, and if another program
+        # sampled or an environment is not played again.
+        is_played = self.sampler.rules is None or self.sampler.player is not None
+        if part == 0 and not recorded.sampler and is_played:
+            repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
+            if self.sampler.reference is None and recorded.reference_log_probs:
+                repeated = replace(repeated, reference_log_probs=_as_recorded(recorded, repeated))
+            counts = _counts(recorded, repeated)
+            used = repeated if self.exact else recorded
+        batch = self.sampler.batch(self.change(used, self.sampler), step)
+        return StepInputs(batch=batch, after=recorded.after if part == updates - 1 else position,
+                          digest=digest_of(batch), completion_counts=counts)
+
+
+def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
+    """Recorded log probabilities of an absent teacher; those of the student for completions that differ."""
+    return tuple(
+        said if (one.item.id, before.completion) == (other.item.id, after.completion)
+        else np.asarray(after.completion.log_probs, np.float32)
+        for (one, before), (other, after), said in zip(
+            recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, strict=True))
+
+
+def _counts(recorded: Rollout, again: Rollout) -> dict[str, int]:
+    """Number of recorded completions, and of those reproduced with the same log probabilities."""
+    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in rollout.all_samples]
+                     for rollout in (recorded, again))
+    # Not strict: with other completions, dynamic sampling may take another number of groups.
+    same = sum(one == other for one, other in zip(before, after, strict=False))
+    return {"asked": len(before), "same": same - _count_other_log_probs(recorded, again)}
+
+
+def _count_other_log_probs(recorded: Rollout, again: Rollout) -> int:
+    """Number of trained completions that are the same, with a token whose frozen log probability differs."""
+    return sum(
+        (recorded_group.item.id, before.completion) == (repeated_group.item.id, after.completion)
+        and bool((np.abs(log_probs_again - log_probs_recorded) > MAX_LOG_PROB_DIFFERENCE).any())
+        for (recorded_group, before), (repeated_group, after), log_probs_recorded, log_probs_again in zip(
+            recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, again.reference_log_probs,
+            strict=False))
+
+
+def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
+    """The rollout with the first reward of the first trained completion increased by 1, and its group's advantages."""
+    settings = sampler.reward_settings
+    assert settings is not None  # a change of runs with rewards
+
+    def change(group: Group) -> Group:
+        values = [dict(sample.rewards) for sample in group.samples]
+        values[0][settings.names[0]] += 1.0
+        totals = [total(rewards, settings) for rewards in values]
+        return replace(group, samples=tuple(
+            replace(sample, rewards=rewards, reward=reward, advantage=advantage)
+            for sample, rewards, reward, advantage in zip(
+                group.samples, values, totals, sampler.algorithm.advantages(totals), strict=True)))
+
+    return _with_first_group(rollout, change)
+
+
+def with_another_advantage(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
+    """The rollout with the advantage of the first trained completion increased by 0.5."""
+    del sampler
+    return _with_first_group(rollout, lambda group: replace(group, samples=(
+        replace(group.samples[0], advantage=group.samples[0].advantage + 0.5), *group.samples[1:])))
+
+
+def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
+    """The rollout with the teacher's log probability of the first trained token increased by 0.5."""
+    del sampler
+    first, *others = rollout.reference_log_probs
+    return replace(rollout, reference_log_probs=(first + np.eye(1, len(first), dtype=np.float32)[0] / 2, *others))
+
+
+def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rollout:
+    first = next((number for number, group in enumerate(rollout.groups) if group.kept), None)
+    if first is None:
+        return rollout
+    return replace(rollout, groups=tuple(change(group) if number == first else group
+                                         for number, group in enumerate(rollout.groups)))
+
+
+ROLLOUT_CONTROLS: dict[str, tuple[str, Change]] = {
+    "reward": ("one reward flipped", with_another_reward), "advantage": ("one advantage moved", with_another_advantage),
+    "teacher": ("one log probability of the teacher moved", with_another_teacher)}
+"""Changes of every rollout that a replay must distinguish from the record, by name, with their words."""
+
+
+def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
+                      change: Change = lambda rollout, sampler: rollout) -> RolloutSource:
+    """The rollouts of a run with prompts and completions of a seed; ``exact`` and ``change`` as in `RolloutSource`."""
+    prompts = replace(opened.prompts, seed=seed)
+    data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
+                      rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
+    first = opened.rollout(1)
+    if first is None:
+        raise RecordError(f"{opened.run.path}: no rollout of step 1")
+    player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
+        data.environment)
+    sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
+    return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact, change=change)
