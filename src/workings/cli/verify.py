@@ -59,7 +59,6 @@ def verify_command(
     Levels: 0 integrity, 1 consistency, 2 scores recomputed, 3 steps recomputed (needs the run's engine and data).
     """
     from workings.evidence.verify import HIGHEST_LEVEL, verify
-    from workings.record.digest import HashProgress
     from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
@@ -80,11 +79,8 @@ def verify_command(
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
-    # For the progress display; 0 if unknown (a zip, a missing path).
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     with slow_operation(f"checking {path}"):
-        result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, size), replay=replay)
+        result = verify(path, level=highest, expect_root=expect_root, trusted=keys, replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     answer(result.to_json(), as_json=as_json, text=verification_text(result, verbose=verbose))

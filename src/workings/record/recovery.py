@@ -9,7 +9,6 @@ from typing import Any
 from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl
 from workings.record.checkpoints import CheckpointStore
-from workings.record.digest import Progress
 from workings.record.layout import (
     CHECKPOINTS,
     EVENTS,
@@ -31,7 +30,7 @@ from workings.record.storage import storage
 from workings.record.values import now
 
 
-def finish_sealing(final: Path, progress: Progress | None = None) -> str:
+def finish_sealing(final: Path) -> str:
     """Seal an unsealed run whose manifest is written, and give it its final name. Call with the lock held.
 
     Every step can be repeated: checksums are recomputed, the seal is written last, then the folder is renamed.
@@ -48,7 +47,7 @@ def finish_sealing(final: Path, progress: Progress | None = None) -> str:
             # The seal refuses hidden files. Recompute checksums of a killed sealing.
             remove_temporaries(partial)
             (partial / SUMS).unlink(missing_ok=True)
-            seal_unit(partial, "run", status, None, progress)
+            seal_unit(partial, "run", status, None)
         # One rename, last: a folder with the final name is always sealed.
         partial.rename(final)
         atomic.sync_directory(final.parent)

@@ -13,7 +13,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads
-from workings.record.digest import Progress, bytes_digest, file_digest, is_digest
+from workings.record.digest import bytes_digest, file_digest, is_digest
 from workings.record.layout import SEAL, SUMS, check_relative, unit_of
 from workings.record.storage import read_plain, storage
 
@@ -22,7 +22,7 @@ STATUSES = ("complete", "interrupted", "failed")
 NO_ORIGIN = {"absent": "made from no other unit"}
 
 
-def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, progress: Progress | None = None) -> str:
+def seal_unit(directory: Path, unit: str, status: str, made_from: str | None) -> str:
     """Write `SHA256SUMS` and then `SEAL.json`.
 
     Args:
@@ -30,7 +30,6 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
         unit: kind of the unit: `run`, `eval` or `samples`.
         status: `complete`, `interrupted` or `failed`.
         made_from: root digest of the unit it was made from; None for a run.
-        progress: called with the bytes hashed so far.
 
     Returns:
         The root digest: SHA-256 of the bytes of `SHA256SUMS`.
@@ -47,7 +46,7 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
         # Every step from here on can be repeated after a kill.
         remove_empty_folders(directory)
         files = unit_files(directory, nested=unit == "run")
-        sums = sums_text({name: file_digest(directory / name, progress) for name in files})
+        sums = sums_text({name: file_digest(directory / name) for name in files})
         # The listed files are on the disk before the list is, and the list before the seal that relies on it.
         atomic.sync_tree(directory)
         atomic.write_bytes(directory / SUMS, sums)

@@ -10,7 +10,6 @@ from workings.errors import RecordError, RequestError
 from workings.record import atomic, jsonl, recovery
 from workings.record.canonical import loads
 from workings.record.checkpoints import CheckpointStore
-from workings.record.digest import Progress
 from workings.record.layout import (
     CHECKPOINTS,
     EVENTS,
@@ -222,7 +221,7 @@ class RunWriter:
         self._last_step = last_step
         return facts
 
-    def seal(self, status: str, manifest: RunManifest, progress: Progress | None = None) -> Path:
+    def seal(self, status: str, manifest: RunManifest) -> Path:
         """Write the manifest, the sums and the seal, and give the folder its final name.
 
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
@@ -242,7 +241,7 @@ class RunWriter:
         atomic.sync_tree(self.directory)
         # All else is on the disk by now: from this file on a killed sealing is finished, and not resumed.
         atomic.write_json(self.directory / MANIFEST, cleaned(manifest.to_json()))
-        recovery.finish_sealing(self.final, progress)
+        recovery.finish_sealing(self.final)
         self.close()
         return self.final
 

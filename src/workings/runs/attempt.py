@@ -19,7 +19,6 @@ from workings.planning.preflight import ModelFacts, preflight_lines, untuned_tur
 from workings.record import attempts, jsonl
 from workings.record.canonical import read_json
 from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
-from workings.record.digest import HashProgress
 from workings.record.layout import (
     ANNOUNCED,
     CONFIG,
@@ -218,8 +217,8 @@ class Attempt:
             writer.event("failed", reason=outcome.reason)
         # Before sealing, which requires it.
         writer.write_text(README, run_readme(manifest, RunFolder(writer.directory)))
-        # Progress goes to standard error: the run's own log is among the files that are sealed.
-        run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
+        with slow_operation("sealing the run"):
+            run = writer.seal(outcome.status, manifest)
         return TrainResult.of_metrics(
             metrics, status=outcome.status, reason=outcome.reason, steps=outcome.progress.step,
             supervised_tokens=outcome.progress.supervised_tokens, run=run, setup=setup, state=outcome.state,

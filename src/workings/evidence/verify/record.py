@@ -333,8 +333,6 @@ class VerifierInputs:
     """Expected root digest; empty: none given."""
     trusted: tuple[bytes, ...] = ()
     """Trusted public keys in PEM."""
-    progress: Callable[[int], None] | None = None
-    """Called with the bytes hashed so far."""
     # Verification imports no engine: callers pass a function.
     replay: Replay | None = None
     """Recomputes steps for level 3; None: no engine was given."""

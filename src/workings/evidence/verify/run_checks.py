@@ -1,6 +1,6 @@
 """`verify`: open a record and run the checks level by level."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -35,15 +35,13 @@ def _readable(record: Record) -> Iterator[CheckFinding]:
 
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
-           progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
-           replay: Replay | None = None) -> Verification:
+           trusted: tuple[bytes, ...] = (), replay: Replay | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them, without running its code.
 
     Args:
         path: a folder or a zip.
         level: highest level whose checks are made: 0 integrity, 1 consistency, 2 scores recomputed, 3 steps recomputed.
         expect_root: expected root digest; empty: the record is not anchored.
-        progress: called with the bytes hashed so far.
         trusted: public keys in PEM; if any is given, every unit has to be signed by one of them.
         replay: recomputes steps and samples of a run; needed for level 3, and the only part that reaches an engine.
 
@@ -57,7 +55,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
                            "workings runs")
     try:
         record = load(open_tree(Path(path)), VerifierInputs(
-            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay))
+            expect_root=expect_root, trusted=trusted, replay=replay))
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)

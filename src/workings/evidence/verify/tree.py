@@ -11,7 +11,7 @@ import weakref
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,10 +85,10 @@ class Tree(ABC):
         except DECOMPRESSION_ERRORS as error:
             raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
 
-    def digest(self, name: str, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
+    def digest(self, name: str) -> tuple[str, int]:
         """SHA-256 and real length of a file. Raises `RecordError`."""
         with self.open(name) as stream:
-            return stream_digest(stream, progress)
+            return stream_digest(stream)
 
     def read(self, name: str, limit: int = MAX_READ_BYTES) -> bytes:
         """A file's bytes. Raises `RecordError` if there are more than ``limit``."""

@@ -100,7 +100,7 @@ def sums(unit: Unit) -> Found:
         try:
             # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
             # text.
-            digest, size = unit.tree.digest(unit.tree_path(name), unit.record.given.progress)
+            digest, size = unit.tree.digest(unit.tree_path(name))
         except RecordError as error:
             yield str(error)
             continue
