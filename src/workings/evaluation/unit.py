@@ -291,7 +291,7 @@ class EvaluationWriter:
         self.out.parent.mkdir(parents=True, exist_ok=True)
         # Within one file system a rename is atomic: the unit is there whole or not at all.
         self.partial.rename(self.out)
-        atomic.sync_directory(self.out.parent)
+        atomic.sync(self.out.parent)
         return root
 
     def _check_config(self) -> None:
