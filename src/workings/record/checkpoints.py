@@ -1,11 +1,9 @@
 """Checkpoints that are complete or do not count.
 
-A checkpoint is a folder `step_000100/` with the engine's files, `state.json` (step, data position, random state,
-timers) and, written last, `COMMIT.json` with the size and digest of each file. A folder without it, or with one file
-that differs from it, is skipped by name: a half-written checkpoint is never mistaken for the latest.
+A checkpoint is a folder `step_000100/` with the engine's files, `state.json` and, written last, `COMMIT.json` with the
+size and digest of each file. A folder without it, or with a file that differs from it, is never taken for the latest.
 
-The best checkpoint of a run is a function of its recipe and its log only. So a run that was killed and resumed keeps
-the same one, and a verifier can recompute it.
+The best checkpoint of a run is a function of its recipe and its log only, so that a verifier can recompute it.
 """
 
 import os
@@ -48,8 +46,6 @@ class CheckpointStore:
 
     def __init__(self, directory: Path, keep_last: int = 2, before_commit: Callable[[], None] | None = None) -> None:
         """``before_commit`` runs before a checkpoint counts: the lines it rests on must be on the disk first."""
-        if keep_last < 1:
-            raise ValueError(f"keep_last must be at least 1, not {keep_last}")
         self.directory = directory
         self.keep_last = keep_last
         self.best_step: int | None = None
@@ -57,15 +53,12 @@ class CheckpointStore:
         self._before_commit = before_commit or (lambda: None)
 
     def save(self, step: int, write: Callable[[Path], None], facts: dict[str, Any]) -> Path:
-        """Write one checkpoint and drop old ones.
+        """Write one checkpoint, drop old ones, and return its folder.
 
         Args:
             step: completed steps.
             write: puts the engine's files into the empty folder it is given.
             facts: JSON without nulls, goes into ``state.json``.
-
-        Returns:
-            The checkpoint's folder.
 
         Raises:
             StorageError: the disk is full or failing; earlier checkpoints are untouched.
@@ -111,8 +104,13 @@ class CheckpointStore:
         """Check one checkpoint's files against its commit and read its facts. Raises `RecordError` naming the file."""
         if path.is_symlink():
             raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
-        commit = read_commit(path)
-        # Missing files and files too many: both make it another checkpoint than the committed one.
+        step = _step(path)
+        if not (path / COMMIT).is_file():
+            raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
+        try:
+            commit = parse_commit(read_plain(path / COMMIT), step)
+        except RecordError as error:
+            raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
         files = {file.relative_to(path).as_posix() for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
         if files != set(commit):
             raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(files ^ set(commit))[:5]}")
@@ -127,7 +125,6 @@ class CheckpointStore:
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = read_json(path / STATE)
-        step = _step(path)
         # A folder that was renamed by hand would be gone on with under a wrong step number.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
@@ -135,16 +132,14 @@ class CheckpointStore:
 
     def folders(self) -> list[Path]:
         """Checkpoint folders by step, unchecked."""
-        if not self.directory.is_dir():
-            return []
-        folders = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
         # By number, because names of more than six digits do not sort as texts.
-        return sorted(folders, key=_step)
+        return sorted((path for path in self.directory.glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir()),
+                      key=_step)
 
     def clean(self) -> list[str]:
         """Remove leftovers of a killed save or removal; returns their names."""
         # `.step_*.tmp` of a save and `.step_*.old` of a removal.
-        left = [path for path in self.directory.glob(".step_*") if path.is_dir()] if self.directory.is_dir() else []
+        left = [path for path in self.directory.glob(".step_*") if path.is_dir()]
         for path in left:
             shutil.rmtree(path)
         return [path.name for path in left]
@@ -186,26 +181,13 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
     return result
 
 
-def read_commit(path: Path) -> dict[str, dict[str, Any]]:
-    """Files that a checkpoint was committed with: size (`bytes`) and `sha256` of each. Raises `RecordError`."""
-    file = path / COMMIT
-    if file.is_symlink() or not file.is_file():
-        raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
-    try:
-        return parse_commit(read_plain(file), _step(path))
-    except RecordError as error:
-        raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
-
-
 def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     """Contents of a `COMMIT.json` for this step: each file's `bytes` and `sha256`. Raises `RecordError`."""
     commit = loads(data)
-    if not isinstance(commit, dict) or commit.get("schema") != SCHEMA or commit.get("step") != step:
-        raise RecordError(f"not a {SCHEMA} of step {step}")
     # Nothing next to them: an entry without a reader would be sealed without having been checked.
-    if set(commit) != {"schema", "step", "files"}:
-        raise RecordError("does not have exactly the keys schema, step, files")
-    files = commit.get("files")
+    if not isinstance(commit, dict) or commit != {"schema": SCHEMA, "step": step, "files": commit.get("files")}:
+        raise RecordError(f"not a {SCHEMA} of step {step}, with its files")
+    files = commit["files"]
     if not isinstance(files, dict) or STATE not in files:
         raise RecordError(f"lists no {STATE}")
     for name, fact in files.items():

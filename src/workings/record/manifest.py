@@ -49,37 +49,34 @@ UNVERIFIED_MODEL = "unverified_model"
 
 
 class RunFiles(Protocol):
-    """Files of a run by name."""
+    """Files of a run by name. Reading raises `RecordError`."""
 
     def has(self, name: str) -> bool:
         """Whether there is a plain file of this name."""
         ...
 
     def json_object(self, name: str) -> dict[str, Any]:
-        """A JSON object. Raises `RecordError`."""
+        """A JSON object."""
         ...
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Lines of a JSON-lines file. Raises `RecordError`."""
+        """Lines of a JSON-lines file; a torn last line is an error, too."""
         ...
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Files in a run's folder, read each time."""
+    """`RunFiles` of a folder, read each time."""
 
     path: Path
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name."""
         return (self.path / name).is_file()
 
     def json_object(self, name: str) -> dict[str, Any]:
-        """A JSON object. Raises `RecordError`."""
         return read_json_object(self.path / name)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Lines of a JSON-lines file. Raises `RecordError`, also for a torn last line."""
         rows, torn = jsonl.read(self.path / name, bounded=True)
         # Recovery cuts torn lines before sealing, so one in a sealed run means that the file was changed afterwards.
         if torn is not None:
@@ -119,23 +116,21 @@ class DeviceChecks(BaseModel):
     """Processes that trained together."""
 
 
-class _Training(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
+
+class _Training(_Strict):
     steps: int = Field(ge=1)
 
 
-class _Batch(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Batch(_Strict):
     micro_batch: int = Field(ge=1)
     accumulation: int = Field(ge=1)
 
 
-class _Asked(BaseModel):
+class _Asked(_Strict):
     """The part of `config/resolved.json` that a manifest uses; the whole is `workings.config.recipe.Recipe`."""
-
-    model_config = ConfigDict(strict=True)
 
     name: str
     seed: int = Field(ge=0)
@@ -295,11 +290,6 @@ class RunManifest(_Part):
     def supervised_tokens(self) -> int:
         """Supervised tokens over all completed steps."""
         return self._log.supervised_tokens
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that are not padding over all completed steps."""
-        return self._log.tokens
 
     @property
     def training_seconds(self) -> float:

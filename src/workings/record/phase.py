@@ -42,18 +42,17 @@ class _PhaseWriter(ProgressListener):
 
     def __init__(self, first: Phase) -> None:
         self._first = first
-        self._open: list[str] = []
+        # Between operations it is empty, because the log shows how far the run is.
+        self._open = [""]
         _write(first)
 
     def begins(self, what: str) -> None:
-        """Write the operation."""
         self._open.append(what)
         _write(replace(self._first, doing=what))
 
     def ends(self) -> None:
-        """Write the operation around it; between operations nothing, because the log shows how far the run is."""
         self._open.pop()
-        _write(replace(self._first, doing=self._open[-1] if self._open else ""))
+        _write(replace(self._first, doing=self._open[-1]))
 
 
 @contextlib.contextmanager

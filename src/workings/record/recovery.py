@@ -33,10 +33,7 @@ from workings.record.values import now
 def finish_sealing(final: Path) -> str:
     """Seal an unsealed run whose manifest is written, and give it its final name. Call with the lock held.
 
-    Every step can be repeated: checksums are recomputed, the seal is written last, then the folder is renamed.
-
-    Returns:
-        The status it is sealed with; empty if its manifest is not written yet, that is if it has not ended.
+    Every step can be repeated. The result is the status; empty if the run has not ended, and so has no manifest.
     """
     partial = partial_path(final)
     if not (partial / MANIFEST).is_file():
@@ -112,10 +109,8 @@ def remove_rollouts(directory: Path, last_step: int) -> None:
 def begin_from_sealed(final: Path) -> None:
     """Make an unfinished run from one that is sealed as interrupted or failed.
 
-    The sealed folder is only renamed (to `name.interrupted-1` and so on). Should this be killed after the renaming,
-    the next call continues with the renamed folder.
-
-    The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
+    The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call goes on with
+    the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
     Raises:
         RequestError: the run is complete, is not sealed, or does not exist.

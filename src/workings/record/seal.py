@@ -23,16 +23,13 @@ NO_ORIGIN = {"absent": "made from no other unit"}
 
 
 def seal_unit(directory: Path, unit: str, status: str, made_from: str | None) -> str:
-    """Write `SHA256SUMS` and then `SEAL.json`.
+    """Write `SHA256SUMS` and then `SEAL.json`; the result is the root digest, that of the bytes of `SHA256SUMS`.
 
     Args:
         directory: the unit's folder. Empty folders in it are removed: no sum could cover them.
         unit: kind of the unit: `run`, `eval` or `samples`.
         status: `complete`, `interrupted` or `failed`.
         made_from: root digest of the unit it was made from; None for a run.
-
-    Returns:
-        The root digest: SHA-256 of the bytes of `SHA256SUMS`.
 
     Raises:
         RecordError: it is sealed already, or holds something a record may not (hidden files, links, odd names).
@@ -50,21 +47,16 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None) ->
         # The listed files are on the disk before the list is, and the list before the seal that relies on it.
         atomic.sync_tree(directory)
         atomic.write_bytes(directory / SUMS, sums)
-        root = bytes_digest(sums)
-        origin: Any = made_from if made_from is not None else NO_ORIGIN
-        atomic.write_json(directory / SEAL, {"schema": SCHEMA, "unit": unit, "status": status, "root": root,
-                                             "made_from": origin})
-    return root
+        atomic.write_json(directory / SEAL, {
+            "schema": SCHEMA, "unit": unit, "status": status, "root": bytes_digest(sums),
+            "made_from": NO_ORIGIN if made_from is None else made_from})
+    return bytes_digest(sums)
 
 
 def unit_files(directory: Path, *, nested: bool) -> list[str]:
     """Relative paths of a unit's files, sorted by bytes, without its sums and seal.
 
-    Args:
-        nested: leave out folders that are separate units (see `layout.unit_of`).
-
-    Raises:
-        RecordError: names what a record may not hold.
+    ``nested``: leave out folders that are separate units. Raises `RecordError`, which names what no record may hold.
     """
     files: list[str] = []
     for parent, folders, names in os.walk(directory):

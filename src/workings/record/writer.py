@@ -68,12 +68,7 @@ class RunWriter:
 
     @classmethod
     def create(cls, final: Path) -> "RunWriter":
-        """A new run.
-
-        Raises:
-            RequestError: a run of that name exists, sealed or not; nothing is ever overwritten.
-            StorageError: the folder cannot be made.
-        """
+        """A new run. Raises `RequestError` if a run of that name exists, sealed or not, and `StorageError`."""
         refuse_taken(final)
         partial = partial_path(final)
         with storage(partial, "make"):
@@ -89,10 +84,9 @@ class RunWriter:
     def reopen(cls, final: Path) -> "RunWriter":
         """Resume a run that was stopped before it was sealed. Incomplete lines are removed and become events.
 
-        A run that was stopped while sealing is sealed, and there is nothing to resume.
-
         Raises:
-            RequestError: there is no unfinished run, another process is writing it, or it had finished.
+            RequestError: there is no unfinished run, another process is writing it, or it was stopped while sealing:
+                then it is sealed, and there is nothing to resume.
         """
         partial = partial_path(final)
         if not partial.is_dir():
@@ -150,23 +144,17 @@ class RunWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write_json(self, relative: str, obj: Any) -> Path:
+    def write_json(self, relative: str, obj: Any) -> None:
         """Write canonical JSON, cleaned, atomically. Raises `RecordError` for nulls, `StorageError` for the disk."""
-        path = self.path(relative)
-        atomic.write_json(path, cleaned(obj))
-        return path
+        atomic.write_json(self.path(relative), cleaned(obj))
 
-    def write_text(self, relative: str, text: str) -> Path:
+    def write_text(self, relative: str, text: str) -> None:
         """Write cleaned UTF-8 text, atomically. Raises `StorageError`."""
-        path = self.path(relative)
-        atomic.write_text(path, cleaned(text))
-        return path
+        atomic.write_text(self.path(relative), cleaned(text))
 
-    def write_cleaned(self, relative: str, data: bytes | memoryview) -> Path:
+    def write_cleaned(self, relative: str, data: bytes | memoryview) -> None:
         """Write UTF-8 text that `workings.record.redact.cleaned` has gone over already. Raises `StorageError`."""
-        path = self.path(relative)
-        atomic.write_bytes(path, data)
-        return path
+        atomic.write_bytes(self.path(relative), data)
 
     def write_rollout(self, step: int, values: dict[str, Any]) -> None:
         """Write the rollout before an update, atomically and uncleaned: its numbers are packed, not texts."""
@@ -207,11 +195,7 @@ class RunWriter:
     def truncate_metrics(self, last_step: int) -> dict[str, int]:
         """On resume: keep the lines up to a step, drop the rest, atomically; and rollouts that later steps began.
 
-        Returns:
-            `kept_steps` and `dropped_steps`, for an event. The dropped ones are recomputed.
-
-        Raises:
-            RecordError: lines up to that step are missing.
+        The result is `kept_steps` and `dropped_steps`, for an event. Raises `RecordError` where kept lines are missing.
         """
         path = self.directory / METRICS
         facts = recovery.keep_metrics(path, last_step)
@@ -246,10 +230,9 @@ class RunWriter:
         return self.final
 
     def discard(self) -> bool:
-        """Remove the folder of a new run in which nothing was done yet: no step, no completion, no checkpoint.
+        """Remove the folder of a new run in which nothing was done yet; whether it was removed.
 
-        Returns:
-            Whether it was removed. A run with results, or one that resumes an earlier one, is kept.
+        A run with a step, a completion or a checkpoint, or one that resumes an earlier one, is kept.
         """
         done = (self.metrics() or self.resumed_from or self.checkpoints.folders()
                 or any(any((self.directory / name).glob("*")) for name in (ROLLOUTS, TOP_TOKENS)))
