@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
+from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, PackList
 from workings.evidence.pack.gather import Contents, gather, seal_documents, write_zip
 from workings.evidence.pack.page import verify_page
 from workings.evidence.pack.sources import data_manifests, sample_data
@@ -68,7 +68,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         out=out, root=loads(documents[SEAL])["root"], bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
-        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest))
+        by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
     return planned if dry_run else _write(planned, documents, contents, max_bytes)
 
@@ -104,11 +104,13 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     documents = dict(contents.documents)
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
-    # After everything that it names, and before the pack's own list.
     # A run that only a recorder wrote has no overrides.
     runs = {unit_path: (run.manifest, loads(asked.read_bytes()) if (asked := run.path / OVERRIDES).is_file() else {})
             for unit_path, run in contents.runs.items()}
     documents[README] = pack_readme(
         version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
-    documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
-    return documents
+    listed = PackList.model_validate({
+        "schema": "pack/1", "workings_version": version("workings"), "weights": weights,
+        "units": [{"place": place, "root": root} for place, root in sorted(contents.units.items())],
+        "by_digest": sorted(contents.by_digest, key=lambda row: (row.place, row.file))})
+    return {**documents, PACK: line(listed.model_dump(by_alias=True))}

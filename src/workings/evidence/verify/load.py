@@ -56,6 +56,8 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
     record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), given=given)
     for unit in ordered:
         unit.record = record
+        if unit.parent is not None:
+            unit.parent.inside.append(unit)
     return record
 
 
@@ -101,11 +103,11 @@ def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
     if pack.kind != PACK_KIND:
         return
     try:
-        rows = parse_pack(pack.json(PACK))[1]
+        rows = parse_pack(pack.json(PACK)).by_digest
     except RecordError:
         return  # reported by integrity.pack
     for row in rows:
-        run = units.get(pack.tree_path(row.run_path))
+        run = units.get(pack.tree_path(row.place))
         try:
             # The run's own sums decide, not the pack's list: a pack that could excuse any file would let a forger drop
             # a log.

@@ -1,7 +1,7 @@
 """The record under verification: its files, its units, and the parsed contents of their files."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from importlib.metadata import version
@@ -57,11 +57,7 @@ arguments are the run's folder and those of the samples."""
 
 
 def computed_once(name: str) -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
-    """Decorator of a function of a unit whose value all checks share; a `RecordError` is kept and raised again.
-
-    Args:
-        name: of the value, for the cache and for errors.
-    """
+    """Decorator of a function of a unit whose value (``name`` in errors) all checks share (`Unit.cached`)."""
     def decorate(function: Callable[["Unit"], _T]) -> Callable[["Unit"], _T]:
         @wraps(function)
         def get(unit: "Unit") -> _T:
@@ -76,6 +72,13 @@ def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
     return section if isinstance(section, dict) and not is_absent(section) else {}
 
 
+def field_of(value: Any, field: str) -> Any:
+    """The value of a field (keys with dots between them) of a JSON object; None where a key is missing."""
+    for key in field.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 # Compared by identity: two units are never equal, and each may hold many thousand entries.
 @dataclass(eq=False)
 class Unit:
@@ -88,6 +91,8 @@ class Unit:
     """The run that it is in."""
     record: "Record" = field(init=False)
     """The record that it belongs to; set by `load`."""
+    inside: list["Unit"] = field(default_factory=list)
+    """The units whose parent it is."""
     entries: list[Entry] = field(default_factory=list)
     """Entries below it that belong to no unit inside it; names relative to it."""
     external_files: dict[str, int] = field(default_factory=dict)
@@ -168,7 +173,7 @@ class Unit:
 
     @property
     def sums(self) -> dict[str, str]:
-        """Digests that its `SHA256SUMS` lists. Raises `RecordError`."""
+        """Digests that its `SHA256SUMS` lists. Raises `RecordError`, as all that follow."""
         def parse() -> dict[str, str]:
             data = self.read(SUMS, MAX_SUMS_BYTES)
             # A line becomes two strings and an entry of a dictionary.
@@ -178,18 +183,18 @@ class Unit:
 
     @property
     def seal(self) -> dict[str, Any]:
-        """Its `SEAL.json`. Raises `RecordError`."""
+        """Its `SEAL.json`."""
         return self.cached("seal", lambda: parse_seal(self.read(SEAL, MAX_SEAL_BYTES)), SEAL)
 
     @property
     def root(self) -> str:
-        """Its root digest. Raises `RecordError`."""
+        """Its root digest."""
         # The seal repeats this digest; here it is computed, so that a wrong seal is found by comparing.
         return bytes_digest(self.read(SUMS, MAX_SUMS_BYTES))
 
     @property
     def manifest(self) -> RunManifest:
-        """Its `run_manifest.json`. Raises `RecordError`."""
+        """Its `run_manifest.json`."""
         return self.cached("manifest", lambda: read_manifest(self), MANIFEST)
 
     @property
@@ -200,7 +205,7 @@ class Unit:
 
     @property
     def recipe(self) -> Recipe | None:
-        """Its resolved recipe; None where this version does not read it. Raises `RecordError`."""
+        """Its resolved recipe; None where this version does not read it."""
         def check() -> Recipe | None:
             try:
                 return check_recipe(self.manifest.config, CONFIG)
@@ -209,7 +214,7 @@ class Unit:
         return self.cached("recipe", check, MANIFEST)
 
     def section(self, name: str) -> dict[str, Any]:
-        """A section of its resolved recipe; empty if it is missing. Raises `RecordError`."""
+        """A section of its resolved recipe; empty if it is missing."""
         return section_of(self.manifest.config, name)
 
     @property
@@ -224,11 +229,8 @@ class Unit:
 
     @property
     def best(self) -> BestCheckpoint | None:
-        """The best checkpoint by recipe and log; None if the recipe keeps the last one. Raises `RecordError`."""
-        try:
-            return best_checkpoint(self.section("checkpoint"), self.metrics, self.manifest.planned_steps)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise RecordError(f"the best checkpoint cannot be found: {type(error).__name__}") from None
+        """The best checkpoint by recipe and log; None if the recipe keeps the last one."""
+        return best_checkpoint(self.section("checkpoint"), self.metrics, self.manifest.planned_steps)
 
     @property
     def early_end(self) -> str:
@@ -238,19 +240,16 @@ class Unit:
         best = self.best
         if best is not None and best.ends_the_run:
             return best.reason if best.last_step == self.manifest.completed_steps else ""
-        try:
-            return nothing_left(self.section("algorithm"), self.metrics)
-        except (KeyError, TypeError) as error:
-            raise RecordError(f"the end of the run cannot be found: {type(error).__name__}") from None
+        return nothing_left(self.section("algorithm"), self.metrics)
 
     @property
     def kept_step(self) -> int:
-        """Step of the checkpoint that is evaluated: the best one or the last. Raises `RecordError`."""
+        """Step of the checkpoint that is evaluated: the best one or the last."""
         return self.manifest.completed_steps if self.best is None else self.best.step
 
     @cached_property
     def checkpoints(self) -> dict[int, str]:
-        """Folders of its checkpoints by step, in order. Raises `RecordError` for a name without a step."""
+        """Folders of its checkpoints by step, in order. A name without a step is an error."""
         folders = {}
         for folder in {name.split("/")[1] for name in self.files if name.startswith(f"{CHECKPOINTS}/step_")}:
             digits = folder.removeprefix("step_")
@@ -267,12 +266,11 @@ class Unit:
 
     @property
     def steps(self) -> list[StepMetrics]:
-        """The same lines, each checked against its schema. Raises `RecordError` naming the first that is wrong."""
+        """The same lines, each checked against its schema; an error names the first that is wrong."""
         def checked() -> list[StepMetrics]:
-            rows = self.metrics
             # A checked line is a second object next to the parsed one.
-            self.tree.cache.reserve(STEP_BYTES * len(rows))
-            return [check_line(row) for row in rows]
+            self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
+            return [check_line(row) for row in self.metrics]
         return self.cached("steps", checked, METRICS)
 
     @property
@@ -288,8 +286,8 @@ class Unit:
     @property
     def recipe_evaluation(self) -> "Unit | None":
         """The run's own evaluation by its recipe; None if it has none."""
-        path = self.tree_path(RECIPE_EVALUATION)
-        return next((unit for unit in self.record.evaluations if unit.path == path), None)
+        return next((unit for unit in self.inside if unit.path_in(self) == RECIPE_EVALUATION
+                     and unit.kind in EVALUATION_UNITS), None)
 
     @property
     def is_run(self) -> bool:
@@ -315,7 +313,7 @@ class Unit:
             return ""
 
     def cached(self, name: str, make: Callable[[], _T], file: str = "") -> _T:
-        """A value that is computed once and shared by all checks; a `RecordError` is cached and raised again.
+        """A value that is computed once and shared by all checks; an error is cached and raised as `RecordError`.
 
         Args:
             name: of the value: one file may be kept as JSON, as lines and as a manifest.
@@ -333,7 +331,6 @@ class VerifierInputs:
     """Expected root digest; empty: none given."""
     trusted: tuple[bytes, ...] = ()
     """Trusted public keys in PEM."""
-    # Verification imports no engine: callers pass a function.
     replay: Replay | None = None
     """Recomputes steps for level 3; None: no engine was given."""
 
@@ -360,18 +357,9 @@ class Record:
         return [unit for unit in self.units if unit.is_run]
 
     @cached_property
-    def runs_by_root(self) -> dict[str, Unit]:
-        """Training runs by the root in their seals; those whose seal cannot be read are left out."""
-        found = {}
-        for run in self.runs:
-            with suppress(RecordError):
-                found[str(run.seal["root"])] = run
-        return found
-
-    @cached_property
-    def run_paths(self) -> frozenset[str]:
-        """Paths of the training runs."""
-        return frozenset(run.path for run in self.runs)
+    def by_root(self) -> dict[str, Unit]:
+        """Units by their root; those without sums are left out."""
+        return {unit.root: unit for unit in self.units if unit.has(SUMS)}
 
     @property
     def packs(self) -> list[Unit]:
@@ -402,10 +390,7 @@ class Record:
 
     @cached_property
     def root(self) -> str:
-        """One digest over all: the only unit's root, or that of the lines `root  path` of all units.
-
-        Raises `RecordError` if a unit has no sums.
-        """
+        """One digest over all: the only unit's root, or that of the lines `root  path` of all units."""
         if len(self.units) == 1 or (self.units[0].kind == PACK_KIND and self.units[0].path == ""):
             return self.units[0].root  # a pack's own root is over all: it lists every unit with its root
         # The form of `SHA256SUMS`, sorted by path: the same units give the same digest on every file system.

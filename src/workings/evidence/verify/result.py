@@ -30,10 +30,10 @@ class CheckFinding:
     unit: str = ""
     """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
-    """Whether a verdict of `not_checked` keeps the record from reaching the check's level. It does not where only the
-    person who verifies could provide what is missing (an expected root digest)."""
+    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the person who
+    verifies could provide what is missing (an expected root digest)."""
     unreadable: bool = False
-    """Whether the check failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
+    """Whether it failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,6 @@ class Check:
     text: str
     blocking: bool = True
     unreadable: bool = False
-    """Whether the check failed because a file that it reads is damaged, as ``text`` says."""
 
     @property
     def is_stopping(self) -> bool:
@@ -119,8 +118,7 @@ class Verification:
     @property
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
-        # Levels build on each other: the first one that is not reached ends the count, whatever the checks above
-        # it say.
+        # Levels build on each other: the first one that is not reached ends the count.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
             # A level with nothing but checks that could not be made proves nothing, so at least one has to have passed.
