@@ -49,9 +49,6 @@ def verify_command(
     weights: Annotated[Path | None, typer.Option(
         "--weights", help="Directory of the base weights, if it is not at the recipe's path.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
-    render: Annotated[str, typer.Option(
-        "--render", metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record "
-        "gives it.")] = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
@@ -65,11 +62,6 @@ def verify_command(
     if path is None:
         raise RequestError("there is nothing to verify", "a run directory, a folder of runs, or a zip of them",
                            "workings verify runs/NAME")
-    if render:
-        from workings.evidence.verify.checks.views import render as rendered
-        text = rendered(path, render)
-        answer({"text": text}, as_json=as_json, text=text)
-        return
     highest = USUAL_LEVEL if level is None else level
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"there is no level {highest}", f"a level from 0 to {HIGHEST_LEVEL}",

@@ -73,8 +73,8 @@ def recipe(unit: Unit) -> Found:
         # The file says how often the rows are gone through; how many steps that is follows from them.
         expected["training"]["steps"] = batches_of(unit).steps_in(loaded.recipe.training.epochs)
     recorded = unit.json(CONFIG)
-    yield from (f"{CONFIG}: {key[:40]} is no key of the recipe as written" for key in sorted(_keys(recorded) - _keys(expected))
-                if same_version)
+    more = sorted(_keys(recorded) - _keys(expected)) if same_version else []
+    yield from (f"{CONFIG}: {key[:40]} is no key of the recipe as written" for key in more)
     yield from (f"{CONFIG}: {place}" for place in differences(recorded, expected, common=True))
     if same_version and words.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
         yield f"{OVERRIDES}: renamed is not what the recipe's keys give"
