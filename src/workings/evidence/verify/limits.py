@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from workings.errors import RecordError, RequestError
+from workings.errors import RecordError, RequestError, RewardError
 from workings.record.storage import (
     MEMORY_MIB,
     MEMORY_VARIABLE,
@@ -38,9 +38,10 @@ Key = tuple[str, str]
 T = TypeVar("T")
 MAX_TOTAL_FACTOR = 14
 """Limit of all bytes that were ever parsed, as a multiple of the memory that is allowed at once."""
-MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, RequestError, TypeError, ValueError)
-"""Exceptions of reading a value of a wrong type, or settings that this version refuses. A record may be anybody's: one
-that was made to break a check fails it instead of ending in a traceback."""
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, RequestError, RewardError, TypeError,
+             ValueError)
+"""Exceptions of reading a value of a wrong type, of settings that this version refuses, and of texts that its processes
+fail on. A record may be anybody's: one that was made to break a check fails it instead of ending in a traceback."""
 
 
 def said(error: Exception) -> str:

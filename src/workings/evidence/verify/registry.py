@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 from workings.errors import RecordError
 from workings.evidence.verify.limits import MALFORMED, said
 from workings.evidence.verify.record import Record, Unit, field_of
-from workings.evidence.verify.result import CheckFinding, CheckVerdict
+from workings.evidence.verify.result import CheckFinding, CheckVerdict, NotChecked
 from workings.plugins import our_names
 from workings.record.canonical import line
 from workings.record.storage import TooLarge
@@ -95,13 +95,15 @@ def findings(found: Found) -> Iterator[CheckFinding]:
         result = failed(join_first(problems)) if problems else end.value
         if result is not None:
             yield passed(result) if isinstance(result, str) else result
+    except NotChecked as error:
+        yield failed(join_first(problems)) if problems else not_checked(str(error), blocking=error.blocking)
     # Before its base class `RecordError`: too large is not wrong.
     except TooLarge as error:
         yield not_checked(str(error))
-    except RecordError as error:
-        yield replace(failed(str(error)), unreadable=True)
-    except MALFORMED as error:
-        yield failed(f"the record does not have the form that this check reads ({said(error)})")
+    except (RecordError, *MALFORMED) as error:
+        damaged = isinstance(error, RecordError)
+        text = str(error) if damaged else f"the record does not have the form that this check reads ({said(error)})"
+        yield replace(failed(join_first([*problems, text])), unreadable=damaged and not problems)
 
 
 def learns_from(examples: str) -> Callable[[Unit], bool]:
@@ -134,8 +136,10 @@ def not_checked(text: str, *, blocking: bool = True) -> CheckFinding:
     return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, blocking=blocking)
 
 
-NOT_WRITTEN_BY_TRAIN = not_checked("not written by `workings train`", blocking=False)
-"""Finding of checks that need more than the recorder writes."""
+def require_train(run: Unit) -> None:
+    """For checks that need more than the recorder writes. Raises `NotChecked`."""
+    if not run.written_by_train:
+        raise NotChecked("not written by `workings train`", blocking=False)
 
 
 def contradictions(place: str, value: Any, expected: Mapping[str, Any], source: str) -> Iterator[str]:

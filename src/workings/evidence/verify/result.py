@@ -21,6 +21,14 @@ class CheckVerdict(StrEnum):
     NOT_CHECKED = "not_checked"
 
 
+class NotChecked(Exception):
+    """A check cannot be made, for the reason in words; ``blocking`` as in `CheckFinding`."""
+
+    def __init__(self, why: str, *, blocking: bool = True) -> None:
+        super().__init__(why)
+        self.blocking = blocking
+
+
 @dataclass(frozen=True, kw_only=True)
 class CheckFinding:
     """Result of a check for one unit, or for the whole record."""

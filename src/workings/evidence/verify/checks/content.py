@@ -11,10 +11,10 @@ from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import Found, check, for_each_unit, not_checked, record_check
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, for_each_unit
 from workings.evidence.verify.tree import Entry, shown
 from workings.record.canonical import find_nulls, line
+from workings.record.digest import chunks
 from workings.record.layout import (
     ATTEST,
     COMMIT,
@@ -32,7 +32,6 @@ from workings.record.layout import (
     SUMS,
 )
 from workings.record.redact import find_placeholders, find_secrets, is_placeholder
-from workings.record.storage import TooLarge
 from workings.scoring.scorers import is_score
 
 THIRD_PARTY_FILES = frozenset({
@@ -52,7 +51,6 @@ _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
 # Searching a fixed text is much faster than the pattern, and most pieces have none.
 _HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
-_CHUNK_BYTES = 1 << 20
 # More than the longest pattern needs for a match: about 4,020 characters of a web token.
 _OVERLAP_BYTES = 4096
 
@@ -94,8 +92,7 @@ def schema(unit: Unit) -> Found:
     if unit.kind not in EVALUATION_UNITS:
         return None
     for name, expected in (EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})).items():
-        value = unit.json(name)
-        found = value.get("schema") if isinstance(value, dict) else None
+        found = unit.json_object(name).get("schema")
         if found != expected:
             yield f"{name}: schema {str(found)[:40]!r}, expected {expected!r}"
     # Of predictions only what every later check relies on; the rest is for the checks of its fields.
@@ -131,18 +128,15 @@ def plain(unit: Unit) -> Found:
     return "text, JSON and tensors only"
 
 
-@record_check("content.private")
-def private(record: Record) -> Iterator[CheckFinding]:
+@check("content.private", "record")
+def private(record: Record) -> Found:
     """Texts against tokens and keys of a known form, and against `/home/name`, `/Users/name`, `/root/…` and the like.
 
     Unknown forms cannot be found: look before publishing.
     """
-    try:
-        refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
-    except TooLarge as error:
-        yield not_checked(str(error))
-    else:
-        yield from for_each_unit(record.units, _private)
+    refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
+    yield from for_each_unit(record.units, _private)
+    return None
 
 
 def _private(unit: Unit) -> Found:
@@ -196,20 +190,13 @@ def _check_text(unit: Unit, name: str) -> None:
     # An incremental decoder keeps a character that is cut by the border of two pieces.
     decoder = codecs.getincrementaldecoder("utf-8")()
     with unit.open(name) as stream:
-        first = True
-        while True:
-            data = stream.read(_CHUNK_BYTES)
-            if first and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
+        for number, data in enumerate(chunks(stream)):
+            if not number and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
                 raise RecordError(f"{shown(name)}: begins like {kind}")
             if b"\0" in data:
                 raise RecordError(f"{shown(name)}: holds zero bytes, so it is not text")
-            try:
-                decoder.decode(data, final=not data)
-            except UnicodeDecodeError:
-                raise RecordError(f"{shown(name)}: not UTF-8 text") from None
-            if not data:
-                return
-            first = False
+            decoder.decode(data)
+        decoder.decode(b"", final=True)
 
 
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
@@ -217,7 +204,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     for entry in filter(_is_own_text, unit.entries):
         with suppress(RecordError), unit.open(entry.name) as stream:  # reported by integrity.sums and content.plain
             before = b""
-            while data := stream.read(_CHUNK_BYTES):
+            for data in chunks(stream):
                 yield entry.name, (before + data).decode("utf-8", errors="replace")
                 # Matches in the overlap are found twice; callers use a set.
                 before = data[-_OVERLAP_BYTES:]

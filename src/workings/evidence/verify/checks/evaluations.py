@@ -25,6 +25,7 @@ from workings.evidence.verify.registry import (
     join_first,
     not_checked,
 )
+from workings.evidence.verify.result import NotChecked
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
 from workings.scoring.form import STEPS_VERSION
@@ -102,23 +103,23 @@ def _items(unit: Unit) -> list[Item]:
     return list(items.values())
 
 
-def _settings(unit: Unit) -> EvaluationSettings | str:
-    """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
+def _settings(unit: Unit) -> EvaluationSettings:
+    """The recorded settings of extraction and scoring. Raises `NotChecked` where they cannot be used here."""
     config, judge = unit.json_object(EVALUATION_CONFIG), _judge_of(unit)
     # The rules find what a judge does not decide.
     name = str(field_of(config, "scorer.name")) if judge is None else "answer"
     # A user's scorer is code, which must not run on the verifier's machine.
     if name not in OUR_SCORERS or name not in SCORERS:
-        return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
+        raise NotChecked(f"scorer {name[:80]!r} is not one of this project's; its code is not run")
     try:
         scorer_version = get_scorer(name).version
     except RequestError as error:
-        return f"{error.given}: {error.try_next}"
+        raise NotChecked(f"{error.given}: {error.try_next}") from None
     # Another version may honestly find another answer, so a difference would prove nothing.
     versions = {"extraction.version": EXTRACTION_VERSION, "steps.version": STEPS_VERSION} | (
         {"scorer.version": scorer_version} if judge is None else {})
     if other := next(contradictions("other rules", config, versions, "and here"), ""):
-        return other
+        raise NotChecked(other)
     rules = config["extraction"].get("rules")
     return EvaluationSettings(
         scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
@@ -139,14 +140,16 @@ class _Scoring(ExitStack):
     def find(self, unit: Unit) -> Found:
         """Findings about one evaluation."""
         settings = _settings(unit)
-        if isinstance(settings, str):
-            return not_checked(settings)
         judge, version = _judge_of(unit), str(field_of(unit.json(EVALUATION_CONFIG), "scorer.version"))
         if judge is not None and not (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
             yield f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
             return None
-        if reason := self._reason_not_scored(settings) or unit.tree.scoring.reason_over:
-            return not_checked(reason)
+        if self.at_limit > MAX_AT_LIMIT:
+            raise NotChecked(f"not scored: {self.at_limit} completions before it reached the time limit")
+        if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
+            raise NotChecked(f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone")
+        if reason := unit.tree.scoring.reason_over:
+            raise NotChecked(reason)
         try:
             count, limited, why_less = yield from _scored_again(unit, self._process_for(settings), self)
         # The child could not be started at all, which settings in the record may have caused.
@@ -162,13 +165,6 @@ class _Scoring(ExitStack):
             yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
                               f"{join_first(limited)}", blocking=False)
         return f"{count} completions scored again"
-
-    def _reason_not_scored(self, settings: EvaluationSettings) -> str:
-        if self.at_limit > MAX_AT_LIMIT:
-            return f"not scored: {self.at_limit} completions before it reached the time limit"
-        if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
-            return f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone"
-        return ""
 
     def _process_for(self, settings: EvaluationSettings) -> ScoringProcess:
         """The process for these settings. Raises `RequestError` where it cannot be started."""

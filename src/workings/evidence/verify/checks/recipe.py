@@ -17,12 +17,12 @@ from workings.evidence.verify.checks.data_order import batches_of, has_few_seque
 from workings.evidence.verify.checks.evaluation_lines import asked_our_engine
 from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import (
-    NOT_WRITTEN_BY_TRAIN,
     Found,
     check,
     contradictions,
     differences,
     not_checked,
+    require_train,
     same_json,
 )
 from workings.plugins import OURS
@@ -50,8 +50,7 @@ KEYS_THAT_DECIDE_ANSWERS = ("model", "items", "decoding", "engine", "template")
 @check("consistency.recipe")
 def recipe(unit: Unit) -> Found:
     """The recipe, read and resolved again; defaults are compared only for a record of this version."""
-    if not unit.written_by_train:
-        return NOT_WRITTEN_BY_TRAIN
+    require_train(unit)
     if unit.manifest.facts.get("smoke") is True:
         return not_checked("a smoke run: its recipe was made small", blocking=False)
     words = unit.json_object(OVERRIDES)

@@ -9,11 +9,11 @@ from typing import Any
 from workings.config.training import TrainingConfig
 from workings.evidence.verify.record import Unit
 from workings.evidence.verify.registry import (
-    NOT_WRITTEN_BY_TRAIN,
     Found,
     check,
     contradictions,
     not_checked,
+    require_train,
     same_json,
 )
 from workings.evidence.verify.tree import shown
@@ -149,8 +149,7 @@ def _weights_problems(unit: Unit) -> Iterator[str]:
 @check("consistency.checkpoints", when=lambda unit: unit.best is not None or KEPT in unit.manifest.facts)
 def kept(unit: Unit) -> Found:
     """Step, measure and values of the manifest against the log; patience that was at an end before the run was."""
-    if not unit.written_by_train:
-        return NOT_WRITTEN_BY_TRAIN
+    require_train(unit)
     best, said = unit.best, unit.manifest.facts.get(KEPT)
     if best is None or said is None:
         yield (f"{MANIFEST} names {'a' if best is None else 'no'} kept checkpoint, by recipe and log there is "

@@ -17,7 +17,8 @@ from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, Q
 from workings.config.training import OptimizerConfig, PrecisionConfig
 from workings.errors import RecordError
 from workings.evidence.verify.record import Unit, computed_once, section_of
-from workings.evidence.verify.registry import Found, check, join_first, not_checked
+from workings.evidence.verify.registry import Found, check, join_first, not_checked, require_train
+from workings.evidence.verify.result import NotChecked
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
@@ -122,8 +123,6 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
 def model(unit: Unit) -> Found:
     """Number of parameters in the manifest; sizes, source and number formats in the recipe."""
     shape = recorded_shape(unit)
-    if isinstance(shape, str):
-        return not_checked(shape, blocking=False)
     manifest, count, section = unit.manifest, parameter_count(shape), unit.section("model")
     if count != manifest.parameters:
         yield f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}"
@@ -151,8 +150,6 @@ def model(unit: Unit) -> Found:
 def tensors(unit: Unit) -> Found:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
     expected = expected_tensors(unit)
-    if isinstance(expected, str):
-        return not_checked(expected, blocking=False)
     files, elsewhere = 0, 0
     for folder in unit.checkpoints.values():
         for file in (expected.file, OPTIMIZER):
@@ -257,10 +254,9 @@ def _step_problems(unit: Unit, name: str) -> list[str]:
 
 
 @computed_once("shape")
-def recorded_shape(unit: Unit) -> ModelShape | str:
-    """The shape of a run's model, or why it cannot be used. Raises `RecordError` for an invalid one."""
-    if not unit.written_by_train:
-        return f"no {MODEL_SHAPE}"
+def recorded_shape(unit: Unit) -> ModelShape:
+    """The shape of a run's model. Raises `NotChecked` where it cannot be used, and `RecordError` for an invalid one."""
+    require_train(unit)
     value = unit.json_object(MODEL_SHAPE)
     if "config" in value or value.get("family") not in FAMILIES:
         # To check less than the recipe allows would be a way to say anything.
@@ -268,12 +264,12 @@ def recorded_shape(unit: Unit) -> ModelShape | str:
         if asked in FAMILIES or not isinstance(value.get("family"), str):
             raise RecordError(f"{MODEL_SHAPE}: no shape of a family, and the recipe asks for {str(asked)[:40]!r}")
         # A family of another package would be imported for its name, which a stranger may have written.
-        return f"{MODEL_SHAPE} is of no family of this project"
+        raise NotChecked(f"{MODEL_SHAPE} is of no family of this project", blocking=False)
     known = {field.name: field.type for field in fields(ModelShape)}
     if unknown := sorted(set(value) - set(known)):
         if unit.written_by_this_version:
             raise RecordError(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not write")
-        return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
+        raise NotChecked(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know", blocking=False)
     # Before `tensor_shapes`, which makes an entry for every layer.
     large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
     large += [key for key, size in value.items() if isinstance(size, bool) is not (known[key] in (bool, "bool"))]
@@ -283,19 +279,15 @@ def recorded_shape(unit: Unit) -> ModelShape | str:
     return shape
 
 
-def expected_tensors(unit: Unit) -> Expected | str:
-    """The tensors of each checkpoint of a run, or why they are unknown. Raises `RecordError` for a bad recipe."""
+def expected_tensors(unit: Unit) -> Expected:
+    """The tensors of each checkpoint of a run. Raises `NotChecked` if unknown, and `RecordError` for a bad recipe."""
     shape, recipe = recorded_shape(unit), unit.manifest.config
-    if isinstance(shape, str):
-        return shape
     if not unit.engine_is_ours:
-        return "an engine from elsewhere: what its checkpoints hold is that package's word"
+        raise NotChecked("an engine from elsewhere: what its checkpoints hold is that package's word", blocking=False)
     method: Any = TypeAdapter(MethodConfig).validate_python(recipe.get("method", FULL))
     optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(recipe.get("optimizer"))
     precision = PrecisionConfig.model_validate(recipe.get("precision"))
     weights = tensor_shapes(shape) if isinstance(method, FullConfig) else _adapter_shapes(method, shape)
-    if isinstance(weights, str):
-        return weights
     trained = {name: size for name, size in weights.items()
                if not isinstance(method, FullConfig) or not is_frozen(name, shape)}
     inside = (family_of(shape).layer_prefix + ".", PEFT_PREFIX)
@@ -314,11 +306,11 @@ def expected_tensors(unit: Unit) -> Expected | str:
                     sharded=unit.section("checkpoint").get("sharded") is True)
 
 
-def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
+def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes:
     family = family_of(shape)
     # peft's names of layers with another prefix are not worked out here.
     if family.layer_prefix != "model.layers":
-        return f"adapters of a {shape.family} model are named in transformers' own way"
+        raise NotChecked(f"adapters of a {shape.family} model are named in transformers' own way", blocking=False)
     module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in module_names]:
         raise RecordError(f"{CONFIG}: {shape.family} has no projection {unknown[0][:40]!r}")
