@@ -14,25 +14,10 @@ from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.plugins import OURS
-from workings.record import jsonl
+from workings.record import jsonl, layout
 from workings.record.canonical import loads
 from workings.record.checkpoints import BestCheckpoint, best_checkpoint
 from workings.record.digest import bytes_digest
-from workings.record.layout import (
-    ATTEST,
-    CHECKPOINTS,
-    CONFIG,
-    EVALUATION_UNITS,
-    EVENTS,
-    MANIFEST,
-    METRICS,
-    MODEL_SHAPE,
-    RECIPE_EVALUATION,
-    SAMPLED,
-    SEAL,
-    SUMS,
-    checkpoint_folder,
-)
 from workings.record.manifest import RunManifest, read_manifest
 from workings.record.metrics import StepMetrics, check_line, nothing_left
 from workings.record.seal import parse_seal, parse_sums
@@ -108,7 +93,7 @@ class Unit:
     def files(self) -> dict[str, Entry]:
         """Its files by name, links and the like included, without sums and seal."""
         return {entry.name: entry for entry in self.entries
-                if entry.kind != "folder" and entry.name not in (SUMS, SEAL)}
+                if entry.kind != "folder" and entry.name not in (layout.SUMS, layout.SEAL)}
 
     @cached_property
     def _plain_files(self) -> frozenset[str]:
@@ -175,27 +160,27 @@ class Unit:
     def sums(self) -> dict[str, str]:
         """Digests that its `SHA256SUMS` lists. Raises `RecordError`, as all that follow."""
         def parse() -> dict[str, str]:
-            data = self.read(SUMS, MAX_SUMS_BYTES)
+            data = self.read(layout.SUMS, MAX_SUMS_BYTES)
             # A line becomes two strings and an entry of a dictionary.
             self.tree.cache.reserve(4 * len(data))
             return parse_sums(data)
-        return self.cached("sums", parse, SUMS)
+        return self.cached("sums", parse, layout.SUMS)
 
     @property
     def seal(self) -> dict[str, Any]:
         """Its `SEAL.json`."""
-        return self.cached("seal", lambda: parse_seal(self.read(SEAL, MAX_SEAL_BYTES)), SEAL)
+        return self.cached("seal", lambda: parse_seal(self.read(layout.SEAL, MAX_SEAL_BYTES)), layout.SEAL)
 
     @property
     def root(self) -> str:
         """Its root digest."""
         # The seal repeats this digest; here it is computed, so that a wrong seal is found by comparing.
-        return bytes_digest(self.read(SUMS, MAX_SUMS_BYTES))
+        return bytes_digest(self.read(layout.SUMS, MAX_SUMS_BYTES))
 
     @property
     def manifest(self) -> RunManifest:
         """Its `run_manifest.json`."""
-        return self.cached("manifest", lambda: read_manifest(self), MANIFEST)
+        return self.cached("manifest", lambda: read_manifest(self), layout.MANIFEST)
 
     @property
     def in_float32_on_cpu(self) -> bool:
@@ -208,10 +193,10 @@ class Unit:
         """Its resolved recipe; None where this version does not read it."""
         def check() -> Recipe | None:
             try:
-                return check_recipe(self.manifest.config, CONFIG)
+                return check_recipe(self.manifest.config, layout.CONFIG)
             except RequestError:
                 return None
-        return self.cached("recipe", check, MANIFEST)
+        return self.cached("recipe", check, layout.MANIFEST)
 
     def section(self, name: str) -> dict[str, Any]:
         """A section of its resolved recipe; empty if it is missing."""
@@ -251,18 +236,18 @@ class Unit:
     def checkpoints(self) -> dict[int, str]:
         """Folders of its checkpoints by step, in order. A name without a step is an error."""
         folders = {}
-        for folder in {name.split("/")[1] for name in self.files if name.startswith(f"{CHECKPOINTS}/step_")}:
+        for folder in {name.split("/")[1] for name in self.files if name.startswith(f"{layout.CHECKPOINTS}/step_")}:
             digits = folder.removeprefix("step_")
             # `int` refuses thousands of digits with its own error, so the length is tested first.
-            if not digits.isdecimal() or len(digits) > 12 or folder != checkpoint_folder(int(digits)):
+            if not digits.isdecimal() or len(digits) > 12 or folder != layout.checkpoint_folder(int(digits)):
                 raise RecordError(f"{folder[:60]}: not a checkpoint's name")
-            folders[int(digits)] = f"{CHECKPOINTS}/{folder}"
+            folders[int(digits)] = f"{layout.CHECKPOINTS}/{folder}"
         return dict(sorted(folders.items()))
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of `train/metrics.jsonl`, unchanged."""
-        return self.lines(METRICS)
+        return self.lines(layout.METRICS)
 
     @property
     def steps(self) -> list[StepMetrics]:
@@ -271,12 +256,12 @@ class Unit:
             # A checked line is a second object next to the parsed one.
             self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
             return [check_line(row) for row in self.metrics]
-        return self.cached("steps", checked, METRICS)
+        return self.cached("steps", checked, layout.METRICS)
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """Lines of `train/events.jsonl`."""
-        return self.lines(EVENTS)
+        return self.lines(layout.EVENTS)
 
     @property
     def starts(self) -> list[dict[str, Any]]:
@@ -286,18 +271,18 @@ class Unit:
     @property
     def recipe_evaluation(self) -> "Unit | None":
         """The run's own evaluation by its recipe; None if it has none."""
-        return next((unit for unit in self.inside if unit.path_in(self) == RECIPE_EVALUATION
-                     and unit.kind in EVALUATION_UNITS), None)
+        return next((unit for unit in self.inside if unit.path_in(self) == layout.RECIPE_EVALUATION
+                     and unit.kind in layout.EVALUATION_UNITS), None)
 
     @property
     def is_run(self) -> bool:
         """Whether it is, or ought to be, a training run: it has a manifest, or its seal calls it a run."""
-        return self.has(MANIFEST) or self.kind == "run"
+        return self.has(layout.MANIFEST) or self.kind == "run"
 
     @cached_property
     def written_by_train(self) -> bool:
         """Whether `workings train` wrote it; the recorder alone writes too little for most comparisons."""
-        return self.has(MODEL_SHAPE)
+        return self.has(layout.MODEL_SHAPE)
 
     @property
     def written_by_this_version(self) -> bool:
@@ -359,7 +344,7 @@ class Record:
     @cached_property
     def by_root(self) -> dict[str, Unit]:
         """Units by their root; those without sums are left out."""
-        return {unit.root: unit for unit in self.units if unit.has(SUMS)}
+        return {unit.root: unit for unit in self.units if unit.has(layout.SUMS)}
 
     @property
     def packs(self) -> list[Unit]:
@@ -369,22 +354,22 @@ class Record:
     @property
     def evaluations(self) -> list[Unit]:
         """Evaluations, inside a run or alone, and units of samples, which are that and more."""
-        return [unit for unit in self.units if unit.kind in EVALUATION_UNITS]
+        return [unit for unit in self.units if unit.kind in layout.EVALUATION_UNITS]
 
     @property
     def samples(self) -> list[Unit]:
         """Units of samples for training."""
-        return [unit for unit in self.units if unit.kind == SAMPLED]
+        return [unit for unit in self.units if unit.kind == layout.SAMPLED]
 
     @property
     def measurements(self) -> list[Unit]:
         """Evaluations that measure a model; samples are left out, as they may be of questions that were trained on."""
-        return [unit for unit in self.evaluations if unit.kind != SAMPLED]
+        return [unit for unit in self.evaluations if unit.kind != layout.SAMPLED]
 
     def attest(self, run: Unit) -> dict[str, Entry]:
         """Entries of a run's `attest` folder by name, folders in it included."""
         # Signatures come after the seal, so their folder belongs to no unit.
-        prefix = run.tree_path(ATTEST) + "/"
+        prefix = run.tree_path(layout.ATTEST) + "/"
         return {entry.name.removeprefix(prefix): entry for entry in self.unowned_entries
                 if entry.name.startswith(prefix)}
 

@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError
@@ -11,26 +12,11 @@ from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import Found, check, for_each_unit
+from workings.evidence.verify.registry import Found, check, contradictions, for_each_unit
 from workings.evidence.verify.tree import Entry, shown
+from workings.record import layout
 from workings.record.canonical import find_nulls, line
 from workings.record.digest import chunks
-from workings.record.layout import (
-    ATTEST,
-    COMMIT,
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    EVALUATION_UNITS,
-    MANIFEST,
-    PREDICTIONS,
-    README,
-    RECIPE,
-    REWARDS,
-    SAMPLED,
-    SEAL,
-    SELECTION,
-    SUMS,
-)
 from workings.record.redact import find_placeholders, find_secrets, is_placeholder
 from workings.scoring.scorers import is_score
 
@@ -38,10 +24,10 @@ THIRD_PARTY_FILES = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
     "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
 """Files in formats of other projects: strict JSON, but with nulls and any texts."""
-CANONICAL = (MANIFEST, SEAL, COMMIT)
+CANONICAL = (layout.MANIFEST, layout.SEAL, layout.COMMIT)
 """Files with a canonical form."""
 MAX_README_BYTES = 1 << 20
-EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
+EVAL_FILES = {layout.EVALUATION_CONFIG: "eval_config/1", layout.EVALUATION_SUMMARY: "eval_summary/1"}
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 
 # First bytes of files that a system or a library would run or unpack.
@@ -89,14 +75,13 @@ def schema(unit: Unit) -> Found:
         yield from (f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
                     if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str))
         return f"{version}, {done} steps, {len(unit.events)} events"
-    if unit.kind not in EVALUATION_UNITS:
+    if unit.kind not in layout.EVALUATION_UNITS:
         return None
-    for name, expected in (EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})).items():
-        found = unit.json_object(name).get("schema")
-        if found != expected:
-            yield f"{name}: schema {str(found)[:40]!r}, expected {expected!r}"
+    of_samples = {layout.SELECTION: "selection/1"} if unit.kind == layout.SAMPLED else {}
+    for name, expected in {**EVAL_FILES, **of_samples}.items():
+        yield from contradictions(name, unit.json_object(name), {"schema": expected}, "expected")
     # Of predictions only what every later check relies on; the rest is for the checks of its fields.
-    rows = unit.lines(PREDICTIONS)
+    rows = unit.lines(layout.PREDICTIONS)
     yield from (f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
                 if not isinstance(row.get("id"), str) or not is_score(row.get("score")))
     return f"{len(rows)} predictions"
@@ -106,12 +91,12 @@ def schema(unit: Unit) -> Found:
 def placeholders(unit: Unit) -> Found:
     """Templates that were not filled in: in manifest, README and evaluation settings, not in models' texts."""
     # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
-    for name in [name for name in _names(unit, ".json") if name in (MANIFEST, *EVAL_FILES)]:
+    for name in [name for name in _names(unit, ".json") if name in (layout.MANIFEST, *EVAL_FILES)]:
         with suppress(RecordError):  # reported by `form.json`
             yield from (f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
                         if is_placeholder(text))
     # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
-    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
+    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [layout.README] if unit.has(layout.README) else []:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
         yield from (f"{name}: {path[:40]!r}" for path in find_placeholders(text))
     return "no placeholders"
@@ -178,9 +163,9 @@ def _check_kind(unit: Unit, name: str) -> None:
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
     if suffix == "safetensors":
         read_header(unit, name)
-    elif suffix in TEXT_SUFFIXES or last == SUMS \
-            or (suffix == "py" and name.rpartition("/")[0] == RECIPE.rpartition("/")[0] and unit.has(REWARDS)) \
-            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{ATTEST}/" in name)):
+    elif suffix in TEXT_SUFFIXES or last == layout.SUMS \
+            or (suffix == "py" and Path(name).parent == Path(layout.RECIPE).parent and unit.has(layout.REWARDS)) \
+            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{layout.ATTEST}/" in name)):
         _check_text(unit, name)
     else:
         raise RecordError(f"{shown(name)}: a kind of file that a record does not hold here")

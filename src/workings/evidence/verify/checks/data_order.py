@@ -15,17 +15,8 @@ from workings.errors import RecordError
 from workings.evidence.verify.record import Unit, computed_once
 from workings.evidence.verify.registry import Found, check, join_first, not_checked, records
 from workings.hardware.device import row_devices
+from workings.record import layout
 from workings.record.digest import bytes_digest
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    GIVEN_ITEMS,
-    GIVEN_TRACES,
-    PREDICTIONS,
-    PROMPTS,
-    ROWS,
-    STATE,
-)
 from workings.record.metrics import padding_share
 from workings.record.storage import TooLarge
 from workings.ways.base import Way
@@ -44,17 +35,17 @@ def has_few_sequences(unit: Unit) -> bool:
 
 
 # A run with rollouts has prompts and no row index, with separate checks.
-@check("consistency.rows", when=records(ROWS))
+@check("consistency.rows", when=records(layout.ROWS))
 def rows(unit: Unit) -> Found:
     """The digest over ids and digests of the kept rows; the digests of stored data; the learned turns."""
     trained_rows, digests = kept_rows(unit), unit.manifest.data_digests
     digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
     if digest != digests.get("rows"):
-        yield f"{ROWS} has digest {digest[:16]}…, {DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
+        yield f"{layout.ROWS} has digest {digest[:16]}…, {layout.DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
     # If the data were stored because they were in no file, compute their digest from the copy.
-    for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
+    for file, name in ((layout.GIVEN_TRACES, "traces"), (layout.GIVEN_ITEMS, "items")):
         if unit.has(file) and bytes_digest(unit.read(file)) != digests.get(name):
-            yield f"{file} has another digest than {DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
+            yield f"{file} has another digest than {layout.DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
     if without_supervision := [row["id"] for row in trained_rows if row["supervised_tokens"] < 1]:
         yield f"rows without a supervised token: {join_first(without_supervision)}"
     every_turn = unit.section("data").get("learn") == "all"
@@ -66,7 +57,7 @@ def rows(unit: Unit) -> Found:
     return f"{len(trained_rows):,} rows{learned_whole}"
 
 
-@check("consistency.rows", when=records(ROWS))
+@check("consistency.rows", when=records(layout.ROWS))
 def order(unit: Unit) -> Found:
     """Batch digest of each step against the epochs, planned again from ids, lengths and seed; counts of the log.
 
@@ -83,13 +74,13 @@ def order(unit: Unit) -> Found:
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if 1 <= number <= len(steps):
             after = next_position(steps[number - 1][1].at, batches).to_json()
-            found = unit.json(f"{folder}/{STATE}")["facts"]["position"]
+            found = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
             if found != after:
                 yield f"{folder}: position {str(found)[:60]}, the log ends at {after}"
     section = unit.section("data")
     # Only length is a reason to drop a row, so the reason can be written again and compared.
     limit = section.get("max_length")
-    for row in unit.lines(ROWS):
+    for row in unit.lines(layout.ROWS):
         status, count = row.get("status", "kept"), row.get("tokens")
         if status not in ("kept", "dropped"):
             yield f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}"
@@ -109,10 +100,10 @@ def disjoint(unit: Unit) -> Found:
     if run is None:
         return not_checked("the run that it was made from is not here", blocking=False)
     # Digests of the normalised questions are in the row index, so that leaks are found without the data.
-    trained = learned_questions(run.lines(PROMPTS) if records(PROMPTS)(run) else kept_rows(run))
+    trained = learned_questions(run.lines(layout.PROMPTS) if records(layout.PROMPTS)(run) else kept_rows(run))
     if None in trained:
         return not_checked(f"the index of {run.title} has no digests of questions")
-    questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
+    questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(layout.PREDICTIONS)}
     # With an invisible letter a question would have another digest.
     trained_items = sorted(name for name, prompt in questions.items()
                            if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
@@ -144,16 +135,16 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:
     """Rows of the index that were trained on. Raises `RecordError` for a line without id, digest or counts."""
-    trained_rows = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
+    trained_rows = [row for row in unit.lines(layout.ROWS) if row.get("status", "kept") == "kept"]
     for number, row in enumerate(trained_rows, start=1):
         if not isinstance(row.get("id"), str) or not isinstance(row.get("digest"), str):
-            raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: no id or no digest")
+            raise RecordError(f"{unit.tree_path(layout.ROWS)}, line {number}: no id or no digest")
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
-                raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: {name} is no count")
+                raise RecordError(f"{unit.tree_path(layout.ROWS)}, line {number}: {name} is no count")
     # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in trained_rows}) != len(trained_rows):
-        raise RecordError(f"{unit.tree_path(ROWS)}: an id is there twice")
+        raise RecordError(f"{unit.tree_path(layout.ROWS)}: an id is there twice")
     return trained_rows
 
 
@@ -210,15 +201,15 @@ def batches_of(unit: Unit) -> Batches:
     micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
     devices = row_devices(unit.manifest.device.mesh)
     if min(micro_batch, accumulation, devices) < 1:
-        raise RecordError(f"{CONFIG}: micro_batch, accumulation and mesh are no counts")
+        raise RecordError(f"{layout.CONFIG}: micro_batch, accumulation and mesh are no counts")
     if micro_batch % way.rows_per_example or (way.rows_per_example > 1 and data_config.packing != "none"):
-        raise RecordError(f"{CONFIG}: pairs that are packed, or micro batches of half a pair")
+        raise RecordError(f"{layout.CONFIG}: pairs that are packed, or micro batches of half a pair")
     if unit.manifest.global_batch > MAX_GLOBAL_BATCH:
         raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
     zero, kept = np.zeros(1, np.int32), kept_rows(unit)
     lengths = [row["tokens"] for row in kept]
     if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
-        raise RecordError(f"{unit.tree_path(ROWS)}: no rows, or rows longer than data.max_length or empty")
+        raise RecordError(f"{unit.tree_path(layout.ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     assert issubclass(way, Way)  # every section of `workings.ways` is one

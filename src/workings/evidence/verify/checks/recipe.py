@@ -26,19 +26,8 @@ from workings.evidence.verify.registry import (
     same_json,
 )
 from workings.plugins import OURS
+from workings.record import layout
 from workings.record.digest import bytes_digest
-from workings.record.layout import (
-    ANNOUNCED,
-    CONFIG,
-    DATA_DIGESTS,
-    EVALUATION_CONFIG,
-    EVENTS,
-    OVERRIDES,
-    PREDICTIONS,
-    RECIPE,
-    RECIPE_EVALUATION,
-    TOKENIZER,
-)
 from workings.record.values import is_absent
 
 MAX_RECIPE_BYTES = 1 << 18
@@ -53,31 +42,31 @@ def recipe(unit: Unit) -> Found:
     require_train(unit)
     if unit.manifest.facts.get("smoke") is True:
         return not_checked("a smoke run: its recipe was made small", blocking=False)
-    words = unit.json_object(OVERRIDES)
+    words = unit.json_object(layout.OVERRIDES)
     overrides = words["overrides"]
     # Broken bytes become signs that no recipe has, and the parser's error names the place.
-    text = unit.read(RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
+    text = unit.read(layout.RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
     # Other versions may have other defaults; written keys mean the same.
     same_version = unit.written_by_this_version
     try:
         # An empty folder: no file that the recipe names is opened.
-        loaded = parse_recipe(text, RECIPE, Path(), overrides)
+        loaded = parse_recipe(text, layout.RECIPE, Path(), overrides)
     except RequestError as error:
         if same_version and unit.recipe is not None:
-            yield (f"{RECIPE}: this version reads the recipe that ran, and not the one as written: "
+            yield (f"{layout.RECIPE}: this version reads the recipe that ran, and not the one as written: "
                    f"{error.given[:120]}")
         return not_checked(f"this version does not read it: {error.given[:120]}", blocking=False)
     expected = loaded.resolved() if same_version else loaded.recipe.model_dump(mode="json", exclude_unset=True)
     if loaded.recipe.training.epochs and has_few_sequences(unit):
         # The file says how often the rows are gone through; how many steps that is follows from them.
         expected["training"]["steps"] = batches_of(unit).steps_in(loaded.recipe.training.epochs)
-    recorded = unit.json(CONFIG)
+    recorded = unit.json(layout.CONFIG)
     more = sorted(_keys(recorded) - _keys(expected)) if same_version else []
-    yield from (f"{CONFIG}: {key[:40]} is no key of the recipe as written" for key in more)
-    yield from (f"{CONFIG}: {place}" for place in differences(recorded, expected, common=True))
+    yield from (f"{layout.CONFIG}: {key[:40]} is no key of the recipe as written" for key in more)
+    yield from (f"{layout.CONFIG}: {place}" for place in differences(recorded, expected, common=True))
     if same_version and words.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
-        yield f"{OVERRIDES}: renamed is not what the recipe's keys give"
-    return f"{RECIPE} and {len(overrides)} overrides" if same_version else not_checked(
+        yield f"{layout.OVERRIDES}: renamed is not what the recipe's keys give"
+    return f"{layout.RECIPE} and {len(overrides)} overrides" if same_version else not_checked(
         f"defaults of {unit.manifest.workings_version[:20]}; written keys agree", blocking=False)
 
 
@@ -94,7 +83,7 @@ def config(unit: Unit) -> Found:
     # Those that the recipe names have a digest, and no others.
     for key, name in (("items", "items"), ("traces", "evaluation_traces")):
         if "evaluation" in unit.manifest.config and (name in digests) is (section.get(key, "none") == "none"):
-            yield (f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and {DATA_DIGESTS} has "
+            yield (f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and {layout.DATA_DIGESTS} has "
                    f"{'one' if name in digests else 'none'} of {name}")
     if unit.written_by_this_version and unit.recipe is not None:
         yield from _announcement_problems(unit, unit.recipe)
@@ -103,14 +92,14 @@ def config(unit: Unit) -> Found:
 
 def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
     """The event that announces the evaluation: once, before the first step, as the recipe asks."""
-    told = [row for row in unit.events if row.get("kind") == ANNOUNCED]
+    told = [row for row in unit.events if row.get("kind") == layout.ANNOUNCED]
     asked = int(recipe.evaluation.items != "none")
     # An attempt that was killed at once announced nothing, and a later one could know the answers.
     if len(told) > asked or (len(told) < asked and not unit.manifest.resumes):
         yield f"{len(told)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
     for row in told[:1]:
-        yield from contradictions(f"{EVENTS}: announced", row, {
-            "decoding": settings_of(recipe).decoding(), "evaluation": RECIPE_EVALUATION}, "by the recipe")
+        yield from contradictions(f"{layout.EVENTS}: announced", row, {
+            "decoding": settings_of(recipe).decoding(), "evaluation": layout.RECIPE_EVALUATION}, "by the recipe")
 
 
 # --- evaluations -----------------------------------------------------------------------------------------------------
@@ -118,21 +107,21 @@ def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
 @check("consistency.announced", "measurements")
 def announced(unit: Unit) -> Found:
     """Items by digest, and how they were asked, against the run's recipe and its first events."""
-    run, config = unit.parent, unit.json_object(EVALUATION_CONFIG)
+    run, config = unit.parent, unit.json_object(layout.EVALUATION_CONFIG)
     if run is None:
         yield from _shipped_template_problems(config)
         return not_checked("it is in no run: nothing was announced", blocking=False)
     recipe, announcement = run.recipe, _announcement(run)
     # Only the evaluation of the recipe is announced; others are compared as far as they name this run.
-    if unit.path_in(run) != RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" \
+    if unit.path_in(run) != layout.RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" \
             or not run.written_by_train:
         if run.written_by_train:
             yield from _later_problems(run, config)
             yield from _twin_problems(unit, config)
         return not_checked("not announced before the first step: made afterwards, with freely chosen items",
                            blocking=False)
-    yield from contradictions(EVALUATION_CONFIG, config, _by_recipe(config, recipe), "the recipe says")
-    yield from contradictions(EVALUATION_CONFIG, config, _by_run(run, config), "the run's is")
+    yield from contradictions(layout.EVALUATION_CONFIG, config, _by_recipe(config, recipe), "the recipe says")
+    yield from contradictions(layout.EVALUATION_CONFIG, config, _by_run(run, config), "the run's is")
     # The digest of the file's bytes, which differs from that of the items in it.
     file_digest, known_digest = run.manifest.data_digests.get("items"), _known_digest(recipe)
     if known_digest and known_digest != file_digest:
@@ -140,14 +129,15 @@ def announced(unit: Unit) -> Found:
                f"{str(file_digest)[:16]}…")
     if announcement is None:
         return not_checked("evaluated as the recipe says; the file of its items is not here", blocking=False)
-    yield from contradictions(f"{EVENTS}: announced", announcement, {
-        "items": config["items"], "decoding": config.get("decoding"), "evaluation": RECIPE_EVALUATION}, "evaluated was")
+    yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
+        "items": config["items"], "decoding": config.get("decoding"), "evaluation": layout.RECIPE_EVALUATION,
+    }, "evaluated was")
     return f"{config['items']['count']} items, announced before the first step"
 
 
 def _announcement(run: Unit) -> dict[str, Any] | None:
     """The first event that announces an evaluation: later ones could be written when the answers are known."""
-    return next((row for row in run.events if row.get("kind") == ANNOUNCED), None)
+    return next((row for row in run.events if row.get("kind") == layout.ANNOUNCED), None)
 
 
 @check("recompute.items", when=lambda run: run.manifest.status == "complete" and run.recipe_evaluation is None)
@@ -190,14 +180,14 @@ def _later_problems(run: Unit, config: dict[str, Any]) -> Iterator[str]:
     The machine and the version may be others than those that trained.
     """
     name = {"model.run": run.manifest.name} if _names_a_model(config) else {}
-    yield from contradictions(EVALUATION_CONFIG, config, name | _template_digest(run, config), "the run's is")
+    yield from contradictions(layout.EVALUATION_CONFIG, config, name | _template_digest(run, config), "the run's is")
     step = field_of(config, "model.step")
     # A damaged checkpoint is skipped for an older one, so any of them may have been evaluated.
     # `type`, because a boolean is an integer for `isinstance`.
     if name and (type(step) is not int or not 0 <= step <= run.manifest.completed_steps
                  or (run.checkpoints and step not in run.checkpoints)):
-        yield (f"{EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took {run.manifest.completed_steps} "
-               f"and keeps {str([*run.checkpoints])[1:60]}")
+        yield (f"{layout.EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took "
+               f"{run.manifest.completed_steps} and keeps {str([*run.checkpoints])[1:60]}")
 
 
 def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
@@ -208,9 +198,9 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     for other in unit.record.measurements:
         if other is unit or other.parent is not unit.parent:
             continue
-        twin = other.json_object(EVALUATION_CONFIG)
+        twin = other.json_object(layout.EVALUATION_CONFIG)
         if all(same_json(config.get(key), twin.get(key)) for key in KEYS_THAT_DECIDE_ANSWERS):
-            ours, theirs = ([(row.get("id"), row.get("completion")) for row in each.lines(PREDICTIONS)]
+            ours, theirs = ([(row.get("id"), row.get("completion")) for row in each.lines(layout.PREDICTIONS)]
                             for each in (unit, other))
             if ours != theirs:
                 yield f"the same model gave other answers to the same items in {other.title}"
@@ -222,7 +212,7 @@ def _template_digest(run: Unit, config: dict[str, Any]) -> dict[str, str]:
     if run.section("data").get("reasoning") == "channel":
         return {}
     if name == "tokenizer":
-        source = run.json_object(f"{TOKENIZER}/tokenizer_config.json").get("chat_template")
+        source = run.json_object(f"{layout.TOKENIZER}/tokenizer_config.json").get("chat_template")
         # Several named templates are a list, which is not supported here.
         return {"template.digest": bytes_digest(source.encode())} if isinstance(source, str) else {}
     return {"template.digest": shipped} if (shipped := _shipped_digest(name)) else {}
@@ -243,7 +233,7 @@ def _shipped_template_problems(config: dict[str, Any]) -> Iterator[str]:
     # The template that asks Gemma 4 to think is made for the evaluation.
     if ours and config.get("form") != "channel" and (
             shipped := _shipped_digest(str(field_of(config, "template.name")))):
-        yield from contradictions(EVALUATION_CONFIG, config, {"template.digest": shipped}, "the shipped one is")
+        yield from contradictions(layout.EVALUATION_CONFIG, config, {"template.digest": shipped}, "the shipped one is")
 
 
 def _known_digest(recipe: Recipe) -> str:

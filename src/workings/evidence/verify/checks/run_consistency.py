@@ -15,15 +15,7 @@ from workings.evidence.verify.checks.evaluation_lines import ANSWERED_HERE
 from workings.evidence.verify.record import PACK_KIND, STARTS, Unit, field_of
 from workings.evidence.verify.registry import Found, check, contradictions, not_checked
 from workings.plugins import OURS
-from workings.record.layout import (
-    EVALUATION_CONFIG,
-    EVALUATION_UNITS,
-    MEASURED,
-    OVERRIDES,
-    PLAN,
-    README,
-    TOKENIZER,
-)
+from workings.record import layout
 from workings.record.manifest import REASONS
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
@@ -117,7 +109,7 @@ def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[date
 def _memory_problems(unit: Unit) -> Iterator[str]:
     """Problems of the measured peak: within the device's memory, not below the log, which never falls."""
     peak, limit = (unit.json_object(file).get(key) if unit.has(file) else None
-                   for file, key in ((MEASURED, "measured_peak_bytes"), (PLAN, "limit_bytes")))
+                   for file, key in ((layout.MEASURED, "measured_peak_bytes"), (layout.PLAN, "limit_bytes")))
     if isinstance(peak, int) and isinstance(limit, int) and 0 < limit < peak:
         yield f"peak of {peak:,} bytes on a device with {limit:,}"
     # A resumed run has the peak of its last process, and lines of the earlier ones.
@@ -134,11 +126,11 @@ def _memory_problems(unit: Unit) -> Iterator[str]:
 def made_from(unit: Unit) -> Found:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
     origin = unit.seal["made_from"]
-    if unit.kind in EVALUATION_UNITS:
+    if unit.kind in layout.EVALUATION_UNITS:
         if unit.parent is not None and origin != unit.parent.root:
             yield f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…"
-        if _origin_text(unit.json_object(EVALUATION_CONFIG).get("made_from", origin)) != _origin_text(origin):
-            yield f"{EVALUATION_CONFIG} names another origin than the seal"
+        if _origin_text(unit.json_object(layout.EVALUATION_CONFIG).get("made_from", origin)) != _origin_text(origin):
+            yield f"{layout.EVALUATION_CONFIG} names another origin than the seal"
     # An evaluation of an untrained model is alone, and its origin may be next to it.
     if unit.parent is None and not is_absent(origin) and origin not in unit.record.by_root:
         yield not_checked(f"made from {_origin_text(origin)}, which is not here", blocking=False)
@@ -148,11 +140,11 @@ def made_from(unit: Unit) -> Found:
 @check("consistency.made_from", "evaluations")
 def evaluated_model(unit: Unit) -> Found:
     """What the evaluation's settings say of the model against the manifest of the run."""
-    run, settings = unit.parent, unit.json_object(EVALUATION_CONFIG)
+    run, settings = unit.parent, unit.json_object(layout.EVALUATION_CONFIG)
     if run is None:
         return None
     expected = {"tokenizer.digest": run.manifest.data_digests.get("tokenizer"), "engine.name": run.manifest.engine}
-    yield from contradictions(EVALUATION_CONFIG, settings, {
+    yield from contradictions(layout.EVALUATION_CONFIG, settings, {
         name: value for name, value in expected.items()
         if value is not None and not is_absent(settings.get(name.partition(".")[0], {"absent": ""}))}, "the run's is")
     kind = field_of(settings, "source.kind")
@@ -168,14 +160,14 @@ def _origin_text(origin: Any) -> str:
 @check("consistency.tokenizer")
 def tokenizer(unit: Unit) -> Found:
     """`Tokenizer.digest`, recomputed from the files without a library, because they are untrusted."""
-    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
-    settings = f"{TOKENIZER}/tokenizer_config.json"
+    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{layout.TOKENIZER}/tokenizer.json"
+    settings = f"{layout.TOKENIZER}/tokenizer_config.json"
     if manifest_digest is None or not unit.has(name):
         return not_checked(f"no {name} or no digest of it", blocking=False)
     # Over the parsed content, as when it was recorded: spacing and order of keys do not change a tokenizer.
     digest = _tokenizer_digest(unit.json(name), unit.json_object(settings) if unit.has(settings) else {})
     if digest != manifest_digest:
-        yield f"{TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"
+        yield f"{layout.TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"
     return f"digest {manifest_digest[:16]}…"
 
 
@@ -213,12 +205,12 @@ def texts(unit: Unit) -> Found:
 def views_of(unit: Unit) -> dict[str, Callable[[], str]]:
     """What renders the texts of a unit, by their names in it; none of what `train` did not write."""
     if unit.is_run:
-        return {README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
-    return {README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
+        return {layout.README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
+    return {layout.README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
 
 
 def _pack_readme(pack: Unit) -> str:
     contents, units = pack.json_object(PACK), pack.units_inside
     return pack_readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
-        path: (unit.manifest, unit.json(OVERRIDES) if unit.has(OVERRIDES) else {})
+        path: (unit.manifest, unit.json(layout.OVERRIDES) if unit.has(layout.OVERRIDES) else {})
         for path, unit in units.items() if unit.is_run}, by_digest=bool(contents["by_digest"]))
