@@ -27,8 +27,8 @@ FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
 MARKS = "held_out_right"
 KEPT = "kept"
 """Key of the manifest's facts."""
-# Six digits in names up to a million steps, and more beyond.
-_NAME = re.compile(r"step_(\d{6,12})")
+# Six digits up to a million steps, and more beyond.
+_NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,11})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class CheckpointStore:
         """Check one checkpoint's files against its commit and read its facts. Raises `RecordError` naming the file."""
         if path.is_symlink():
             raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
-        step = _step(path)
+        step = step_of(path.name)
         if not (path / COMMIT).is_file():
             raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
         try:
@@ -134,7 +134,7 @@ class CheckpointStore:
         """Checkpoint folders by step, unchecked."""
         # By number, because names of more than six digits do not sort as texts.
         return sorted((path for path in self.directory.glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir()),
-                      key=_step)
+                      key=lambda path: step_of(path.name))
 
     def clean(self) -> list[str]:
         """Remove leftovers of a killed save or removal; returns their names."""
@@ -151,10 +151,10 @@ class CheckpointStore:
         more before sealing, because a process may be killed in between.
         """
         folders = self.folders()
-        earlier = [path for path in folders if _step(path) <= step]
+        earlier = [path for path in folders if step_of(path.name) <= step]
         for path in folders:
             # `keep_last` is at least 1, because a slice from -0 on would be the whole list.
-            if path not in earlier[-self.keep_last:] and (path not in earlier or _step(path) != self.best_step):
+            if path not in earlier[-self.keep_last:] and (path not in earlier or step_of(path.name) != self.best_step):
                 self._discard(path)
 
     def _discard(self, path: Path) -> None:
@@ -198,11 +198,12 @@ def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     return files
 
 
-def _step(path: Path) -> int:
-    match = _NAME.fullmatch(path.name)
+def step_of(name: str) -> int:
+    """The step in the name of a checkpoint's folder. Raises `RecordError` for any other name."""
+    match = _NAME.fullmatch(name)
     if match is None:
-        raise RecordError(f"{path.name}: not the name of a checkpoint (step_000100)")
-    return int(match.group(1))
+        raise RecordError(f"{name[:60]!r}: not a checkpoint's name")
+    return int(match[1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.plugins import OURS
 from workings.record import jsonl, layout
 from workings.record.canonical import loads
-from workings.record.checkpoints import BestCheckpoint, best_checkpoint
+from workings.record.checkpoints import BestCheckpoint, best_checkpoint, step_of
 from workings.record.digest import bytes_digest
 from workings.record.manifest import RunManifest, read_manifest
 from workings.record.metrics import StepMetrics, check_line, nothing_left
@@ -24,21 +24,16 @@ from workings.record.seal import parse_seal, parse_sums
 from workings.record.storage import MAX_BYTES, parsed_bytes
 from workings.record.values import is_absent
 
-MAX_JSON_BYTES = MAX_BYTES
-"""Largest file of JSON or JSON lines that is parsed."""
-MAX_SUMS_BYTES = 16 << 20
-"""Largest list of sums: some hundred bytes for each file."""
+MAX_SEAL_BYTES, MAX_SUMS_BYTES = 1 << 16, 16 << 20
+"""A seal is a line of a few hundred bytes, a list of sums has some hundred for each file."""
 STEP_BYTES = 1_500
 """Memory of a checked line of the log, in bytes."""
-# A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
-MAX_SEAL_BYTES = 1 << 16
 PACK_KIND = "pack"
 STARTS = ("started", "resumed")
 """Kinds of events with which a run starts or resumes."""
 _T = TypeVar("_T")
 Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
-"""Recomputes steps of a run, and samples of the units that it drew; the result is that of `workings verify --level 3`:
-arguments are the run's folder and those of the samples."""
+"""Recomputes steps of the run in a folder, and samples of units that it drew; returns the facts of the replay."""
 
 
 def computed_once(name: str) -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
@@ -117,7 +112,7 @@ class Unit:
         return {unit.path_in(self): unit for unit in self.record.units
                 if unit is not self and unit.path.startswith(self.tree_path(""))}
 
-    def read(self, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
+    def read(self, name: str, limit: int = MAX_BYTES) -> bytes:
         """Bytes of one of its files. Raises `RecordError`."""
         # Do not follow links or devices out of the sealed folder.
         if not self.has(name):
@@ -130,12 +125,7 @@ class Unit:
 
     def json(self, name: str) -> Any:
         """Contents of one of its JSON files, cached. Raises `RecordError`."""
-        def parse() -> Any:
-            data = self.read(name)
-            # Before parsing: Python's objects take many times the bytes of the text.
-            self.tree.cache.reserve(parsed_bytes(data))
-            return loads(data)
-        return self.cached(f"json of {name}", parse, name)
+        return self.cached(f"json of {name}", lambda: loads(self._to_parse(name)), name)
 
     def json_object(self, name: str) -> dict[str, Any]:
         """`json` of a file that has to hold an object. Raises `RecordError`."""
@@ -147,14 +137,17 @@ class Unit:
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Rows of one of its JSON-lines files, cached. Raises `RecordError` for a torn or broken line."""
         def parse() -> list[dict[str, Any]]:
-            data = self.read(name)
-            # Reserved before it is parsed: parsed rows take many times the bytes of the file.
-            self.tree.cache.reserve(parsed_bytes(data, lines=True))
-            rows, torn = jsonl.parse(data, self.tree_path(name))
+            rows, torn = jsonl.parse(self._to_parse(name, lines=True), self.tree_path(name))
             if torn is not None:
                 raise RecordError(f"{self.tree_path(name)}: its last line is torn")
             return rows
         return self.cached(f"lines of {name}", parse, name)
+
+    def _to_parse(self, name: str, *, lines: bool = False) -> bytes:
+        data = self.read(name)
+        # Before parsing: Python's objects take many times the bytes of the text.
+        self.tree.cache.reserve(parsed_bytes(data, lines=lines))
+        return data
 
     @property
     def sums(self) -> dict[str, str]:
@@ -235,14 +228,8 @@ class Unit:
     @cached_property
     def checkpoints(self) -> dict[int, str]:
         """Folders of its checkpoints by step, in order. A name without a step is an error."""
-        folders = {}
-        for folder in {name.split("/")[1] for name in self.files if name.startswith(f"{layout.CHECKPOINTS}/step_")}:
-            digits = folder.removeprefix("step_")
-            # `int` refuses thousands of digits with its own error, so the length is tested first.
-            if not digits.isdecimal() or len(digits) > 12 or folder != layout.checkpoint_folder(int(digits)):
-                raise RecordError(f"{folder[:60]}: not a checkpoint's name")
-            folders[int(digits)] = f"{layout.CHECKPOINTS}/{folder}"
-        return dict(sorted(folders.items()))
+        names = {name.split("/")[1] for name in self.files if name.startswith(f"{layout.CHECKPOINTS}/step_")}
+        return {step: f"{layout.CHECKPOINTS}/{name}" for step, name in sorted((step_of(name), name) for name in names)}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -300,27 +287,9 @@ class Unit:
     def cached(self, name: str, make: Callable[[], _T], file: str = "") -> _T:
         """A value that is computed once and shared by all checks; an error is cached and raised as `RecordError`.
 
-        Args:
-            name: of the value: one file may be kept as JSON, as lines and as a manifest.
-            make: computes the value.
-            file: file that errors name instead of ``name``.
+        ``name``: of the value: one file may be kept as JSON, as lines and as a manifest. ``file``: named in errors.
         """
         return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file or name))
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifierInputs:
-    """The verifier's inputs; nothing in it comes from the record."""
-
-    expect_root: str = ""
-    """Expected root digest; empty: none given."""
-    trusted: tuple[bytes, ...] = ()
-    """Trusted public keys in PEM."""
-    replay: Replay | None = None
-    """Recomputes steps for level 3; None: no engine was given."""
-
-
-NO_INPUTS = VerifierInputs()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,7 +301,12 @@ class Record:
     """Sealed folders (or such that ought to be), outer ones before those inside."""
     unowned_entries: tuple[Entry, ...]
     """Entries that belong to no unit: next to the runs, in `attest`, in unfinished runs."""
-    given: VerifierInputs
+    expect_root: str
+    """Root digest that the verifier expects; empty: none given."""
+    trusted: tuple[bytes, ...]
+    """Public keys in PEM that the verifier trusts."""
+    replay: Replay | None
+    """Recomputes steps for level 3; None: no engine was given."""
     replayed: dict[str, Any] = field(default_factory=dict)
     """Results of the replays so far, by the run's path."""
 

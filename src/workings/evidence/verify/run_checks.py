@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import checks
 from workings.evidence.verify.load import load
-from workings.evidence.verify.record import Record, Replay, VerifierInputs
+from workings.evidence.verify.record import Record, Replay
 from workings.evidence.verify.registry import CHECKS, Found, RegisteredCheck, check, passed
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.tree import open_tree
@@ -55,7 +55,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
         raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs")
     try:
-        record = load(open_tree(path), VerifierInputs(expect_root=expect_root, trusted=trusted, replay=replay))
+        record = load(open_tree(path), expect_root=expect_root, trusted=trusted, replay=replay)
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)

@@ -8,7 +8,7 @@ from workings.evidence.pack.form import BY_DIGEST, PACK, may_be_external, parse_
 from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import Found, check, failed, join_first, not_checked, passed
 from workings.evidence.verify.tree import shown
-from workings.record.checkpoints import parse_commit
+from workings.record.checkpoints import parse_commit, step_of
 from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PARTIAL_SUFFIX, SEAL, SUMS, check_relative
 from workings.record.seal import refuse_same_but_for_case
 
@@ -105,7 +105,7 @@ def checkpoints(unit: Unit) -> Found:
 @check("integrity.anchor", "record")
 def anchor(record: Record) -> Found:
     """The root against `--expect-root`: changed files can be sealed again; a digest kept elsewhere stays."""
-    expected = record.given.expect_root.strip().lower()
+    expected = record.expect_root.strip().lower()
     if not expected:
         return not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
                            blocking=False)
@@ -130,15 +130,10 @@ def _record_errors(function: Callable[[], object]) -> Iterator[str]:
 
 
 def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
-    name = folder.split("/")[1]
-    # Python refuses to convert thousands of digits, so the length is limited before `int` sees the name.
-    if not name.startswith("step_") or not name[5:].isdecimal() or len(name) > 20:
-        yield f"{shown(folder)}: not a checkpoint's name"
-        return
     try:
-        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), int(name[5:]))
+        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), step_of(folder.split("/")[1]))
     except RecordError as error:
-        yield f"{folder}: {error}"
+        yield f"{shown(folder)}: {error}"
         return
     # Tensors that a pack leaves out count as present: commit and sums still have to agree about their digests.
     present = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files)

@@ -101,13 +101,13 @@ def _replay(unit: Unit) -> dict[str, Any]:
     # An engine opens checkpoints by their paths, and a path below the archive does not exist.
     if not isinstance(unit.tree, FolderTree):
         raise NotChecked("a zip is not unpacked; unpack it and verify the folder")
-    if unit.record.given.replay is None:
+    if unit.record.replay is None:
         raise NotChecked("no engine was given to replay with")
     if unit.external_files:
         raise NotChecked("its weights are named by digest and are not here")
     try:
         samples = tuple(unit.tree.path / samples.path for samples in _samples_of(unit))
-        return dict(unit.record.given.replay(unit.tree.path / unit.path, samples))
+        return dict(unit.record.replay(unit.tree.path / unit.path, samples))
     except RequestError as error:
         raise NotChecked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
                          + (f"; {error.try_next}" if error.try_next else "")) from None

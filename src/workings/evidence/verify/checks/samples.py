@@ -12,7 +12,7 @@ from workings.errors import RecordError
 from workings.evaluation.run import sample_seed
 from workings.evidence.verify.checks.data_order import kept_rows
 from workings.evidence.verify.checks.evaluation_lines import are_numbered
-from workings.evidence.verify.record import MAX_JSON_BYTES, Record, Unit
+from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import Found, check, differences, join_first, not_checked
 from workings.record import jsonl
 from workings.record.canonical import line, loads
@@ -115,7 +115,7 @@ def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
         if not path.endswith(".jsonl"):
             continue
         try:
-            data = unit.tree.read(path, MAX_JSON_BYTES)
+            data = unit.tree.read(path)
             refuse_too_large(parsed_bytes(data, lines=True), path)
         except RecordError:
             continue  # too large to be read: treated as absent

@@ -77,12 +77,12 @@ def _public_key(run: Unit, name: str) -> Any:
 def trust(run: Unit) -> Found:
     """Each signature's key against those of `--key`: a key in a record only shows that one signer made all."""
     # Keys that are in the record are never trusted by themselves: a forger can add a new key.
-    if not run.record.given.trusted:
+    if not run.record.trusted:
         return not_checked("signed, but no key was given to trust (--key)", blocking=False) if _envelopes(run) else None
     if not keys.is_available():
         # This one blocks the level, because the reader has asked for it by giving a key.
         return not_checked(NO_LIBRARY)
-    trusted = [keys.public_key(data) for data in run.record.given.trusted]
+    trusted = [keys.public_key(data) for data in run.record.trusted]
     covered = set[str]()
     for name in _envelopes(run):
         with suppress(RecordError):  # `attestation.signed` refuses it
