@@ -14,12 +14,9 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file next to ``path``, then put it in place.
+    """Let ``write`` fill a temporary file next to ``path``, then put it in place. Raises `StorageError`.
 
-    The order matters: the data reach the disk before the name does, and the name before anything that relies on it.
-
-    Raises:
-        StorageError: the disk is full, read-only or failing; ``path`` is as it was.
+    The data reach the disk before the name does, and the name before anything that relies on it.
     """
     temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
     with storage(path, "write"):
@@ -51,9 +48,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, obj: Any) -> None:
     """Replace or create a file with one canonical JSON value and a newline, atomically.
 
-    Raises:
-        RecordError: the value holds a null (give `{"absent": "why"}` instead) or cannot be JSON.
-        StorageError: the disk is full, read-only or failing.
+    Raises `RecordError` for a null (give `{"absent": "why"}` instead) or what cannot be JSON, and `StorageError`.
     """
     write_bytes(path, record_line(obj, path.name))
 

@@ -33,12 +33,11 @@ _NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,11})")
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One complete checkpoint."""
+    """One complete checkpoint, with the facts that were given to `CheckpointStore.save`."""
 
     step: int
     path: Path
     facts: dict[str, Any]
-    """Facts given to `CheckpointStore.save`: data position, random state, timers."""
 
 
 class CheckpointStore:
@@ -145,11 +144,7 @@ class CheckpointStore:
         return [path.name for path in left]
 
     def prune(self, step: int) -> None:
-        """Drop those of later steps, and all but the best and the newest ``keep_last`` of the others.
-
-        Later ones belong to a course that a resume has left: they would seem the newest. `save` does this; once
-        more before sealing, because a process may be killed in between.
-        """
+        """Drop those of later steps, whose course a resume has left, and all but the best and newest of the others."""
         folders = self.folders()
         earlier = [path for path in folders if step_of(path.name) <= step]
         for path in folders:
@@ -214,10 +209,9 @@ class BestCheckpoint:
     measure: str
     value: float
     last_step: int
-    """The last measured checkpoint."""
     last_value: float
     measured: int
-    """Number of measured checkpoints."""
+    """Number of measured checkpoints; the last one is ``last_step``."""
     since: int
     """Measured checkpoints after the best one."""
     marks: tuple[str, str]

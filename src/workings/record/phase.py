@@ -15,7 +15,7 @@ from pathlib import Path
 from workings.hardware.machine import cache_directory
 from workings.record.canonical import line
 from workings.record.digest import bytes_digest
-from workings.record.progress import ProgressListener, watch_progress
+from workings.record.progress import ProgressListener, report_progress_to
 from workings.record.values import now
 
 
@@ -31,7 +31,6 @@ class Phase:
     doing: str
     """Current operation; empty while it takes steps, which its log shows."""
     began_at: str
-    """Start of the run's attempt."""
     pid: int
     process: str
     """Start of the process, because its number is given to another process later."""
@@ -61,7 +60,7 @@ def phases(run: Path, recipe: str, steps: int) -> Iterator[None]:
     first = Phase(run=str(run.absolute()), recipe=recipe, steps=steps, doing="starting", began_at=now(),
                   pid=os.getpid(), process=process_start(os.getpid()))
     try:
-        with watch_progress(_PhaseWriter(first)):
+        with report_progress_to(_PhaseWriter(first), watching=True):
             yield
     finally:
         with contextlib.suppress(OSError):

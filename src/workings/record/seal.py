@@ -1,8 +1,8 @@
 """Sealing: after this, a folder of files can only change in a way that anyone can see.
 
-`SHA256SUMS` lists every file of the unit (`sha256sum -c SHA256SUMS` works); its own digest is the unit's root digest,
-the one line that has to be kept elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was
-made. Units inside (evaluations, samples, signatures) have separate checksums, so later work never touches these.
+`SHA256SUMS` lists every file of the unit; its own digest is the unit's root digest, the one line that has to be kept
+elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was made. Units inside (evaluations,
+samples, signatures) have separate checksums, so later work never touches these.
 """
 
 import os

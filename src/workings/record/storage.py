@@ -40,12 +40,7 @@ MEMORY_MIB = 300
 
 @contextmanager
 def storage(path: Path, doing: str) -> Iterator[None]:
-    """Turn an `OSError` of the wrapped block into a `StorageError` that names the file and what to do.
-
-    Args:
-        path: the file or folder.
-        doing: a verb in the infinitive, e.g. ``"write"``.
-    """
+    """Turn an `OSError` of the block, which is ``doing`` (a verb) something with a path, into a `StorageError`."""
     try:
         yield
     except OSError as error:
@@ -78,14 +73,10 @@ class TooLarge(RecordError):
 
 
 def open_plain(path: Path, limit: int | None = None) -> BinaryIO:
-    """A plain file, to be read.
+    """A plain file of at most ``limit`` bytes, to be read.
 
-    Args:
-        path: the file; only its last part is refused as a link.
-        limit: largest size in bytes; None: any, for who reads it in pieces.
-
-    Raises:
-        RecordError: it is missing, a link, a folder, a device or a pipe, larger than ``limit``, or not readable.
+    Raises `RecordError` if it is missing, a link (in its last part), a folder, a device or a pipe, too large, or not
+    readable.
     """
     try:
         # Looked at before it is opened, because opening alone does something to some devices; and once more when it is
@@ -130,10 +121,9 @@ def limit_from_environment(variable: str, default: int) -> int:
 
 
 def parsed_bytes(data: bytes | str, *, lines: bool = False) -> int:
-    """Estimated bytes of a JSON text and its values in memory, from its punctuation, before parsing.
+    """Estimated bytes of a JSON text and its values in memory, before parsing; with ``lines`` each is decoded alone.
 
-    What comes of ordinary records is half of that; of the worst text that was found, once and a half as much. With
-    ``lines`` each line is decoded alone.
+    What comes of ordinary records is half of that; of the worst text that was found, once and a half as much.
     """
     comma, bracket, brace, colon, newline = ((b",", b"[", b"{", b":", b"\n") if isinstance(data, bytes) else
                                              (",", "[", "{", ":", "\n"))

@@ -8,6 +8,7 @@ import math
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import resources
 from typing import Any, Literal, TypeGuard, TypeVar
 
@@ -20,7 +21,6 @@ from workings.record.canonical import line
 from workings.record.storage import TooLarge
 
 MAX_SHOWN = 5
-"""Names that a text lists before it only counts."""
 ENGINES = "workings.engines"
 """Group of the entry points of engines."""
 Found = Generator[str | CheckFinding, None, str | CheckFinding | None]
@@ -47,7 +47,6 @@ class RegisteredCheck:
 
 
 TABLE: Mapping[str, Any] = tomllib.loads(resources.files(__package__).joinpath("checks.toml").read_text("utf-8"))
-"""Contents of `checks.toml`."""
 SAID = "said"
 """Key of the table with the fields that no check covers."""
 CHECKS = {name: RegisteredCheck(id=name, level=row["level"], holds=row["holds"], catches=row["catches"],
@@ -57,13 +56,7 @@ CHECKS = {name: RegisteredCheck(id=name, level=row["level"], holds=row["holds"],
 
 def check(name: str, subject: Subject = "runs", *,
           when: Callable[[Unit], bool] = lambda unit: True) -> Callable[[_Function], _Function]:
-    """Register a function of a check.
-
-    Args:
-        name: id of the check.
-        subject: what the function is given.
-        when: whether the check applies to a unit.
-    """
+    """Register a function of the check ``name``, which is made for the subjects ``when`` says so."""
     def register(function: _Function) -> _Function:
         def of_unit(unit: Unit) -> Found:
             return (yield from function(unit)) if when(unit) else None
@@ -121,19 +114,9 @@ def is_our_engine(name: Any) -> bool:
     return name in our_names(ENGINES)
 
 
-def passed(text: str) -> CheckFinding:
-    """A finding: it holds."""
-    return CheckFinding(verdict=CheckVerdict.PASSED, text=text)
-
-
-def failed(text: str) -> CheckFinding:
-    """A finding: it does not hold."""
-    return CheckFinding(verdict=CheckVerdict.FAILED, text=text)
-
-
-def not_checked(text: str, *, blocking: bool = True) -> CheckFinding:
-    """A finding: it could not be checked."""
-    return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, blocking=blocking)
+passed, failed, not_checked = (partial(CheckFinding, verdict) for verdict in (
+    CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED))
+"""Findings: it holds, it does not, it could not be checked."""
 
 
 def require_train(run: Unit) -> None:
@@ -143,13 +126,9 @@ def require_train(run: Unit) -> None:
 
 
 def contradictions(place: str, value: Any, expected: Mapping[str, Any], source: str) -> Iterator[str]:
-    """A problem for each field (keys with dots between them) whose value is another JSON value than the expected one.
+    """A problem for each field (keys with dots between them) of a value at a place that is not the expected JSON value.
 
-    Args:
-        place: file, or part of it, that the value is in.
-        value: the recorded object.
-        expected: values by field.
-        source: what the expected values come from.
+    ``source``: what the expected values come from, as words before them.
     """
     for name, wanted in expected.items():
         if not same_json(found := field_of(value, name), wanted):

@@ -1,7 +1,7 @@
 """Result of a verification: one verdict for each check, and the level that the record reaches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,13 @@ class NotChecked(Exception):
         self.blocking = blocking
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CheckFinding:
     """Result of a check for one unit, or for the whole record."""
 
     verdict: CheckVerdict
     text: str
+    _: KW_ONLY
     unit: str = ""
     """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
@@ -113,7 +114,7 @@ class Verification:
 
     @property
     def not_checked(self) -> int:
-        """Number of checks that could not be made. They never count as passed."""
+        """Number of checks that could not be made; they never count as passed."""
         return len(self._ids(CheckVerdict.NOT_CHECKED))
 
     @property

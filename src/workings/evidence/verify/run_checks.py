@@ -21,7 +21,6 @@ HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
 MAX_UNITS_SHOWN = 8
-"""Units that the text of a check names before it only counts them."""
 WORST = (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED)
 """Verdicts, the worst first."""
 
@@ -77,7 +76,9 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
         # Several functions of a check may stumble over one file. There are none without a subject: no run, say.
         elif findings := list(dict.fromkeys(found for function in entry.functions for found in function(record))):
             checks.append(_check_result(entry, findings))
-            verdicts[entry.id] = _worst_by_unit(findings)
+            # The worst one of each unit is set last.
+            verdicts[entry.id] = {finding.unit: finding.verdict for finding in sorted(
+                findings, key=lambda finding: -WORST.index(finding.verdict))}
     coverage = {path or ".": facts["coverage"] for path, facts in record.replayed.items()
                 if isinstance(facts, Mapping) and "coverage" in facts}
     return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
@@ -93,29 +94,17 @@ def _not_made(entry: RegisteredCheck, why: str) -> Check:
     return Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text=why)
 
 
-def _worst_by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
-    """The worst verdict of each unit."""
-    verdicts: dict[str, CheckVerdict] = {}
-    for finding in findings:
-        verdicts[finding.unit] = min(verdicts.get(finding.unit, finding.verdict), finding.verdict, key=WORST.index)
-    return verdicts
-
-
 def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
     # The worst finding decides, so one bad unit fails the check.
     verdict = min((finding.verdict for finding in findings), key=WORST.index)
     deciding = [finding for finding in findings if finding.verdict is verdict]
-    return Check(id=entry.id, level=entry.level, verdict=verdict, text=_text(deciding),
+    texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
+             for finding in deciding[:MAX_UNITS_SHOWN]]
+    # A hostile record can hold thousands of bad units; the answer stays short enough to be read.
+    texts += [f"and {len(deciding) - MAX_UNITS_SHOWN} more units"] if len(deciding) > MAX_UNITS_SHOWN else []
+    return Check(id=entry.id, level=entry.level, verdict=verdict, text="; ".join(texts),
                  blocking=any(finding.blocking for finding in deciding),
                  unreadable=all(finding.unreadable for finding in deciding))
-
-
-def _text(findings: list[CheckFinding]) -> str:
-    texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
-             for finding in findings]
-    # A hostile record can hold thousands of bad units; the answer stays short enough to be read.
-    first = "; ".join(texts[:MAX_UNITS_SHOWN])
-    return first if len(texts) <= MAX_UNITS_SHOWN else f"{first}; and {len(texts) - MAX_UNITS_SHOWN} more units"
 
 
 def _root(record: Record) -> str:
