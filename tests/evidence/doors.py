@@ -129,8 +129,6 @@ resource.setrlimit(resource.RLIMIT_AS, ({memory} << 20, {memory} << 20))
 resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))
 from pathlib import Path
 from workings.evidence.verify import verify
-from workings.evidence.verify import run_checks
-run_checks.MALFORMED = ()  # the net below the checks is taken away
 found = verify(Path(sys.argv[1]))
 # `ru_maxrss` of a process counts what its parent held when it was forked; the mark of this program does not.
 own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workings.evidence.verify.checks.views import views_of
+from workings.evidence.verify.checks.run_consistency import views_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.tree import open_tree
 from workings.record import atomic, canonical

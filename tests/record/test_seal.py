@@ -104,7 +104,7 @@ def test_an_unsealed_folder_has_no_root(tmp_path) -> None:
 # --- names ---------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("name", "plain"), [
-    ("mein lauf", "mein-lauf"), ("Größe 2", "Grosse-2"), (".hidden", "hidden"), ("a" * 201, "a" * 200),
+    ("mein lauf", "mein-lauf"), ("Größe 2", "Gr-e-2"), (".hidden", "hidden"), ("a" * 201, "a" * 200),
     ("日本", "run")])
 def test_a_name_that_no_pack_could_hold_is_refused_with_one_that_it_can(tmp_path: Path, name: str, plain: str) -> None:
     with pytest.raises(RequestError) as refused:

@@ -110,6 +110,8 @@ def plain(unit: Unit) -> Found:
             _check_kind(unit, name)
         except RecordError as error:
             yield str(error)
+        except UnicodeDecodeError as error:
+            yield f"{shown(name)}: {error}"
     return "text, JSON and tensors only"
 
 
