@@ -59,5 +59,3 @@ def recommit(checkpoint: Path) -> None:
 def change_config(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Change the resolved recipe."""
     edit_json(run / "config/resolved.json", change)
-
-

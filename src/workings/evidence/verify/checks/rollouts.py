@@ -21,15 +21,7 @@ from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG
 from workings.record.layout import ROLLOUTS
 from workings.record.metrics import StepMetrics
 from workings.rollouts.arithmetic import mismatch, rollout_metrics
-from workings.rollouts.rollout import (
-    Group,
-    Rollout,
-    batch_of,
-    completion_span,
-    digest_of,
-    sample_seed,
-    select_groups,
-)
+from workings.rollouts.rollout import Group, Rollout, batch_of, completion_span, digest_of, sample_seed, select_groups
 
 CLOSE_MEAN = 1e-9
 """Relative tolerance of a recomputed mean in the log."""

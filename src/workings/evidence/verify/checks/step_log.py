@@ -8,14 +8,7 @@ from typing import Any
 
 from workings.config.training import TrainingConfig
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    contradictions,
-    not_checked,
-    require_train,
-    same_json,
-)
+from workings.evidence.verify.registry import Found, check, contradictions, not_checked, require_train, same_json
 from workings.evidence.verify.tree import shown
 from workings.models.shards import whole_file
 from workings.record.checkpoints import KEPT, best_checkpoint
