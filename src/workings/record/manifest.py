@@ -279,6 +279,11 @@ class RunManifest(_Part):
         return self._log.final_loss
 
     @property
+    def tokens(self) -> int:
+        """Positions without padding over all completed steps."""
+        return self._log.tokens
+
+    @property
     def supervised_tokens(self) -> int:
         """Supervised tokens over all completed steps."""
         return self._log.supervised_tokens

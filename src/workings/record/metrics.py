@@ -83,6 +83,7 @@ class LogSums:
     """Sums over the completed steps of a run."""
 
     steps: int
+    tokens: int
     supervised_tokens: int
     seconds: float
     final_loss: float | Absent
@@ -93,11 +94,12 @@ def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
     try:
         return LogSums(
             steps=int(lines[-1]["step"]) if lines else 0,
+            tokens=sum(line["tokens"] for line in lines),
             supervised_tokens=sum(line["supervised_tokens"] for line in lines),
             seconds=sum(line["seconds"] for line in lines),
             final_loss=float(lines[-1]["loss"]) if lines else absent("no step was completed"))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise RecordError(f"{METRICS}: a line without step, loss, supervised tokens or seconds ({error})") from None
+        raise RecordError(f"{METRICS}: a line without step, loss, tokens or seconds ({error})") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,7 +79,7 @@ def order(unit: Unit) -> Found:
                 yield f"{folder}: position {str(found)[:60]}, the log ends at {after}"
     section = unit.section("data")
     # Only length is a reason to drop a row, so the reason can be written again and compared.
-    limit = section.get("max_length")
+    limit: Any = section.get("max_length")
     for row in unit.lines(layout.ROWS):
         status, count = row.get("status", "kept"), row.get("tokens")
         if status not in ("kept", "dropped"):
