@@ -72,7 +72,7 @@ def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
 
 @pytest.mark.parametrize(("key", "value", "expected"), [
     ("scorer", {"name": "mine.py:score", "version": "1"}, "its code is not run"),
-    ("scorer", {"name": "answer", "version": "0"}, "scorer.version is '0', and here '4"),
+    ("scorer", {"name": "answer", "version": "0"}, "scorer.version is '0', and here '5'"),
     ("extraction", {"version": 0, "rules": "default"}, "extraction.version is '0', and here '5'")])
 def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value: object, expected: str) -> None:
     reseal.edit_json(unit / "eval_config.json", lambda config: config | {key: value})

@@ -95,13 +95,14 @@ class ParseCache:
     """Bytes of all values that were parsed so far, dropped ones included."""
 
     def get_or_make(self, key: Key, make: Callable[[], T], where: str) -> T:
-        """The cached value, or a new one from ``make``. An error, which names ``where``, is cached as well."""
+        """The cached value, or a new one from ``make``. An error is cached as well; it names ``where``, if given."""
         if key not in self._values:
             try:
                 made: Any = make()
             # Errors too, so that a hostile file is parsed once, not once per check.
             except (RecordError, *MALFORMED) as error:
-                text = str(error) if isinstance(error, RecordError) else f"not of the form that is read ({said(error)})"
+                text = str(error) if isinstance(error, RecordError) else (
+                    f"{key[1]}: not of the form that is read ({said(error)})")
                 made = (TooLarge if isinstance(error, TooLarge) else RecordError)(
                     text if where in text else f"{where}: {text}")
             self._values[key] = made

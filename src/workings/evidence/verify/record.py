@@ -37,7 +37,7 @@ Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
 
 
 def computed_once(name: str) -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
-    """Decorator of a function of a unit whose value (``name`` in errors) all checks share (`Unit.cached`)."""
+    """Decorator of a function of a unit whose value all checks share, under this name (`Unit.cached`)."""
     def decorate(function: Callable[["Unit"], _T]) -> Callable[["Unit"], _T]:
         @wraps(function)
         def get(unit: "Unit") -> _T:
@@ -287,9 +287,10 @@ class Unit:
     def cached(self, name: str, make: Callable[[], _T], file: str = "") -> _T:
         """A value that is computed once and shared by all checks; an error is cached and raised as `RecordError`.
 
-        ``name``: of the value: one file may be kept as JSON, as lines and as a manifest. ``file``: named in errors.
+        ``name``: of the value: one file may be kept as JSON, as lines and as a manifest. ``file``: named in errors;
+        empty: they name their own.
         """
-        return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file or name))
+        return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file) if file else "")
 
 
 @dataclass(frozen=True, kw_only=True)
