@@ -235,8 +235,8 @@ def test_many_sequences_are_not_planned_again(run: Path, monkeypatch: pytest.Mon
 
 
 def test_the_net_below_the_checks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_nulls_of", lambda unit, name: {}["something new"])
-    assert "something new" in failures(run, level=0)["form.json"]
+    monkeypatch.setattr(content, "is_placeholder", lambda text: {}["something new"])
+    assert "something new" in failures(run, level=0)["form.placeholders"]
 
 
 def test_every_check_has_a_function_and_says_what_it_catches() -> None:
