@@ -102,7 +102,7 @@ EFFECTS: dict[str, Tried | Named] = {
     "compare --save": Tried("compare HERE/runs/a --save d/x", "compare HERE/runs/a --save d/y"),
     **_tried("verify", "HERE/runs/a", "--level 1", "--require-level 3", "--expect-root 00", "--key HERE/rows.jsonl",
              "--steps 3", "--whole", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
-             "--verbose", "--render README.md"),
+             "--verbose"),
     **_tried("pack", "HERE/runs/a --out out.zip", "--out other.zip", "--weights digest", "--max-mib 1", "--dry-run"),
     **_tried("push", "HERE/runs/a me/model --license mit", "--run HERE/runs/b"),
     **_named("push", yes=_PUSHED, license=_PUSHED, private=_PUSHED, accept_terms="publish/test_push.py::test_what_a_licence_forbids_needs_a_word"),
@@ -178,7 +178,7 @@ ARGUMENTS: dict[str, str] = {
              equivalent_within="evaluation/test_equivalence.py::test_compare_says_what_is_ruled_out"),
     **_shown("verify", path=_VERBS, expect_root="publish/test_push.py::"
              "test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download",
-             **dict.fromkeys(("level", "progress"), _EVIDENCE.format("verify.py::test_progress_counts_every_byte")),
+             level=_EVIDENCE.format("verify.py::test_only_the_levels_asked_for"),
              trusted=_EVIDENCE.format("sign.py::test_a_key_that_did_not_sign_is_not_trusted"),
              replay="runs/test_train_pairs.py::test_steps_are_taken_again_and_wrong_ones_differ"),
     **_shown("Run.ask", question=_WHOLE, max_new_tokens=_WHOLE),

@@ -18,9 +18,9 @@ from typing import Any
 from tests.evidence import walk
 from workings.errors import RecordError
 from workings.evaluation.predictions import EvaluationSummary
-from workings.evidence.verify.checks.views import views_of
+from workings.evidence.verify.checks.run_consistency import views_of
+from workings.evidence.verify.limits import MALFORMED
 from workings.evidence.verify.load import load
-from workings.evidence.verify.run_checks import MALFORMED
 from workings.record.attempts import line_digest
 from workings.record.canonical import line
 from workings.record.digest import json_digest

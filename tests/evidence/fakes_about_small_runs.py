@@ -84,9 +84,9 @@ OF_A_SMALL_RUN: Table = {
     "completions from elsewhere": (put(ASKED, "source", {
         "kind": "predictions", "file": "p.jsonl", "digest": "ab" * 32, "samples": 1}), "consistency.made_from"),
     "no card": (put(CARD, "", {"schema": "eval_summary/1"}), "recompute.scorecard: $.scorecard is on one side only"),
-    "no predictions": (add(PREDICTIONS, b""), "recompute.items: items have count 0"),
+    "no predictions": (add(PREDICTIONS, b""), "recompute.items: the predictions give '0'"),
     "score that is none": (row(PREDICTIONS, 0, score="1"), "form.schema: no id or no score"),
-    "summary of no kind": (put(CARD, "", {"schema": "x"}), "form.schema: schema 'x'"),
+    "summary of no kind": (put(CARD, "", {"schema": "x"}), "form.schema: schema is 'x'"),
     "no rule": (without(PREDICTIONS, "rule", 0),
                 "recompute.scorecard: cannot be summarized"),
     "evaluation where a report should be": (moved(f"{EVAL}/", f"{RUN}/report/"),

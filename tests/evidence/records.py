@@ -255,4 +255,4 @@ def tell(runs: Path, fake: Callable[[Files], object], *units: str) -> None:
 
 def score_here(patch: Any) -> None:
     """Score without its own process: a walk verifies a record hundreds of times."""
-    patch.setattr("workings.scoring.worker_pool.ScoringProcess", ScoringHere)
+    patch.setattr("workings.evidence.verify.checks.evaluations.ScoringProcess", ScoringHere)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workings.evidence.verify.checks.views import views_of
+from workings.evidence.verify.checks.run_consistency import views_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.tree import open_tree
 from workings.record import atomic, canonical
@@ -59,5 +59,3 @@ def recommit(checkpoint: Path) -> None:
 def change_config(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Change the resolved recipe."""
     edit_json(run / "config/resolved.json", change)
-
-

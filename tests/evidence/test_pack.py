@@ -16,7 +16,6 @@ from tests.samples.making import samples_unit
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.publish.pack import Packed, pack
-from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.seal import seal_unit
 
@@ -195,15 +194,6 @@ def test_samples_called_like_a_run_have_another_place(runs: Path, tmp_path: Path
     pack([runs / "a", samples_unit(tmp_path / "samples" / "a")], tmp_path / "out.zip")
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:
         assert "runs/a-samples/SEAL.json" in archive.namelist()
-
-
-def test_a_killed_pack_leaves_nothing_that_looks_like_one(runs: Path, tmp_path: Path, monkeypatch) -> None:
-    def stop(*unused: object) -> None:
-        raise KeyboardInterrupt
-    monkeypatch.setattr(atomic, "write_with", stop)
-    with pytest.raises(KeyboardInterrupt):
-        pack([runs / "a"], tmp_path / "out.zip")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_verb(runs: Path, tmp_path: Path, workings) -> None:

@@ -15,7 +15,7 @@ from workings.data.traces import trace_from_json
 from workings.evaluation.run import evaluate, evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify import verify
-from workings.evidence.verify.checks.evaluations import differences
+from workings.evidence.verify.registry import differences
 from workings.scoring import mathematics
 from workings.scoring.items import Item, read_items
 
@@ -72,8 +72,8 @@ def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
 
 @pytest.mark.parametrize(("key", "value", "expected"), [
     ("scorer", {"name": "mine.py:score", "version": "1"}, "its code is not run"),
-    ("scorer", {"name": "answer", "version": "0"}, "version '0' there"),
-    ("extraction", {"version": 0, "rules": "default"}, "found by version '0' of the rules")])
+    ("scorer", {"name": "answer", "version": "0"}, "scorer.version is '0', and here '5'"),
+    ("extraction", {"version": 0, "rules": "default"}, "extraction.version is '0', and here '5'")])
 def test_what_cannot_be_scored_again_is_not_checked(unit: Path, key: str, value: object, expected: str) -> None:
     reseal.edit_json(unit / "eval_config.json", lambda config: config | {key: value})
     reseal.reseal(unit)
@@ -104,9 +104,9 @@ def test_mathematics_is_scored_again_where_its_library_is_the_same(
 def test_numbers_may_differ_in_their_last_bits_only() -> None:
     assert [*differences({"a": 0.1 + 0.2, "b": [1, True]}, {"a": 0.3, "b": [1.0, True]})] == []
     assert [*differences({"a": 0.3, "b": 1}, {"a": 0.31, "c": 1})] == [
-        "$.b is on one side only", "$.c is on one side only", "$.a is '0.3', computed again '0.31'"]
+        "$.b is on one side only", "$.c is on one side only", "$.a is '0.3', expected '0.31'"]
     for one, other in (([1, 2], [1]), (True, 1), ("x", "y")):
-        assert [*differences(one, other)] == [f"$ is {str(one)!r}, computed again {str(other)!r}"]
+        assert [*differences(one, other)] == [f"$ is {str(one)!r}, expected {str(other)!r}"]
 
 
 @pytest.mark.parametrize(("aggregate", "right"), [("majority", 1), ("pass", 2), ("mean", 0), ("pass@2", 1)])

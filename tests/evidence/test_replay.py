@@ -22,16 +22,7 @@ from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.replay import outcomes
 from workings.evidence.replay.comparison import compare_replay, relative_difference, replay_sentence
 from workings.evidence.replay.conditions import BITWISE, TOLERANCES, tolerance_for
-from workings.evidence.replay.outcomes import AnswerPopulation
-from workings.evidence.replay.step_selection import (
-    StepRange,
-    all_steps,
-    choose_numbers,
-    chosen_steps,
-    misses_nothing,
-    sentences,
-    step_coverage,
-)
+from workings.evidence.replay.step_selection import StepRange, all_steps, choose_numbers, chosen_steps, step_coverage
 from workings.evidence.replay.steps import without_a_row
 from workings.evidence.verify import verify
 from workings.models.batch import Batch
@@ -322,17 +313,3 @@ def test_all_steps_and_a_few() -> None:
     assert {each.start for seed in range(20) for each in chosen_steps([0, 12, 15, 40], 41, 3, seed)} == {0, 12, 15}, \
         "one step alone is not selected"
     assert bounds(chosen_steps([0], 1, 10, seed=5)) == [(0, 1)]
-
-
-def test_batches_that_hold_as_many_items() -> None:
-    batches = AnswerPopulation(unit="eval/items", items=10, batch=4)
-    assert [batches.batches_for(items) for items in (1, 2, 3, 6, 7, 99)] == [1, 1, 2, 2, 3, 3]
-
-
-def test_what_is_said() -> None:
-    ranges = (StepRange(start=0, end=10), StepRange(start=40, end=50))
-    coverage = {"seed": 1, "steps": step_coverage(ranges, 50),
-                "answers": [{"unit": "eval/items", "items": 10, "asked": 4}]}
-    assert sentences(coverage) == ["seed 1: 20 of 50 steps recomputed", "missed: wrong steps within 11 to 40",
-                                   "eval/items: 4 of 10 items asked again"]
-    assert not misses_nothing(coverage)

@@ -40,12 +40,6 @@ def test_a_vocabulary_of_endless_tokens_is_not_written_out(honest: Path, monkeyp
     assert "the text of its completions would take" in found.text
 
 
-def test_dynamic_sampling_drew_again_and_left_groups_out(honest: Path) -> None:
-    rollouts = [json.loads(path.read_bytes()) for path in sorted((honest / "train/rollouts").iterdir())]
-    assert all(sum(value["kept"]) == 2 for value in rollouts)
-    assert any(len(value["kept"]) > 2 for value in rollouts), "another round was drawn"
-
-
 def test_the_reward_math_is_computed_again_where_its_library_is_the_same(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("math_verify", reason="the extra `score` is not installed")

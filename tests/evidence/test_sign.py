@@ -55,16 +55,6 @@ def test_a_key_is_private_and_never_overwritten(key: Path, run: Path) -> None:
         keys.signer(key)
 
 
-def test_half_a_pair_of_keys_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(path: Path, data: bytes) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(keys.atomic, "write_bytes", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        keys.new_key(tmp_path / "key")
-    assert not [*tmp_path.iterdir()]
-
-
 @pytest.mark.parametrize("text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_a_file_that_is_no_key(tmp_path: Path, text: str) -> None:
     path = tmp_path / "key"

@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from workings.evidence.verify import run_checks
 from workings.evidence.verify.load import load
-from workings.evidence.verify.record import VerifierInputs
 from workings.evidence.verify.result import Verification
 from workings.evidence.verify.tree import Entry, Tree, open_tree
 from workings.record.canonical import line
@@ -52,7 +51,7 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 def verified(files: dict[str, bytes], level: int = 2, **options: Any) -> Verification:
     """`verify` of files in memory."""
-    return run_checks.verify_record(load(MemoryTree(files), VerifierInputs(**options)), level)
+    return run_checks.verify_record(load(MemoryTree(files), **options), level)
 
 
 def resealed(files: dict[str, bytes]) -> dict[str, bytes]:

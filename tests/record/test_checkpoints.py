@@ -107,12 +107,6 @@ def test_leftovers_of_a_killed_save_are_not_checkpoints(tmp_path) -> None:
     assert store.clean() == [".step_000020.tmp"]
 
 
-def test_none_at_all(tmp_path) -> None:
-    assert CheckpointStore(tmp_path / "nowhere").latest_valid() == (None, [])
-    with pytest.raises(ValueError, match="at least 1"):
-        CheckpointStore(tmp_path, keep_last=0)
-
-
 def test_lines_are_on_the_disk_before_the_commit(tmp_path) -> None:
     seen: list[bool] = []
     store = CheckpointStore(tmp_path, 1, before_commit=lambda: seen.append(

@@ -91,7 +91,6 @@ def test_a_folder_that_takes_no_files_is_a_wrong_request() -> None:
     assert failed.value.exit_code == RequestError.exit_code
 
 
-
 def test_torn_and_broken_lines(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     assert jsonl.read(path) == ([], None)

@@ -1,12 +1,10 @@
 """A run directory from its beginning to its seal: nothing overwritten, one writer, resumes that lose nothing."""
 
-import contextlib
 import errno
 import fcntl
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -103,53 +101,6 @@ def test_a_folder_that_another_process_finished_in_between(tmp_path, monkeypatch
     monkeypatch.setattr(fcntl, "flock", rename_first)
     with pytest.raises(RequestError, match="another process has just finished"):
         DirectoryLock(tmp_path / "run.partial")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 KiB; skipped where this user may not mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a small disk here: {done.stderr.strip() or done.stdout.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
-
-
-def fill_up(ballast: Path) -> None:
-    """Write until nothing more fits."""
-    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
-        while stream.write(b"x" * 512):
-            pass
-
-
-def test_a_run_survives_a_full_disk(small_disk: Path) -> None:
-    synthetic.steps()  # made before the disk is full
-    writer = RunWriter.create(small_disk / "tiny")
-    synthetic.begin(writer)
-    for step in (1, 2, 3):
-        synthetic.take_step(writer, step)
-    ballast = small_disk / "ballast"
-    fill_up(ballast)
-    with pytest.raises(StorageError, match=r"could not save .*step_000004: the disk is full"):
-        synthetic.save(writer, 4)
-    with pytest.raises(StorageError, match=r"could not append .*the disk is full"):
-        writer.event("filler", text="x" * 5000)  # more than what is left of the file's last page
-    with pytest.raises(StorageError, match="the disk is full"):
-        synthetic.finish(writer, "interrupted")
-    writer.close()
-    assert not (small_disk / "tiny").exists()
-    ballast.unlink()
-    writer = RunWriter.resume(small_disk / "tiny")
-    checkpoint, skipped = writer.checkpoints.latest_valid()
-    assert (checkpoint.step, skipped) == (2, [])
-    writer.truncate_metrics(2)
-    for step in range(3, 7):
-        synthetic.take_step(writer, step)
-    synthetic.finish(writer)
-    assert RunRecord.open(small_disk / "tiny").metrics() == [dict(line) for line in synthetic.steps()]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path) -> None:

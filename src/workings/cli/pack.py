@@ -28,13 +28,13 @@ def pack_command(
     bytes. Next to the zip it writes a page that verifies it in a browser.
     """
     from workings.publish.pack import pack
-    from workings.record.digest import HashProgress
+    from workings.record.progress import slow_operation
 
     # Resolved, because `.` has no name.
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written, so that one can still stop.
-    done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run,
-                show=_show, progress=HashProgress(say))
+    with slow_operation(f"packing {out}"):
+        done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run, show=_show)
     values = {"out": str(out), "page": str(done.page), "root": done.root,
               "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
     answer(values, (

@@ -50,13 +50,11 @@ def verify_command(
     Levels: 0 integrity, 1 consistency, 2 scores recomputed, 3 steps recomputed (needs the run's engine and data).
     """
     from workings.evidence.verify import HIGHEST_LEVEL, verify
-    from workings.record.digest import HashProgress
     from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
     if render:
-        from workings.evidence.verify.checks.views import render as rendered
-        text = rendered(path, render)
+        text = _view(path, render)
         answer({"text": text}, text)
         return
     highest = 2 if level is None else level  # the highest that needs no engine
@@ -72,11 +70,8 @@ def verify_command(
     verdicts = VerificationCache.here()  # the page's badges
     before = verdicts.stamps(path)
     keys = _trusted(key or [])
-    # For the progress display; 0 if unknown (a zip, a missing path).
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     with slow_operation(f"checking {path}"):
-        result = verify(path, level=highest, expect_root=expect_root, trusted=keys,
-                        progress=HashProgress(say, size), replay=replay)
+        result = verify(path, level=highest, expect_root=expect_root, trusted=keys, replay=replay)
     if result.is_about_files:
         verdicts.keep_same(before, result.to_json())
     # A failed check outranks an unreached level: something is wrong, not just missing.
@@ -88,6 +83,19 @@ def verify_command(
         say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
         code = 1
     answer(result.to_json(), verification_text(result, verbose=verbose), code)
+
+
+def _view(path: Path, name: str) -> str:
+    """A view of the outermost unit of a record."""
+    from workings.evidence.verify.checks.run_consistency import views_of
+    from workings.evidence.verify.load import load
+    from workings.evidence.verify.tree import open_tree
+
+    views = views_of(load(open_tree(path)).units[0])
+    if name not in views:
+        raise RequestError(f"{path} has no view named {name!r}", f"one of {', '.join(views) or 'none'}",
+                           f"workings verify {path} --render README.md")
+    return views[name]()
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, pack_json
+from workings.evidence.pack.form import BY_DIGEST, INSIDE, PACK, PackList
 from workings.evidence.pack.gather import Contents, gather, seal_documents, write_zip
 from workings.evidence.pack.page import verify_page
 from workings.evidence.pack.sources import data_manifests, sample_data
@@ -38,8 +38,7 @@ class Packed:
 
 
 def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False,
-         show: Callable[[Packed], None] = lambda packed: None,
-         progress: Callable[[int], None] | None = None) -> Packed:
+         show: Callable[[Packed], None] = lambda packed: None) -> Packed:
     """Pack sealed runs for others to verify.
 
     Args:
@@ -49,7 +48,6 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         max_bytes: largest zip; 0: no limit.
         dry_run: find out and show everything, write nothing.
         show: called with what is about to be written, before it is.
-        progress: called with bytes hashed.
 
     Raises:
         RequestError: placeholders, a zip that is too large, ``out`` exists, a failed run.
@@ -62,7 +60,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         raise RequestError(f"--weights cannot be {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
     contents = gather(paths, weights)
     # Verified before anything is made of them, and once more as a zip at the end.
-    _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()], progress)
+    _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()])
     documents = _documents(contents, weights)
     # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
     documents = seal_documents(documents)
@@ -70,13 +68,12 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         out=out, root=loads(documents[SEAL])["root"], bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
                              + [(name, file.size) for name, file in contents.files.items()])),
-        by_digest=tuple((f"{row.run_path}/{row.file}", row.bytes) for row in contents.by_digest))
+        by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
-    return planned if dry_run else _write(planned, documents, contents, max_bytes, progress)
+    return planned if dry_run else _write(planned, documents, contents, max_bytes)
 
 
-def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int,
-           progress: Callable[[int], None] | None) -> Packed:
+def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int) -> Packed:
     out = planned.out
     # Under another name until it has been verified: a file called as asked is one that passed.
     unverified = out.with_name(f".{out.name}.unverified")
@@ -85,7 +82,7 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max
         size = unverified.stat().st_size
         if max_bytes and size > max_bytes:
             raise RequestError(f"the pack is too large: {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
-        _refuse_failing([unverified], progress)
+        _refuse_failing([unverified])
         # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())
         unverified.rename(out)
@@ -95,9 +92,9 @@ def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max
     return replace(planned, bytes=size)
 
 
-def _refuse_failing(paths: Sequence[Path], progress: Callable[[int], None] | None) -> None:
+def _refuse_failing(paths: Sequence[Path]) -> None:
     for path in paths:
-        result = verify(path, progress=progress)
+        result = verify(path)
         if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
             raise RecordError(f"{path} does not verify, so it is not packed: {'; '.join(failed[:3])}")
 
@@ -107,11 +104,13 @@ def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
     documents = dict(contents.documents)
     for run in contents.runs.values():
         documents |= data_manifests(run) | sample_data(run)
-    # After everything that it names, and before the pack's own list.
     # A run that only a recorder wrote has no overrides.
     runs = {unit_path: (run.manifest, loads(asked.read_bytes()) if (asked := run.path / OVERRIDES).is_file() else {})
             for unit_path, run in contents.runs.items()}
     documents[README] = pack_readme(
         version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
-    documents[PACK] = line(pack_json(version("workings"), weights, contents.units, contents.by_digest))
-    return documents
+    listed = PackList.model_validate({
+        "schema": "pack/1", "workings_version": version("workings"), "weights": weights,
+        "units": [{"place": place, "root": root} for place, root in sorted(contents.units.items())],
+        "by_digest": sorted(contents.by_digest, key=lambda row: (row.place, row.file))})
+    return {**documents, PACK: line(listed.model_dump(by_alias=True))}

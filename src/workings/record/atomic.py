@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workings.record.canonical import record_line
-from workings.record.storage import FOLDERS, PRIVATE, SYNCABLE, storage
+from workings.record.storage import storage
 
 TEMPORARY_SUFFIX = ".tmp"
 """Temporary files are hidden (`.name.tmp`), so that a unit that still holds one is never sealed."""
 
 
 def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let ``write`` fill a temporary file next to ``path``, then put it in place.
+    """Let ``write`` fill a temporary file next to ``path``, then put it in place. Raises `StorageError`.
 
-    The order matters: the data reach the disk before the name does, and the name before anything that relies on it.
-
-    Raises:
-        StorageError: the disk is full, read-only or failing; ``path`` is as it was.
+    The data reach the disk before the name does, and the name before anything that relies on it.
     """
     temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
     with storage(path, "write"):
@@ -35,7 +32,7 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
             temporary.unlink(missing_ok=True)
             raise
         # The rename is an entry of the folder: until the folder is synced, a power cut may bring the old file back.
-        sync_directory(path.parent)
+        sync(path.parent)
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -51,9 +48,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, obj: Any) -> None:
     """Replace or create a file with one canonical JSON value and a newline, atomically.
 
-    Raises:
-        RecordError: the value holds a null (give `{"absent": "why"}` instead) or cannot be JSON.
-        StorageError: the disk is full, read-only or failing.
+    Raises `RecordError` for a null (give `{"absent": "why"}` instead) or what cannot be JSON, and `StorageError`.
     """
     write_bytes(path, record_line(obj, path.name))
 
@@ -73,19 +68,13 @@ def together(*paths: Path) -> Iterator[None]:
         raise
 
 
-def sync_file(path: Path) -> None:
-    """Wait until a file's bytes are on the disk."""
-    descriptor = os.open(path, SYNCABLE | PRIVATE)
+def sync(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """Wait until a folder's names are on the disk, where the system lets us."""
-    if FOLDERS:
-        sync_file(path)
 
 
 def sync_tree(root: Path) -> None:
@@ -94,5 +83,5 @@ def sync_tree(root: Path) -> None:
         for directory, _, names in os.walk(root):
             # Files before the folder that names them, so that no name on the disk means bytes that are missing.
             for name in names:
-                sync_file(Path(directory, name))
-            sync_directory(Path(directory))
+                sync(Path(directory, name))
+            sync(Path(directory))

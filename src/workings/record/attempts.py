@@ -1,7 +1,6 @@
 """`attempts.jsonl` next to the runs: a line for every started run, so that discarded runs are visible.
 
-Each line names the digest of the one before it, and a run's events name the line of each of its starts. Who takes one
-out has to change all lines that follow, and the sealed runs among them say so.
+Each line names the digest of the one before it, and a run's events name the line of each of its starts.
 """
 
 from pathlib import Path
@@ -21,16 +20,10 @@ ATTEMPT = "attempt"
 
 
 def append(parent: Path, facts: dict[str, Any]) -> str:
-    """Add a line to the list of attempts in a folder of runs, before anything else of the run is done.
+    """Add a line to the list of attempts in a folder of runs, before anything else of the run is done; its digest.
 
-    Args:
-        parent: the folder that holds the runs.
-        facts: `run` (name), `recipe`, `config_digest`, `resume` and everything else that tells attempts apart.
-
-    Returns:
-        The line's digest.
+    ``facts``: `run` (name), `recipe`, `config_digest`, `resume` and everything else that tells attempts apart.
     """
-    # Each line has the digest of the previous one, so removing a line breaks the chain.
     row = {"started_at": now(), **facts, AFTER: _last_digest(parent)}
     jsonl.append(parent / ATTEMPTS, row)
     return line_digest(row)

@@ -23,11 +23,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",",
 
 
 def dumps(obj: Any) -> bytes:
-    """RFC 8785 bytes of a JSON value, without a newline at the end.
-
-    Raises:
-        RecordError: for what JSON cannot say exactly: not-a-number, infinity, integers beyond 2**53, other types.
-    """
+    """RFC 8785 bytes of a JSON value, without a newline at the end. Raises `RecordError` for what JSON cannot say."""
     try:
         plain = _plain(obj)  # what the standard library writes with the same bytes, several times as fast
         return rfc8785.dumps(obj) if plain is None else _ENCODER.encode(plain).encode("utf-8")
@@ -36,11 +32,7 @@ def dumps(obj: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """The value with whole floats as integers, or None if the standard library would write it differently.
-
-    It writes alike: texts, truth values, integers below 2**53, floats that need no exponent, and lists and objects of
-    them with ASCII keys.
-    """
+    """The value with whole floats as integers, or None if the standard library would write it differently."""
     # Exact types: to `isinstance` True is an integer, and a subclass may be written in another way.
     kind = type(value)
     if kind is str or kind is bool:
@@ -86,8 +78,7 @@ def record_line(obj: Any, where: str) -> bytes:
 def loads(data: bytes | str) -> Any:
     """Strict JSON: refuses repeated keys, ``NaN``, ``Infinity``, values deeper than `MAX_DEPTH` and broken UTF-8.
 
-    Raises:
-        RecordError: says what is wrong, in one line; also where the values would fill the memory.
+    Raises `RecordError`, also where the values would fill the memory.
     """
     if len(data) > _SMALL_BYTES:
         refuse_too_large(parsed_bytes(data), "its values")

@@ -1,11 +1,9 @@
 """Checkpoints that are complete or do not count.
 
-A checkpoint is a folder `step_000100/` with the engine's files, `state.json` (step, data position, random state,
-timers) and, written last, `COMMIT.json` with the size and digest of each file. A folder without it, or with one file
-that differs from it, is skipped by name: a half-written checkpoint is never mistaken for the latest.
+A checkpoint is a folder `step_000100/` with the engine's files, `state.json` and, written last, `COMMIT.json` with the
+size and digest of each file. A folder without it, or with a file that differs from it, is never taken for the latest.
 
-The best checkpoint of a run is a function of its recipe and its log only. So a run that was killed and resumed keeps
-the same one, and a verifier can recompute it.
+The best checkpoint of a run is a function of its recipe and its log only, so that a verifier can recompute it.
 """
 
 import os
@@ -29,18 +27,17 @@ FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
 MARKS = "held_out_right"
 KEPT = "kept"
 """Key of the manifest's facts."""
-# Six digits in names up to a million steps, and more beyond.
-_NAME = re.compile(r"step_(\d{6,12})")
+# Six digits up to a million steps, and more beyond.
+_NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,11})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One complete checkpoint."""
+    """One complete checkpoint, with the facts that were given to `CheckpointStore.save`."""
 
     step: int
     path: Path
     facts: dict[str, Any]
-    """Facts given to `CheckpointStore.save`: data position, random state, timers."""
 
 
 class CheckpointStore:
@@ -48,8 +45,6 @@ class CheckpointStore:
 
     def __init__(self, directory: Path, keep_last: int = 2, before_commit: Callable[[], None] | None = None) -> None:
         """``before_commit`` runs before a checkpoint counts: the lines it rests on must be on the disk first."""
-        if keep_last < 1:
-            raise ValueError(f"keep_last must be at least 1, not {keep_last}")
         self.directory = directory
         self.keep_last = keep_last
         self.best_step: int | None = None
@@ -57,15 +52,12 @@ class CheckpointStore:
         self._before_commit = before_commit or (lambda: None)
 
     def save(self, step: int, write: Callable[[Path], None], facts: dict[str, Any]) -> Path:
-        """Write one checkpoint and drop old ones.
+        """Write one checkpoint, drop old ones, and return its folder.
 
         Args:
             step: completed steps.
             write: puts the engine's files into the empty folder it is given.
             facts: JSON without nulls, goes into ``state.json``.
-
-        Returns:
-            The checkpoint's folder.
 
         Raises:
             StorageError: the disk is full or failing; earlier checkpoints are untouched.
@@ -91,7 +83,7 @@ class CheckpointStore:
                 self._discard(final)
             # Until here the folder has a hidden name, which no resume looks at.
             temporary.rename(final)
-            atomic.sync_directory(self.directory)
+            atomic.sync(self.directory)
             # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final
@@ -111,8 +103,13 @@ class CheckpointStore:
         """Check one checkpoint's files against its commit and read its facts. Raises `RecordError` naming the file."""
         if path.is_symlink():
             raise RecordError(f"{path.name}: a link, which leads out of the run; the folder itself belongs there")
-        commit = read_commit(path)
-        # Missing files and files too many: both make it another checkpoint than the committed one.
+        step = step_of(path.name)
+        if not (path / COMMIT).is_file():
+            raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
+        try:
+            commit = parse_commit(read_plain(path / COMMIT), step)
+        except RecordError as error:
+            raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
         files = {file.relative_to(path).as_posix() for file in path.rglob("*") if not file.is_dir()} - {COMMIT}
         if files != set(commit):
             raise RecordError(f"{path.name}: files differ from {COMMIT}: {sorted(files ^ set(commit))[:5]}")
@@ -127,7 +124,6 @@ class CheckpointStore:
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = read_json(path / STATE)
-        step = _step(path)
         # A folder that was renamed by hand would be gone on with under a wrong step number.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
@@ -135,31 +131,25 @@ class CheckpointStore:
 
     def folders(self) -> list[Path]:
         """Checkpoint folders by step, unchecked."""
-        if not self.directory.is_dir():
-            return []
-        folders = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
         # By number, because names of more than six digits do not sort as texts.
-        return sorted(folders, key=_step)
+        return sorted((path for path in self.directory.glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir()),
+                      key=lambda path: step_of(path.name))
 
     def clean(self) -> list[str]:
         """Remove leftovers of a killed save or removal; returns their names."""
         # `.step_*.tmp` of a save and `.step_*.old` of a removal.
-        left = [path for path in self.directory.glob(".step_*") if path.is_dir()] if self.directory.is_dir() else []
+        left = [path for path in self.directory.glob(".step_*") if path.is_dir()]
         for path in left:
             shutil.rmtree(path)
         return [path.name for path in left]
 
     def prune(self, step: int) -> None:
-        """Drop those of later steps, and all but the best and the newest ``keep_last`` of the others.
-
-        Later ones belong to a course that a resume has left: they would seem the newest. `save` does this; once
-        more before sealing, because a process may be killed in between.
-        """
+        """Drop those of later steps, whose course a resume has left, and all but the best and newest of the others."""
         folders = self.folders()
-        earlier = [path for path in folders if _step(path) <= step]
+        earlier = [path for path in folders if step_of(path.name) <= step]
         for path in folders:
             # `keep_last` is at least 1, because a slice from -0 on would be the whole list.
-            if path not in earlier[-self.keep_last:] and (path not in earlier or _step(path) != self.best_step):
+            if path not in earlier[-self.keep_last:] and (path not in earlier or step_of(path.name) != self.best_step):
                 self._discard(path)
 
     def _discard(self, path: Path) -> None:
@@ -186,26 +176,13 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
     return result
 
 
-def read_commit(path: Path) -> dict[str, dict[str, Any]]:
-    """Files that a checkpoint was committed with: size (`bytes`) and `sha256` of each. Raises `RecordError`."""
-    file = path / COMMIT
-    if file.is_symlink() or not file.is_file():
-        raise RecordError(f"{path.name}: no {COMMIT}, so it was never completed")
-    try:
-        return parse_commit(read_plain(file), _step(path))
-    except RecordError as error:
-        raise RecordError(f"{path.name}/{COMMIT}: {error}") from None
-
-
 def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     """Contents of a `COMMIT.json` for this step: each file's `bytes` and `sha256`. Raises `RecordError`."""
     commit = loads(data)
-    if not isinstance(commit, dict) or commit.get("schema") != SCHEMA or commit.get("step") != step:
-        raise RecordError(f"not a {SCHEMA} of step {step}")
     # Nothing next to them: an entry without a reader would be sealed without having been checked.
-    if set(commit) != {"schema", "step", "files"}:
-        raise RecordError("does not have exactly the keys schema, step, files")
-    files = commit.get("files")
+    if not isinstance(commit, dict) or commit != {"schema": SCHEMA, "step": step, "files": commit.get("files")}:
+        raise RecordError(f"not a {SCHEMA} of step {step}, with its files")
+    files = commit["files"]
     if not isinstance(files, dict) or STATE not in files:
         raise RecordError(f"lists no {STATE}")
     for name, fact in files.items():
@@ -216,11 +193,12 @@ def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     return files
 
 
-def _step(path: Path) -> int:
-    match = _NAME.fullmatch(path.name)
+def step_of(name: str) -> int:
+    """The step in the name of a checkpoint's folder. Raises `RecordError` for any other name."""
+    match = _NAME.fullmatch(name)
     if match is None:
-        raise RecordError(f"{path.name}: not the name of a checkpoint (step_000100)")
-    return int(match.group(1))
+        raise RecordError(f"{name[:60]!r}: not a checkpoint's name")
+    return int(match[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +209,9 @@ class BestCheckpoint:
     measure: str
     value: float
     last_step: int
-    """The last measured checkpoint."""
     last_value: float
     measured: int
-    """Number of measured checkpoints."""
+    """Number of measured checkpoints; the last one is ``last_step``."""
     since: int
     """Measured checkpoints after the best one."""
     marks: tuple[str, str]

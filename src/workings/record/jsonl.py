@@ -7,7 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
-from workings.record.storage import MAX_BYTES, PRIVATE, parsed_bytes, read_plain, refuse_too_large, storage
+from workings.record.storage import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large, storage
 
 
 class Appender:
@@ -17,14 +17,12 @@ class Appender:
         self.path = path
         with storage(path, "open"):
             # With O_APPEND the kernel puts each write at the end, even with several writers.
-            self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
+            self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
         """Add one line. It survives the death of this process at once, and that of the machine after `sync`.
 
-        Raises:
-            RecordError: the value holds a null or cannot be JSON.
-            StorageError: the disk is full, read-only or failing; a part of a line is taken back.
+        Raises `RecordError` for a null or what cannot be JSON, and `StorageError`, after which no part of it is left.
         """
         self.append_bytes(record_line(obj, self.path.name))
 
@@ -65,12 +63,9 @@ def append(path: Path, obj: dict[str, Any]) -> None:
 
 
 def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
-    """Rows of a JSON-lines file, and its torn last line where there is one.
+    """Rows of a JSON-lines file, and its last line if it is torn, that is, has no newline.
 
-    A last line is torn if it has no newline. Any other line that is not a JSON object is damage.
-
-    Raises:
-        RecordError: names file and line.
+    Raises `RecordError`, which names file and line, for any other line that is not a JSON object.
     """
     lines = data.split(b"\n")
     # The text after the last newline: empty in a complete file.
@@ -83,20 +78,14 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
             raise RecordError(f"{name}, line {number} is damaged: {error}") from None
         if not isinstance(row, dict):
             raise RecordError(f"{name}, line {number} is damaged: not a JSON object")
-        # Duplicate keys and numbers that JSON does not know were refused by `loads`.
         rows.append(row)
     return rows, torn.decode("utf-8", errors="replace") if torn else None
 
 
 def read(path: Path, *, bounded: bool = False) -> tuple[list[dict[str, Any]], str | None]:
-    """`parse` of a plain file; no rows if none exists of this name.
+    """`parse` of a plain file; no rows if none exists of this name. Raises `RecordError`.
 
-    Args:
-        path: the file.
-        bounded: refuse a file that would fill the memory, as one of someone else's run could.
-
-    Raises:
-        RecordError: it is no plain file, too large, or damaged.
+    ``bounded``: refuse a file that would fill the memory, as one of someone else's run could.
     """
     # Without following links: one that leads nowhere is not an absent file, and is refused below.
     if not os.path.lexists(path):

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import unicodedata
 from pathlib import Path, PurePosixPath
 
 from workings.errors import RecordError, RequestError
@@ -120,8 +119,7 @@ def partial_path(final: Path) -> Path:
 
 def partial_unit_path(unit: Path) -> Path:
     """Path of a unit until it is sealed: next to the sealed run that it belongs to, else next to its final path."""
-    # A unit of a run is two folders below it: RUN/eval/NAME.
-    run = unit.parent.parent
+    run = unit.parent.parent  # RUN/eval/NAME
     # In a sealed run every file has to be sealed; a kill would leave half a unit there, and the run would not verify.
     if unit.parent.name in UNIT_PARENTS and (run / SEAL).is_file():
         return run.with_name(f"{run.name}.{unit.parent.name}-{unit.name}{PARTIAL_SUFFIX}")
@@ -129,11 +127,7 @@ def partial_unit_path(unit: Path) -> Path:
 
 
 def check_relative(text: str) -> PurePosixPath:
-    """A relative path of plain names, fit for a record on every system.
-
-    Raises:
-        RecordError: for an absolute path, `..`, a hidden or empty name, a space, a backslash, another script.
-    """
+    """A relative path of plain names, fit for a record on every system. Raises `RecordError` for any other."""
     if not all(map(_is_plain, text.split("/"))):
         raise RecordError(f"not a path that a record may hold: {text[:200]!r} (letters, digits and ._+=@- only, "
                           "no hidden names, no '..')")
@@ -150,9 +144,7 @@ def refuse_unit_name(out: Path) -> None:
     name = out.name
     if _is_plain(name):
         return
-    # Decomposed, so that of a letter with an accent the letter stays; "ß" has no decomposition.
-    letters = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
-    plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", letters).strip("-.")[:200].rstrip(".") or "run"
+    plain = re.sub(r"[^A-Za-z0-9._+=@-]+", "-", name).strip("-.")[:200].rstrip(".") or "run"
     raise RequestError(f"--out {shlex.quote(str(out))} ends with a name that is not allowed",
                        "a name of at most 200 letters from a to z, digits and ._+=@-, which does not begin or end with "
                        "a dot: packs and lists of sums hold it", f"--out {shlex.quote(str(out.with_name(plain)))}")

@@ -13,19 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from workings.errors import RecordError
 from workings.hardware.device import row_devices
-from workings.record import jsonl
+from workings.record import jsonl, layout
 from workings.record.canonical import read_json_object
 from workings.record.digest import json_digest
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    DEVICE_CHECKS,
-    ENVIRONMENT,
-    EVENTS,
-    MANIFEST,
-    METRICS,
-    MODEL_SHAPE,
-)
 from workings.record.metrics import LogSums, log_sums
 from workings.record.values import Absent, Digest, absent, parsed_part
 
@@ -49,37 +39,34 @@ UNVERIFIED_MODEL = "unverified_model"
 
 
 class RunFiles(Protocol):
-    """Files of a run by name."""
+    """Files of a run by name. Reading raises `RecordError`."""
 
     def has(self, name: str) -> bool:
         """Whether there is a plain file of this name."""
         ...
 
     def json_object(self, name: str) -> dict[str, Any]:
-        """A JSON object. Raises `RecordError`."""
+        """A JSON object."""
         ...
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Lines of a JSON-lines file. Raises `RecordError`."""
+        """Lines of a JSON-lines file; a torn last line is an error, too."""
         ...
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Files in a run's folder, read each time."""
+    """`RunFiles` of a folder, read each time."""
 
     path: Path
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name."""
         return (self.path / name).is_file()
 
     def json_object(self, name: str) -> dict[str, Any]:
-        """A JSON object. Raises `RecordError`."""
         return read_json_object(self.path / name)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Lines of a JSON-lines file. Raises `RecordError`, also for a torn last line."""
         rows, torn = jsonl.read(self.path / name, bounded=True)
         # Recovery cuts torn lines before sealing, so one in a sealed run means that the file was changed afterwards.
         if torn is not None:
@@ -119,23 +106,21 @@ class DeviceChecks(BaseModel):
     """Processes that trained together."""
 
 
-class _Training(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
+
+class _Training(_Strict):
     steps: int = Field(ge=1)
 
 
-class _Batch(BaseModel):
-    model_config = ConfigDict(strict=True)
-
+class _Batch(_Strict):
     micro_batch: int = Field(ge=1)
     accumulation: int = Field(ge=1)
 
 
-class _Asked(BaseModel):
+class _Asked(_Strict):
     """The part of `config/resolved.json` that a manifest uses; the whole is `workings.config.recipe.Recipe`."""
-
-    model_config = ConfigDict(strict=True)
 
     name: str
     seed: int = Field(ge=0)
@@ -209,7 +194,7 @@ class RunManifest(_Part):
     @property
     def config(self) -> dict[str, Any]:
         """The resolved recipe."""
-        return self._files.json_object(CONFIG)
+        return self._files.json_object(layout.CONFIG)
 
     @cached_property
     def config_digest(self) -> str:
@@ -218,7 +203,7 @@ class RunManifest(_Part):
 
     @cached_property
     def _asked(self) -> _Asked:
-        return parsed_part(_Asked, self.config, CONFIG)
+        return parsed_part(_Asked, self.config, layout.CONFIG)
 
     @property
     def recipe(self) -> str:
@@ -254,23 +239,25 @@ class RunManifest(_Part):
     @cached_property
     def data_digests(self) -> dict[str, str]:
         """Digests of what it was trained and measured with, by name: `traces`, `rows`, `tokenizer`, `items` etc."""
-        return parsed_part(_Digests, {"digests": self._files.json_object(DATA_DIGESTS)}, DATA_DIGESTS).digests
+        digests = {"digests": self._files.json_object(layout.DATA_DIGESTS)}
+        return parsed_part(_Digests, digests, layout.DATA_DIGESTS).digests
 
     @property
     def architecture(self) -> str:
         """Family of the model; empty if only the recorder wrote the run."""
-        return str(self._files.json_object(MODEL_SHAPE).get("family")) if self._files.has(MODEL_SHAPE) else ""
+        shape = self._files.json_object(layout.MODEL_SHAPE) if self._files.has(layout.MODEL_SHAPE) else {"family": ""}
+        return str(shape.get("family"))
 
     @property
     def workings_version(self) -> str:
         """Version of this package that ran it."""
-        packages = self._files.json_object(ENVIRONMENT).get("packages")
+        packages = self._files.json_object(layout.ENVIRONMENT).get("packages")
         return str(packages.get("workings")) if isinstance(packages, dict) else ""
 
     @cached_property
     def device(self) -> DeviceChecks:
         """Device that was used."""
-        return parsed_part(DeviceChecks, self._files.json_object(DEVICE_CHECKS), DEVICE_CHECKS)
+        return parsed_part(DeviceChecks, self._files.json_object(layout.DEVICE_CHECKS), layout.DEVICE_CHECKS)
 
     @property
     def hardware(self) -> str:
@@ -279,7 +266,7 @@ class RunManifest(_Part):
 
     @cached_property
     def _log(self) -> LogSums:
-        return log_sums(self._files.lines(METRICS))
+        return log_sums(self._files.lines(layout.METRICS))
 
     @property
     def completed_steps(self) -> int:
@@ -292,14 +279,14 @@ class RunManifest(_Part):
         return self._log.final_loss
 
     @property
+    def tokens(self) -> int:
+        """Positions without padding over all completed steps."""
+        return self._log.tokens
+
+    @property
     def supervised_tokens(self) -> int:
         """Supervised tokens over all completed steps."""
         return self._log.supervised_tokens
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that are not padding over all completed steps."""
-        return self._log.tokens
 
     @property
     def training_seconds(self) -> float:
@@ -309,14 +296,15 @@ class RunManifest(_Part):
     @property
     def resumes(self) -> int:
         """Number of times that training was resumed."""
-        return sum(row.get("kind") == "resumed" for row in self._files.lines(EVENTS))
+        return sum(row.get("kind") == "resumed" for row in self._files.lines(layout.EVENTS))
 
     @property
     def started_at(self) -> str:
         """Time of the event with which the first attempt started; empty without one."""
-        return next((str(row.get("time")) for row in self._files.lines(EVENTS) if row.get("kind") == "started"), "")
+        events = self._files.lines(layout.EVENTS)
+        return next((str(row.get("time")) for row in events if row.get("kind") == "started"), "")
 
 
 def read_manifest(files: RunFiles) -> RunManifest:
     """The manifest of a run. Raises `RecordError` naming the keys that are wrong."""
-    return parsed_part(RunManifest, files.json_object(MANIFEST), MANIFEST).of(files)
+    return parsed_part(RunManifest, files.json_object(layout.MANIFEST), layout.MANIFEST).of(files)

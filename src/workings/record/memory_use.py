@@ -1,9 +1,7 @@
 """Planned and measured memory of a run, for README, report, page, terminal and `verify`.
 
-Three kinds of numbers, each with its word: **planned**, before the first weight; **measured by the device**, where the
-device counts what its programs hold; and the **resident memory of the process**, which is all that a CPU's system
-counts: interpreter, libraries and compiler are in it. What that grew by since before the first weight is the run's own,
-and is compared with the plan.
+A device counts what its programs hold. A CPU's system counts only the resident memory of the process, in which are
+interpreter, libraries and compiler: what that grew by since before the first weight is compared with the plan.
 """
 
 from collections.abc import Mapping
@@ -46,7 +44,7 @@ class MemoryUse:
         return "measured by the device" if self.device_counts else "taken by the run"
 
     def taken_text(self) -> str:
-        """Memory used by the run, for a table, or an upper bound."""
+        """Memory used by the run, or an upper bound."""
         if self.taken_bytes is not None:
             return gib(self.taken_bytes)
         return "not known" if self.held_bytes is None else f"at most {gib(self.held_bytes)}"
@@ -70,15 +68,12 @@ class MemoryUse:
 
 def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
                line: Mapping[str, Any] | None = None) -> MemoryUse:
-    """Planned and measured memory; during the run, with the last line of its log.
+    """Planned and measured memory; during the run, with the last line of its log. Raises `RecordError`.
 
     Args:
         plan: contents of `plan/plan.json`.
         measured: contents of `plan/measured.json`. Before the run's end it has what the process held before.
         line: of `train/metrics.jsonl`.
-
-    Raises:
-        RecordError: a number of bytes is invalid.
     """
     for file, fields, needed in ((PLAN, plan, _PLANNED), (MEASURED, measured, ()),
                                  (METRICS, line or {}, () if line is None else ("memory_bytes",))):
@@ -121,8 +116,5 @@ def excess_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str
 
 
 def growth(peak: int, resident_before: int, peak_before: int) -> int | None:
-    """Bytes that a process grew by, or None: the system keeps one peak for its whole life.
-
-    Unless it rose, the compiler or an earlier run made it.
-    """
+    """Bytes that a process grew by; None if its peak, of which there is one for its whole life, did not rise."""
     return peak - resident_before if peak > peak_before and resident_before else None

@@ -16,8 +16,6 @@ WINDOW = 20
 """Last steps that are averaged: after a resume, or next to other work, a run may have another speed."""
 LINES_PER_RUN = 40
 """Number of progress lines in a run's log, so that any log is read in a minute."""
-MIN_STEPS = 2
-"""Steps after the first one of an attempt, which compiles, from which on there is a pace."""
 Callback = Callable[[Mapping[str, Any]], bool | None]
 """Called with a step's metrics when the step is done; `False` asks for a stop."""
 EQUAL = "groups_without_spread"
@@ -95,7 +93,8 @@ def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
     """Sums of the lines of `train/metrics.jsonl`. Raises `RecordError` for a line without its numbers."""
     try:
         return LogSums(
-            steps=int(lines[-1]["step"]) if lines else 0, tokens=sum(line["tokens"] for line in lines),
+            steps=int(lines[-1]["step"]) if lines else 0,
+            tokens=sum(line["tokens"] for line in lines),
             supervised_tokens=sum(line["supervised_tokens"] for line in lines),
             seconds=sum(line["seconds"] for line in lines),
             final_loss=float(lines[-1]["loss"]) if lines else absent("no step was completed"))
@@ -105,12 +104,11 @@ def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Speed of a run, and the time that is left."""
+    """Speed of a run, and the time that is left, without evaluations and checkpoints."""
 
     tokens_per_second: float
     """Tokens without padding, over all devices."""
     seconds_left: float
-    """Time of the remaining steps, without evaluations and checkpoints."""
 
     @property
     def rate_text(self) -> str:
@@ -119,35 +117,26 @@ class Pace:
 
     @property
     def left_text(self) -> str:
-        """The time for the steps that are left, in words."""
+        """The time that is left, in words."""
         return f"{duration(ceil(self.seconds_left))} left"
 
 
 def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:
-    """The pace of the last steps; None until there is one.
+    """The pace of the last of these metrics lines in a run of so many steps; None until there is one.
 
-    Args:
-        lines: of `train/metrics.jsonl`, or the last of them, in order.
-        steps: number of the last step.
-        first: this attempt's first step, whose time includes compiling and is left out.
+    ``first``: this attempt's first step, whose time includes compiling and is left out.
     """
-    # The first step of an attempt compiles, which takes longer than many steps together.
     recent = [line for line in lines[-WINDOW:] if line["step"] > first]
     seconds = sum(float(line["seconds"]) for line in recent)
     # A pace is a quotient: of one step it would be chance, and of no time it does not exist.
-    if len(recent) < MIN_STEPS or not seconds:
+    if len(recent) < 2 or not seconds:
         return None
     return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,
                 seconds_left=seconds / len(recent) * (steps - int(recent[-1]["step"])))
 
 
 def has_log_line(line: Mapping[str, Any], steps: int) -> bool:
-    """Whether the run's log has a line of a step.
-
-    Args:
-        line: of the step, from `train/metrics.jsonl`.
-        steps: number of the last step.
-    """
+    """Whether the log of a run of so many steps has a line about the step with this metrics line."""
     step = int(line["step"])
     return step % max(1, steps // LINES_PER_RUN) == 0 or step in (1, steps) or "evaluation_loss" in line
 
@@ -158,12 +147,7 @@ def has_nothing_to_learn(line: Mapping[str, Any]) -> bool:
 
 
 def nothing_left(section: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
-    """The reason of the end; empty for a run that has something to learn, or never had.
-
-    Args:
-        section: the recipe's `algorithm`.
-        lines: of `train/metrics.jsonl`, in order.
-    """
+    """The reason of the end by the recipe's `algorithm`; empty for a run that has something to learn, or never had."""
     patience = section.get("patience")
     rollouts = [line for line in lines if EQUAL in line]
     if not isinstance(patience, int) or patience < 1 or not (

@@ -15,7 +15,7 @@ from pathlib import Path
 from workings.hardware.machine import cache_directory
 from workings.record.canonical import line
 from workings.record.digest import bytes_digest
-from workings.record.progress import ProgressListener, watch_progress
+from workings.record.progress import ProgressListener, report_progress_to
 from workings.record.values import now
 
 
@@ -31,7 +31,6 @@ class Phase:
     doing: str
     """Current operation; empty while it takes steps, which its log shows."""
     began_at: str
-    """Start of the run's attempt."""
     pid: int
     process: str
     """Start of the process, because its number is given to another process later."""
@@ -42,18 +41,17 @@ class _PhaseWriter(ProgressListener):
 
     def __init__(self, first: Phase) -> None:
         self._first = first
-        self._open: list[str] = []
+        # Between operations it is empty, because the log shows how far the run is.
+        self._open = [""]
         _write(first)
 
     def begins(self, what: str) -> None:
-        """Write the operation."""
         self._open.append(what)
         _write(replace(self._first, doing=what))
 
     def ends(self) -> None:
-        """Write the operation around it; between operations nothing, because the log shows how far the run is."""
         self._open.pop()
-        _write(replace(self._first, doing=self._open[-1] if self._open else ""))
+        _write(replace(self._first, doing=self._open[-1]))
 
 
 @contextlib.contextmanager
@@ -62,7 +60,7 @@ def phases(run: Path, recipe: str, steps: int) -> Iterator[None]:
     first = Phase(run=str(run.absolute()), recipe=recipe, steps=steps, doing="starting", began_at=now(),
                   pid=os.getpid(), process=process_start(os.getpid()))
     try:
-        with watch_progress(_PhaseWriter(first)):
+        with report_progress_to(_PhaseWriter(first), watching=True):
             yield
     finally:
         with contextlib.suppress(OSError):

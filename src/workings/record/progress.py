@@ -4,7 +4,7 @@ A command prints them on its terminal (`workings.cli.waiting`); a library call h
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 
@@ -26,18 +26,10 @@ _WATCHER: ContextVar[ProgressListener] = ContextVar("watcher", default=_SILENT)
 _LISTENER: ContextVar[ProgressListener] = ContextVar("listener", default=_SILENT)
 
 
-def report_progress_to(listener: ProgressListener) -> AbstractContextManager[None]:
-    """Send progress reports to this listener while the block runs."""
-    return _set(_LISTENER, listener)
-
-
-def watch_progress(watcher: ProgressListener) -> AbstractContextManager[None]:
-    """Also send begins and ends of operations to a watcher while the block runs."""
-    return _set(_WATCHER, watcher)
-
-
 @contextmanager
-def _set(variable: ContextVar[ProgressListener], listener: ProgressListener) -> Iterator[None]:
+def report_progress_to(listener: ProgressListener, *, watching: bool = False) -> Iterator[None]:
+    """Send progress reports to this listener while the block runs; ``watching``: next to the one before."""
+    variable = _WATCHER if watching else _LISTENER
     before = variable.set(listener)
     try:
         yield
@@ -47,11 +39,7 @@ def _set(variable: ContextVar[ProgressListener], listener: ProgressListener) -> 
 
 @contextmanager
 def slow_operation(what: str) -> Iterator[ProgressListener]:
-    """Report a slow operation while the block runs; yields the listener for progress reports.
-
-    Args:
-        what: a participle with its object: ``compiling the step``.
-    """
+    """Report a slow operation (``compiling the step``) while the block runs; yields the listener for its progress."""
     # Read once, so that begin and end go to the same listener.
     listener, watcher = _LISTENER.get(), _WATCHER.get()
     watcher.begins(what)

@@ -39,12 +39,7 @@ class RunRecord:
 
     @classmethod
     def open(cls, path: Path) -> "RunRecord":
-        """Open a sealed run.
-
-        Raises:
-            RequestError: there is no sealed run at ``path``.
-            RecordError: manifest or seal cannot be read.
-        """
+        """Open a sealed run. Raises `RequestError` if there is none at ``path``, `RecordError` if it cannot be read."""
         if not (path / SEAL).is_file() or not (path / MANIFEST).is_file():
             weights = "is a folder of weights, and " if (path / "config.json").is_file() else "is "
             raise RequestError(f"{path} {weights}not a sealed run" if path.exists() else f"there is no run {path}",
@@ -80,11 +75,7 @@ class RunRecord:
         return self.manifest.completed_steps if self.best is None else self.best.step
 
     def kept_checkpoint(self) -> Checkpoint:
-        """The checkpoint that is exported, asked and evaluated, every byte checked.
-
-        Raises:
-            RecordError: no intact one exists; a damaged best one is not replaced by another.
-        """
+        """`kept_step`'s checkpoint, every byte checked. Raises `RecordError`: a damaged best one is not replaced."""
         if self.best is not None:
             return self.checkpoints.load(self.path / CHECKPOINTS / checkpoint_folder(self.best.step))
         checkpoint, skipped = self.checkpoints.latest_valid()

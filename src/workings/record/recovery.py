@@ -7,23 +7,8 @@ from shlex import quote
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.record import atomic, jsonl
+from workings.record import atomic, jsonl, layout
 from workings.record.checkpoints import CheckpointStore
-from workings.record.digest import Progress
-from workings.record.layout import (
-    CHECKPOINTS,
-    EVENTS,
-    LOG,
-    MANIFEST,
-    METRICS,
-    ROLLOUTS,
-    SEAL,
-    SUMS,
-    checkpoint_folder,
-    partial_path,
-    rollout_file,
-    rollout_step,
-)
 from workings.record.manifest import RunFolder, read_manifest
 from workings.record.reader import RunRecord
 from workings.record.seal import parse_seal, seal_unit
@@ -31,27 +16,24 @@ from workings.record.storage import storage
 from workings.record.values import now
 
 
-def finish_sealing(final: Path, progress: Progress | None = None) -> str:
+def finish_sealing(final: Path) -> str:
     """Seal an unsealed run whose manifest is written, and give it its final name. Call with the lock held.
 
-    Every step can be repeated: checksums are recomputed, the seal is written last, then the folder is renamed.
-
-    Returns:
-        The status it is sealed with; empty if its manifest is not written yet, that is if it has not ended.
+    Every step can be repeated. The result is the status; empty if the run has not ended, and so has no manifest.
     """
-    partial = partial_path(final)
-    if not (partial / MANIFEST).is_file():
+    partial = layout.partial_path(final)
+    if not (partial / layout.MANIFEST).is_file():
         return ""
     status = read_manifest(RunFolder(partial)).status
     with storage(final, "seal"):
-        if not (partial / SEAL).exists():
+        if not (partial / layout.SEAL).exists():
             # The seal refuses hidden files. Recompute checksums of a killed sealing.
             remove_temporaries(partial)
-            (partial / SUMS).unlink(missing_ok=True)
-            seal_unit(partial, "run", status, None, progress)
+            (partial / layout.SUMS).unlink(missing_ok=True)
+            seal_unit(partial, "run", status, None)
         # One rename, last: a folder with the final name is always sealed.
         partial.rename(final)
-        atomic.sync_directory(final.parent)
+        atomic.sync(final.parent)
     return status
 
 
@@ -59,12 +41,12 @@ def repair(partial: Path) -> list[dict[str, Any]]:
     """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done."""
     events: list[dict[str, Any]] = []
     with storage(partial, "repair"):
-        for name in (METRICS, EVENTS, LOG):
+        for name in (layout.METRICS, layout.EVENTS, layout.LOG):
             torn = jsonl.cut_torn_line(partial / name)
             if torn is not None:
                 events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})
         # Lines first: a run that is killed here has a whole log, and leftovers do no harm.
-        if removed := remove_temporaries(partial) + CheckpointStore(partial / CHECKPOINTS).clean():
+        if removed := remove_temporaries(partial) + CheckpointStore(partial / layout.CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
     return events
 
@@ -104,25 +86,23 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
 
 def remove_rollouts(directory: Path, last_step: int) -> None:
     """Remove the rollouts after ``last_step``: they are about to be sampled again."""
-    steps = (rollout_step(path.name) for path in (directory / ROLLOUTS).glob("step_*.json"))
+    steps = (layout.rollout_step(path.name) for path in (directory / layout.ROLLOUTS).glob("step_*.json"))
     # In descending order: killed in between, this leaves no gap.
     for step in sorted((step for step in steps if step is not None and step > last_step), reverse=True):
-        (directory / rollout_file(step)).unlink()
+        (directory / layout.rollout_file(step)).unlink()
 
 
 def begin_from_sealed(final: Path) -> None:
     """Make an unfinished run from one that is sealed as interrupted or failed.
 
-    The sealed folder is only renamed (to `name.interrupted-1` and so on). Should this be killed after the renaming,
-    the next call continues with the renamed folder.
-
-    The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
+    The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call goes on with
+    the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
     Raises:
         RequestError: the run is complete, is not sealed, or does not exist.
     """
     sealed = sealed_to_resume(final)
-    partial = partial_path(final)
+    partial = layout.partial_path(final)
     staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
     with storage(partial, "make"):
         # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
@@ -136,14 +116,14 @@ def begin_from_sealed(final: Path) -> None:
         run = RunRecord.open(sealed)
         newest, _ = run.checkpoints.latest_valid()
         kept = set[int]() if newest is None else {newest.step, newest.step if run.best is None else run.best.step}
-        for name in map(checkpoint_folder, kept):
-            shutil.copytree(sealed / CHECKPOINTS / name, staging / CHECKPOINTS / name)
-        jsonl.append(staging / EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
+        for name in map(layout.checkpoint_folder, kept):
+            shutil.copytree(sealed / layout.CHECKPOINTS / name, staging / layout.CHECKPOINTS / name)
+        jsonl.append(staging / layout.EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
                                         "root": run.root})
         # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
         atomic.sync_tree(staging)
         staging.rename(partial)
-        atomic.sync_directory(partial.parent)
+        atomic.sync(partial.parent)
 
 
 def _cannot_go_on(path: Path, why: str) -> RecordError:
@@ -153,8 +133,8 @@ def _cannot_go_on(path: Path, why: str) -> RecordError:
 
 def sealed_to_resume(final: Path) -> Path:
     """The sealed folder that a resumed run begins from; raises `RequestError` as `begin_from_sealed`."""
-    if (final / SEAL).is_file():
-        if parse_seal((final / SEAL).read_bytes())["status"] == "complete":
+    if (final / layout.SEAL).is_file():
+        if parse_seal((final / layout.SEAL).read_bytes())["status"] == "complete":
             raise RequestError(f"{final} is complete: there is nothing to resume",
                                "a run that was interrupted or failed", f"workings verify {quote(str(final))}, or "
                                "another --out for a new run")

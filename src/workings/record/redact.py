@@ -53,10 +53,7 @@ def find_secrets(text: str) -> list[str]:
 
 
 def _in_packed_numbers(text: str, match: re.Match[str]) -> bool:
-    """Whether a match is in numbers that a rollout packs in base 85, where any letters meet by chance.
-
-    In 400 MB of them about one place looks like a token, and a long run's rollouts are as large.
-    """
+    """Whether a match is in numbers that a rollout packs in base 85, of which one in 400 MB looks like a token."""
     begin, end = text.rfind('"', 0, match.start()) + 1, text.find('"', match.end())
     # No token is as long, and the text may end within the numbers.
     packed = text[begin:end if end >= 0 else len(text)]

@@ -1,8 +1,8 @@
 """Sealing: after this, a folder of files can only change in a way that anyone can see.
 
-`SHA256SUMS` lists every file of the unit (`sha256sum -c SHA256SUMS` works); its own digest is the unit's root digest,
-the one line that has to be kept elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was
-made. Units inside (evaluations, samples, signatures) have separate checksums, so later work never touches these.
+`SHA256SUMS` lists every file of the unit; its own digest is the unit's root digest, the one line that has to be kept
+elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was made. Units inside (evaluations,
+samples, signatures) have separate checksums, so later work never touches these.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads
-from workings.record.digest import Progress, bytes_digest, file_digest, is_digest
+from workings.record.digest import bytes_digest, file_digest, is_digest
 from workings.record.layout import SEAL, SUMS, check_relative, unit_of
 from workings.record.storage import read_plain, storage
 
@@ -22,18 +22,14 @@ STATUSES = ("complete", "interrupted", "failed")
 NO_ORIGIN = {"absent": "made from no other unit"}
 
 
-def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, progress: Progress | None = None) -> str:
-    """Write `SHA256SUMS` and then `SEAL.json`.
+def seal_unit(directory: Path, unit: str, status: str, made_from: str | None) -> str:
+    """Write `SHA256SUMS` and then `SEAL.json`; the result is the root digest, that of the bytes of `SHA256SUMS`.
 
     Args:
         directory: the unit's folder. Empty folders in it are removed: no sum could cover them.
         unit: kind of the unit: `run`, `eval` or `samples`.
         status: `complete`, `interrupted` or `failed`.
         made_from: root digest of the unit it was made from; None for a run.
-        progress: called with the bytes hashed so far.
-
-    Returns:
-        The root digest: SHA-256 of the bytes of `SHA256SUMS`.
 
     Raises:
         RecordError: it is sealed already, or holds something a record may not (hidden files, links, odd names).
@@ -47,25 +43,20 @@ def seal_unit(directory: Path, unit: str, status: str, made_from: str | None, pr
         # Every step from here on can be repeated after a kill.
         remove_empty_folders(directory)
         files = unit_files(directory, nested=unit == "run")
-        sums = sums_text({name: file_digest(directory / name, progress) for name in files})
+        sums = sums_text({name: file_digest(directory / name) for name in files})
         # The listed files are on the disk before the list is, and the list before the seal that relies on it.
         atomic.sync_tree(directory)
         atomic.write_bytes(directory / SUMS, sums)
-        root = bytes_digest(sums)
-        origin: Any = made_from if made_from is not None else NO_ORIGIN
-        atomic.write_json(directory / SEAL, {"schema": SCHEMA, "unit": unit, "status": status, "root": root,
-                                             "made_from": origin})
-    return root
+        atomic.write_json(directory / SEAL, {
+            "schema": SCHEMA, "unit": unit, "status": status, "root": bytes_digest(sums),
+            "made_from": NO_ORIGIN if made_from is None else made_from})
+    return bytes_digest(sums)
 
 
 def unit_files(directory: Path, *, nested: bool) -> list[str]:
     """Relative paths of a unit's files, sorted by bytes, without its sums and seal.
 
-    Args:
-        nested: leave out folders that are separate units (see `layout.unit_of`).
-
-    Raises:
-        RecordError: names what a record may not hold.
+    ``nested``: leave out folders that are separate units. Raises `RecordError`, which names what no record may hold.
     """
     files: list[str] = []
     for parent, folders, names in os.walk(directory):

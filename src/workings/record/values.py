@@ -24,7 +24,6 @@ class Absent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     absent: str = Field(min_length=3)
-    """Why there is no value, in words."""
 
 
 def absent(why: str) -> Absent:

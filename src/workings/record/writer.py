@@ -7,24 +7,9 @@ from shlex import quote
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.record import atomic, jsonl, recovery
+from workings.record import atomic, jsonl, layout, recovery
 from workings.record.canonical import loads
 from workings.record.checkpoints import CheckpointStore
-from workings.record.digest import Progress
-from workings.record.layout import (
-    CHECKPOINTS,
-    EVENTS,
-    LOG,
-    MANIFEST,
-    METRICS,
-    README,
-    ROLLOUTS,
-    RUN_FOLDERS,
-    TOP_TOKENS,
-    check_relative,
-    partial_path,
-    rollout_file,
-)
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import RunManifest
 from workings.record.metrics import check_line
@@ -35,7 +20,7 @@ from workings.record.values import now
 
 def refuse_taken(final: Path) -> None:
     """Raise `RequestError` if a run of that name exists, sealed or not."""
-    partial = partial_path(final)
+    partial = layout.partial_path(final)
     # `lexists`, because a broken link is in the way, too.
     if os.path.lexists(final):
         raise RequestError(f"{final} already exists", "the name of a new run", "another --out")
@@ -57,26 +42,21 @@ class RunWriter:
         self.directory = lock.path
         self._lock = lock
         with storage(self.directory, "write"):
-            for folder in RUN_FOLDERS:
+            for folder in layout.RUN_FOLDERS:
                 (self.directory / folder).mkdir(exist_ok=True)
-        self._metrics = jsonl.Appender(self.directory / METRICS)
-        self._events = jsonl.Appender(self.directory / EVENTS)
-        self._log = jsonl.Appender(self.directory / LOG)
+        self._metrics = jsonl.Appender(self.directory / layout.METRICS)
+        self._events = jsonl.Appender(self.directory / layout.EVENTS)
+        self._log = jsonl.Appender(self.directory / layout.LOG)
         # A resumed run counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
-        self.checkpoints = CheckpointStore(self.directory / CHECKPOINTS, before_commit=self.sync)
+        self.checkpoints = CheckpointStore(self.directory / layout.CHECKPOINTS, before_commit=self.sync)
 
     @classmethod
     def create(cls, final: Path) -> "RunWriter":
-        """A new run.
-
-        Raises:
-            RequestError: a run of that name exists, sealed or not; nothing is ever overwritten.
-            StorageError: the folder cannot be made.
-        """
+        """A new run. Raises `RequestError` if a run of that name exists, sealed or not, and `StorageError`."""
         refuse_taken(final)
-        partial = partial_path(final)
+        partial = layout.partial_path(final)
         with storage(partial, "make"):
             final.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -90,12 +70,11 @@ class RunWriter:
     def reopen(cls, final: Path) -> "RunWriter":
         """Resume a run that was stopped before it was sealed. Incomplete lines are removed and become events.
 
-        A run that was stopped while sealing is sealed, and there is nothing to resume.
-
         Raises:
-            RequestError: there is no unfinished run, another process is writing it, or it had finished.
+            RequestError: there is no unfinished run, another process is writing it, or it was stopped while sealing:
+                then it is sealed, and there is nothing to resume.
         """
-        partial = partial_path(final)
+        partial = layout.partial_path(final)
         if not partial.is_dir():
             raise RequestError(f"{final} has no unfinished run", f"a folder {partial.name}",
                                "leave --resume out to start it")
@@ -106,7 +85,7 @@ class RunWriter:
                                    "an unfinished run", f"workings verify {quote(str(final))}")
             # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)
-            recovery.check_metrics(partial / METRICS)
+            recovery.check_metrics(partial / layout.METRICS)
             writer = cls(final, lock)
         except BaseException:
             lock.release()
@@ -125,8 +104,8 @@ class RunWriter:
         Raises:
             RequestError: it is complete, or there is nothing to resume.
         """
-        if partial_path(final).is_dir():
-            lock = DirectoryLock(partial_path(final))
+        if layout.partial_path(final).is_dir():
+            lock = DirectoryLock(layout.partial_path(final))
             # Under the lock, because another process may be sealing. `reopen` takes the lock itself, and two
             # descriptors of one process exclude each other, so it is given back first.
             finished = recovery.finish_sealing(final)
@@ -139,49 +118,43 @@ class RunWriter:
     @property
     def resumed_from(self) -> dict[str, str] | None:
         """`name` and `root` of the sealed run that this one resumed, from its events; None if there is none."""
-        for row in reversed(jsonl.read(self.path(EVENTS))[0]):
+        for row in reversed(jsonl.read(self.path(layout.EVENTS))[0]):
             if row.get("kind") == "resumed_from_sealed":
                 return {"name": row["name"], "root": row["root"]}
         return None
 
     def path(self, relative: str) -> Path:
         """Path of a file of the run; makes its folder. Raises `RecordError` for an invalid name."""
-        path = self.directory / check_relative(relative)
+        path = self.directory / layout.check_relative(relative)
         with storage(path, "make"):
             path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def write_json(self, relative: str, obj: Any) -> Path:
+    def write_json(self, relative: str, obj: Any) -> None:
         """Write canonical JSON, cleaned, atomically. Raises `RecordError` for nulls, `StorageError` for the disk."""
-        path = self.path(relative)
-        atomic.write_json(path, cleaned(obj))
-        return path
+        atomic.write_json(self.path(relative), cleaned(obj))
 
-    def write_text(self, relative: str, text: str) -> Path:
+    def write_text(self, relative: str, text: str) -> None:
         """Write cleaned UTF-8 text, atomically. Raises `StorageError`."""
-        path = self.path(relative)
-        atomic.write_text(path, cleaned(text))
-        return path
+        atomic.write_text(self.path(relative), cleaned(text))
 
-    def write_cleaned(self, relative: str, data: bytes | memoryview) -> Path:
+    def write_cleaned(self, relative: str, data: bytes | memoryview) -> None:
         """Write UTF-8 text that `workings.record.redact.cleaned` has gone over already. Raises `StorageError`."""
-        path = self.path(relative)
-        atomic.write_bytes(path, data)
-        return path
+        atomic.write_bytes(self.path(relative), data)
 
     def write_rollout(self, step: int, values: dict[str, Any]) -> None:
         """Write the rollout before an update, atomically and uncleaned: its numbers are packed, not texts."""
-        atomic.write_json(self.path(rollout_file(step)), values)
+        atomic.write_json(self.path(layout.rollout_file(step)), values)
 
     def rollout(self, step: int) -> dict[str, Any] | None:
         """The rollout before an update, if an earlier attempt has written it."""
-        path = self.directory / rollout_file(step)
+        path = self.directory / layout.rollout_file(step)
         values: dict[str, Any] | None = loads(path.read_bytes()) if path.is_file() else None
         return values
 
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of the steps so far."""
-        return jsonl.read(self.directory / METRICS)[0]
+        return jsonl.read(self.directory / layout.METRICS)[0]
 
     def metric(self, values: dict[str, Any]) -> None:
         """Add a step's line. Steps go 1, 2, 3, … Raises `RecordError` for a gap or a key that is missing or wrong."""
@@ -208,13 +181,9 @@ class RunWriter:
     def truncate_metrics(self, last_step: int) -> dict[str, int]:
         """On resume: keep the lines up to a step, drop the rest, atomically; and rollouts that later steps began.
 
-        Returns:
-            `kept_steps` and `dropped_steps`, for an event. The dropped ones are recomputed.
-
-        Raises:
-            RecordError: lines up to that step are missing.
+        The result is `kept_steps` and `dropped_steps`, for an event. Raises `RecordError` where kept lines are missing.
         """
-        path = self.directory / METRICS
+        path = self.directory / layout.METRICS
         facts = recovery.keep_metrics(path, last_step)
         recovery.remove_rollouts(self.directory, last_step)
         self._metrics.close()  # the old descriptor would write to the replaced file
@@ -222,7 +191,7 @@ class RunWriter:
         self._last_step = last_step
         return facts
 
-    def seal(self, status: str, manifest: RunManifest, progress: Progress | None = None) -> Path:
+    def seal(self, status: str, manifest: RunManifest) -> Path:
         """Write the manifest, the sums and the seal, and give the folder its final name.
 
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
@@ -233,27 +202,26 @@ class RunWriter:
         """
         if manifest.status != status:
             raise RecordError(f"the manifest says {manifest.status}, the seal would say {status}")
-        if not (self.directory / README).is_file():
-            raise RecordError(f"{self.directory} has no {README}; write it before sealing")
+        if not (self.directory / layout.README).is_file():
+            raise RecordError(f"{self.directory} has no {layout.README}; write it before sealing")
         self.sync()
         # Before the checksums: remove leftovers of a killed save and dropped checkpoints.
         self.checkpoints.clean()
         self.checkpoints.prune(self._last_step)
         atomic.sync_tree(self.directory)
         # All else is on the disk by now: from this file on a killed sealing is finished, and not resumed.
-        atomic.write_json(self.directory / MANIFEST, cleaned(manifest.to_json()))
-        recovery.finish_sealing(self.final, progress)
+        atomic.write_json(self.directory / layout.MANIFEST, cleaned(manifest.to_json()))
+        recovery.finish_sealing(self.final)
         self.close()
         return self.final
 
     def discard(self) -> bool:
-        """Remove the folder of a new run in which nothing was done yet: no step, no completion, no checkpoint.
+        """Remove the folder of a new run in which nothing was done yet; whether it was removed.
 
-        Returns:
-            Whether it was removed. A run with results, or one that resumes an earlier one, is kept.
+        A run with a step, a completion or a checkpoint, or one that resumes an earlier one, is kept.
         """
         done = (self.metrics() or self.resumed_from or self.checkpoints.folders()
-                or any(any((self.directory / name).glob("*")) for name in (ROLLOUTS, TOP_TOKENS)))
+                or any(any((self.directory / name).glob("*")) for name in (layout.ROLLOUTS, layout.TOP_TOKENS)))
         if not done:
             # Under the lock, so that nothing has begun to resume it.
             shutil.rmtree(self.directory)

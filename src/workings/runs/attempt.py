@@ -19,7 +19,6 @@ from workings.planning.preflight import ModelFacts, preflight_lines, untuned_tur
 from workings.record import attempts, jsonl, layout
 from workings.record.canonical import read_json
 from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
-from workings.record.digest import HashProgress
 from workings.record.manifest import RunFolder
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.metrics import EQUAL, Callback, nothing_left
@@ -194,8 +193,8 @@ class Attempt:
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
         writer.write_text(layout.README, run_readme(manifest, RunFolder(writer.directory)))
-        # Progress goes to standard error: the run's own log is among the files that are sealed.
-        run = writer.seal(outcome.status, manifest, HashProgress(lambda text: sys.stderr.write(f"sealing: {text}\n")))
+        with slow_operation("sealing the run"):
+            run = writer.seal(outcome.status, manifest)
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,
                            setup=setup, state=outcome.state, metrics=metrics)
 

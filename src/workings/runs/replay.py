@@ -202,10 +202,10 @@ def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> tuple[dict[s
 def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
     """The lines of the replayed steps, and the weights after them where the run kept a checkpoint of that step."""
     lines, state = [], None
-    for step in replay_steps(plan):
-        lines.append(step.line)
+    for line, after in replay_steps(plan):
+        lines.append(line)
         # Keep only the newest state, because each has the size of model and optimizer.
-        state = step.state
+        state = after
     last = lines[-1]["step"]
     if last not in opened.checkpoints_by_step:
         return lines, {"absent": f"the run kept no checkpoint of step {last}"}

@@ -5,16 +5,17 @@ user who trained vouches for it.
 """
 
 import base64
-import binascii
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from workings.errors import RecordError
 from workings.record import canonical
 from workings.record.digest import DIGEST_PATTERN
 from workings.record.manifest import RunManifest
+from workings.record.values import parsed_part
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -28,29 +29,30 @@ ENVELOPE_NAME = re.compile(r"(\d{3})\.dsse\.json")
 PUBLIC_NAME = re.compile(rf"({DIGEST_PATTERN})\.pub")
 """File names of public keys next to them, by key id."""
 MAX_SIGNATURES = 32
-_KEYS = {"payload", "payloadType", "signatures"}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Signature(_Part):
+    keyid: str
+    sig: str
+
+
+class _Envelope(_Part):
+    payload: str
+    payloadType: Literal["application/vnd.in-toto+json"]
+    signatures: list[_Signature] = Field(min_length=1, max_length=MAX_SIGNATURES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedEnvelope:
-    """Contents of an envelope, not verified."""
+    """Contents of an envelope, not verified: its payload as JSON, and the ids of the keys of its signatures."""
 
     statement: dict[str, Any]
-    """The payload as JSON."""
     key_ids: tuple[str, ...]
-    """Ids of the keys of its signatures."""
     raw: dict[str, Any]
-
-
-def statement(manifest: RunManifest, roots: Mapping[str, str]) -> dict[str, Any]:
-    """The statement about a run.
-
-    Args:
-        manifest: the run's manifest.
-        roots: root digests by path in the run: `""` for the run itself, `eval/items`, …
-    """
-    return {**FORM, "subject": [{"name": subject_name(manifest, path), "digest": {"sha256": root}}
-                                for path, root in sorted(roots.items())]}
 
 
 def subject_name(manifest: RunManifest, path: str) -> str:
@@ -72,24 +74,15 @@ def open_envelope(data: bytes) -> OpenedEnvelope:
     value = canonical.loads(data)
     if canonical.line(value) != data:
         raise RecordError("not in canonical form (RFC 8785 and a newline)")
-    if not isinstance(value, dict) or set(value) != _KEYS or value["payloadType"] != PAYLOAD_TYPE:
-        raise RecordError(f"not a DSSE envelope around {PAYLOAD_TYPE}")
-    signatures = value["signatures"]
-    if not isinstance(signatures, list) or not 1 <= len(signatures) <= MAX_SIGNATURES:
-        raise RecordError("an envelope without signatures, or with too many")
-    for entry in signatures:
-        if not isinstance(entry, dict) or set(entry) != {"keyid", "sig"} or not all(
-                isinstance(part, str) for part in entry.values()):
-            raise RecordError("a signature without key id or value")
+    envelope = parsed_part(_Envelope, value, "not a DSSE envelope")
     try:
         # Without `validate` Python passes over any other character, and two texts would mean the same bytes.
-        payload = base64.b64decode(value["payload"], validate=True)
-    except (TypeError, ValueError, binascii.Error):
+        statement = canonical.loads(base64.b64decode(envelope.payload, validate=True))
+    except ValueError:
         raise RecordError("an envelope whose payload is not base64") from None
-    statement = canonical.loads(payload)
     if not isinstance(statement, dict):
         raise RecordError("an envelope whose payload is not a JSON object")
-    return OpenedEnvelope(statement=statement, raw=value, key_ids=tuple(str(entry["keyid"]) for entry in signatures))
+    return OpenedEnvelope(statement=statement, raw=value, key_ids=tuple(each.keyid for each in envelope.signatures))
 
 
 def signed_by(opened: OpenedEnvelope, key: "SSlibKey") -> bool:

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,6 @@ class NewKey:
 
 def is_available() -> bool:
     """Whether the libraries of the extra `sign` are installed."""
-    from importlib.util import find_spec
-
     return find_spec("cryptography") is not None and find_spec("securesystemslib") is not None
 
 
@@ -94,22 +93,19 @@ def signer(path: Path) -> "CryptoSigner":
         raise RequestError(f"--key {path} is not a file",
                            "the private key that `workings runs sign --new-key FILE` made",
                            "workings runs sign --new-key ~/.workings/signing.key")
-    if path.read_bytes()[:200].lstrip().startswith(b"-----BEGIN PUBLIC KEY-----"):
-        private = path.with_suffix("") if path.suffix == ".pub" else Path("PRIVATE-KEY")
-        raise RequestError(f"--key {path} is a public key", "the private key that belongs to it", f"--key {private}")
-    # As in `ssh`: no rights for group and others.
-    if path.stat().st_mode & 0o077:
-        raise RequestError(f"others can read --key {path} (mode {path.stat().st_mode & 0o777:o})",
-                           "a key that only its owner can read", f"chmod 600 {path}")
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     # cryptography raises TypeError for an encrypted key.
     except (TypeError, ValueError):
-        raise RequestError(f"--key {path} cannot be read", "a private key in PEM without a passphrase",
-                           "workings runs sign --new-key ~/.workings/signing.key") from None
+        raise RequestError(f"--key {path} is no private key", "a private key in PEM without a passphrase, and not the "
+                           "public one", "workings runs sign --new-key ~/.workings/signing.key") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise RequestError(f"--key {path} is a key of another kind", "an Ed25519 key",
                            "workings runs sign --new-key FILE")
+    # As in `ssh`: no rights for group and others.
+    if path.stat().st_mode & 0o077:
+        raise RequestError(f"others can read --key {path} (mode {path.stat().st_mode & 0o777:o})",
+                           "a key that only its owner can read", f"chmod 600 {path}")
     return CryptoSigner(key)
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.attest import envelope, keys
-from workings.evidence.attest.envelope import ENVELOPE_NAME, statement
+from workings.evidence.attest.envelope import ENVELOPE_NAME, FORM, subject_name
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line
@@ -41,7 +42,9 @@ def sign_run(run: Path, key: Path) -> Signature:
     result = verify(run, level=0)
     if failed := [f"{check.id}: {check.text}" for check in result.checks if check.verdict == "failed"]:
         raise RecordError(f"{run} does not verify, so it is not signed: {'; '.join(failed[:3])}")
-    claim = statement(opened.manifest, unit_roots(run))
+    claim: dict[str, Any] = {**FORM, "subject": [
+        {"name": subject_name(opened.manifest, path), "digest": {"sha256": root}}
+        for path, root in sorted(unit_roots(run).items())]}
     signed = line(envelope.seal(claim, signer))
     folder = run / ATTEST
     with storage(folder, "write"):
@@ -58,7 +61,7 @@ def sign_run(run: Path, key: Path) -> Signature:
     finally:
         lock.release()
     return Signature(path=path, key_id=str(signer.public_key.keyid), existed=existed,
-                  subjects=tuple(subject["name"] for subject in claim["subject"]))
+                     subjects=tuple(subject["name"] for subject in claim["subject"]))
 
 
 def unit_roots(run: Path) -> dict[str, str]:

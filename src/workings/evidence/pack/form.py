@@ -1,14 +1,13 @@
 """Contents of `pack.json`, and the one kind of file that a pack may name by its digest instead of holding it."""
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
-from workings.errors import RecordError
-from workings.record.digest import is_digest
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from workings.record.values import Digest, parsed_part
 
 PACK = "pack.json"
-SCHEMA = "pack/1"
 RUNS = "runs"
 """Folder whose sub-folders are the packed runs."""
 SAMPLES_SUFFIX = "-samples"
@@ -16,8 +15,6 @@ SAMPLES_SUFFIX = "-samples"
 INSIDE, BY_DIGEST = "inside", "digest"
 
 _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}\.safetensors")
-# Exactly these keys: an unknown one would go unchecked.
-_KEYS = {"schema", "workings_version", "weights", "units", "by_digest"}
 
 
 def may_be_external(file: str) -> bool:
@@ -29,50 +26,52 @@ def may_be_external(file: str) -> bool:
     return _TENSORS.fullmatch(file) is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExternalFile:
+class _Part(BaseModel):
+    # An unknown key would go unchecked.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class PackedUnit(_Part):
+    """A unit, by its path in the pack, and its root."""
+
+    place: str
+    root: str
+
+
+class ExternalFile(_Part):
     """A file that the pack names by its digest instead of holding it."""
 
-    run_path: str
+    place: str
     """Path of the run in the pack."""
     file: str
-    sha256: str
+    sha256: Digest
     bytes: int
 
-    def to_json(self) -> dict[str, Any]:
-        """A row of `by_digest`."""
-        return {"place": self.run_path, "file": self.file, "sha256": self.sha256, "bytes": self.bytes}
+
+class PackList(_Part):
+    """Contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
+
+    form: Literal["pack/1"] = Field(alias="schema")
+    workings_version: str
+    weights: Literal["inside", "digest"]
+    units: list[PackedUnit]
+    by_digest: list[ExternalFile]
+
+    @property
+    def roots(self) -> dict[str, str]:
+        """Roots of the units by path."""
+        return {unit.place: unit.root for unit in self.units}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if len(self.roots) != len(self.units):
+            raise ValueError("a unit is there twice")
+        # A pack that says that its weights are inside may not excuse any file at the same time.
+        if self.weights == INSIDE and self.by_digest:
+            raise ValueError(f"weights are inside, and {len(self.by_digest)} files are not here")
+        return self
 
 
-def pack_json(version: str, weights: str, units: dict[str, str], by_digest: list[ExternalFile]) -> dict[str, Any]:
-    """The contents of `pack.json`: every unit with its root, every file that is not here with its digest."""
-    return {"schema": SCHEMA, "workings_version": version, "weights": weights,
-            "units": [{"place": place, "root": root} for place, root in sorted(units.items())],
-            "by_digest": [row.to_json() for row in sorted(by_digest, key=lambda row: (row.run_path, row.file))]}
-
-
-def parse_pack(value: Any) -> tuple[dict[str, str], list[ExternalFile]]:
-    """Roots of the units by path, and the files named by digest. Raises `RecordError`."""
-    if not isinstance(value, dict) or set(value) != _KEYS or value["schema"] != SCHEMA:
-        raise RecordError(f"{PACK}: not the keys of {SCHEMA}")
-    units, rows = value["units"], value["by_digest"]
-    if not isinstance(units, list) or not all(_are_texts(row, "place", "root") for row in units):
-        raise RecordError(f"{PACK}: units are not places with roots")
-    if not isinstance(rows, list) or not all(
-            isinstance(row, dict) and set(row) == {"place", "file", "sha256", "bytes"}
-            and all(isinstance(row[name], str) for name in ("place", "file", "sha256"))
-            # `type` and not `isinstance`, because `True` is an int as well.
-            and type(row["bytes"]) is int and is_digest(row["sha256"]) for row in rows):
-        raise RecordError(f"{PACK}: files by digest do not have place, file, sha256 and bytes")
-    roots = {row["place"]: row["root"] for row in units}
-    if len(roots) != len(units):
-        raise RecordError(f"{PACK}: a unit is there twice")
-    # A pack that says that its weights are inside may not excuse any file at the same time.
-    if value["weights"] not in (INSIDE, BY_DIGEST) or (value["weights"] == INSIDE and rows):
-        raise RecordError(f"{PACK}: weights are {str(value['weights'])[:40]!r}, and {len(rows)} files are not here")
-    return roots, [ExternalFile(run_path=row["place"], file=row["file"], sha256=row["sha256"], bytes=row["bytes"])
-                   for row in rows]
-
-
-def _are_texts(row: Any, *names: str) -> bool:
-    return isinstance(row, dict) and set(row) == set(names) and all(isinstance(row[name], str) for name in names)
+def parse_pack(value: Any) -> PackList:
+    """The list of a pack. Raises `RecordError`."""
+    return parsed_part(PackList, value, PACK)

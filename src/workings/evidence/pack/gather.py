@@ -24,8 +24,6 @@ from workings.record.storage import storage
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The zip format's first moment."""
-# Texts are small compared to tensors, and a fixed level is part of equal bytes.
-LEVEL = 9
 # zipfile writes a header before it knows the size, and from 2 GiB on the header needs its 64-bit form.
 LARGE_BYTES = 1 << 30
 
@@ -44,7 +42,7 @@ class FileOnDisk:
 class Contents:
     """Contents of a pack that come from its runs."""
 
-    runs: dict[str, RunRecord]
+    runs: dict[str, RunRecord] = field(default_factory=dict)
     """Runs by path in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
     """Evaluations and samples (of an untrained model, of texts from elsewhere) next to the runs, by path in it."""
@@ -64,8 +62,8 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         RequestError: a run that is not sealed or failed, or two of one name.
         RecordError: a unit in a run is not sealed.
     """
-    runs: dict[str, RunRecord] = {}
-    evaluations: dict[str, Path] = {}
+    contents = Contents()
+    runs, evaluations = contents.runs, contents.evaluations
     for path in paths:
         # The seal names the kind of a folder; its name could be anything.
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
@@ -84,7 +82,6 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     if not runs:
         raise RequestError("there is no run to pack", "one sealed run or more",
                            "workings pack RUN --out submission.zip")
-    contents = Contents(runs=runs, evaluations=evaluations)
     for pack_path, run in runs.items():
         _add_run(contents, pack_path, run, weights)
     for pack_path, path in evaluations.items():
@@ -107,7 +104,7 @@ def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by
     for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
         size = _size(folder / name)
         if by_digest and may_be_external(name):
-            contents.by_digest.append(ExternalFile(run_path=pack_path, file=name, sha256=digest, bytes=size))
+            contents.by_digest.append(ExternalFile(place=pack_path, file=name, sha256=digest, bytes=size))
         else:
             contents.files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
     # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
@@ -145,14 +142,9 @@ def seal_documents(documents: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, FileOnDisk]) -> None:
-    """Write the zip, atomically; bytes that changed since they were sealed are refused.
+    """Write the zip, atomically: tensors stored, texts deflated.
 
-    Tensors are stored, texts deflated. With another build of zlib the deflated bytes may differ; names, contents and
-    root digests do not.
-
-    Raises:
-        RecordError: a file differs from its seal.
-        StorageError: the disk is full, read-only or failing.
+    Raises `RecordError` for bytes that changed since they were sealed, and `StorageError`.
     """
     if both := sorted(documents.keys() & files.keys()):
         raise RecordError(f"{both[0]} would be in the pack twice")
@@ -162,7 +154,7 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
             # Sorted, because the order of entries is part of the bytes.
             for name in sorted({*documents, *files}):
                 if name in documents:
-                    archive.writestr(_info(name), documents[name], zipfile.ZIP_DEFLATED, LEVEL)
+                    archive.writestr(_info(name), documents[name])
                 else:
                     _copy(archive, name, files[name])
 
@@ -172,9 +164,8 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
 
 
 def _copy(archive: zipfile.ZipFile, name: str, file: FileOnDisk) -> None:
-    digest = hashlib.sha256()
-    info = _info(name)
-    with file.path.open("rb") as source, archive.open(info, "w", force_zip64=file.size > LARGE_BYTES) as target:
+    digest, large = hashlib.sha256(), file.size > LARGE_BYTES
+    with file.path.open("rb") as source, archive.open(_info(name), "w", force_zip64=large) as target:
         for chunk in chunks(source):
             # Digested while it is copied: the file is read once, and no change can slip in between check and copy.
             digest.update(chunk)
@@ -190,7 +181,4 @@ def _info(name: str) -> zipfile.ZipInfo:
     info.external_attr = (0o100644) << 16
     # Weights hardly shrink, and deflating gigabytes takes minutes.
     info.compress_type = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
-    for name in ("_compresslevel", "compress_level"):  # the second one since Python 3.13
-        if hasattr(info, name):
-            setattr(info, name, LEVEL)
     return info

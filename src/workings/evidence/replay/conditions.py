@@ -32,9 +32,7 @@ def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], 
         device: the devices.
         packages: names of the packages that compute.
     """
-    machine = environment.get("machine", {})
-    variables = environment.get("variables", {})
-    versions = environment.get("packages", {})
+    machine, variables, versions = (environment.get(key, {}) for key in ("machine", "variables", "packages"))
     name, distribution, version = engine
     return {
         "engine": f"{name} of {distribution} {version}", "code": f"{code[0]}; changes: {code[1]}",
@@ -117,11 +115,7 @@ _LONG_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def number_format(dtypes: Mapping[str, str]) -> str:
-    """Key of `TOLERANCES` for number formats: that of the computation, and whether the weights are as coarse.
-
-    Args:
-        dtypes: `actual_dtypes` of a manifest.
-    """
+    """Key of `TOLERANCES` for a manifest's `actual_dtypes`: the computation's, and whether weights are as coarse."""
     stored, computed = (_LONG_NAMES.get(dtypes.get(key, ""), dtypes.get(key, "")) for key in ("parameters", "compute"))
     # Weights stored in bf16 are rounded at every update, which adds to the rounding of the arithmetic.
     return f"{computed} weights" if stored == computed == "bfloat16" else computed

@@ -51,9 +51,7 @@ class AnswerPopulation:
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
     """Compare the tensors of two checkpoint folders.
 
-    Returns:
-        `step`, `files_identical` and `files`, number of `tensors`, the `largest_difference` (norm of the difference
-        over the norm of the recorded tensor) and the `tensor` that has it.
+    The result names the `largest_difference` (its norm over the norm of the recorded tensor) and its `tensor`.
     """
     # A file and its shards count as one.
     names = sorted({whole_file(path.name) for path in recorded.glob("*.safetensors")})
@@ -113,16 +111,13 @@ class RecordedEvaluation:
 
 def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int], *,
                    by_batch: bool) -> list[dict[str, Any]]:
-    """Generate completions of some items of an evaluation again, and compare them with the recorded ones.
+    """Generate completions of some items of an evaluation again, and compare each with the recorded one.
 
     Args:
         session: the model.
         evaluation: the evaluation.
         numbers: numbers of the items, or of the batches, in the order of the evaluation.
         by_batch: generate whole batches as they were: the results of a batch may depend on all of its rows.
-
-    Returns:
-        One record a completion: `unit`, `id`, `sample`, `completion`, `same`.
 
     Raises:
         RecordError: the evaluation does not say how it was generated, or a line describes no item.
@@ -134,25 +129,20 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
         items.setdefault(row["id"], item_of(row))
         recorded[row["id"], row["sample"]] = row
     all_items, size = list(items.values()), _items_per_batch(evaluation, settings)
-    if by_batch:
-        batches = [all_items[number * size:(number + 1) * size] for number in numbers]
-    else:
-        selected = [all_items[number] for number in numbers]
-        batches = [selected[start:start + size] for start in range(0, len(selected), size)]
+    selected = all_items if by_batch else [all_items[number] for number in numbers]
+    batches = [selected[start:start + size] for start in range(0, len(selected), size)]
+    batches = [batches[number] for number in numbers] if by_batch else batches
     lines = []
     for batch in batches:
         for answer in generate_batch(session, batch, settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
+            row = recorded[answer.item.id, answer.sample]
+            # Of an over-long completion the record has the beginning and the digest.
+            same = text == row["completion"] if "completion_sha256" not in row else (
+                bytes_digest(text.encode("utf-8")) == row["completion_sha256"])
             lines.append({"unit": evaluation.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
-                          "same": is_recorded(text, recorded[answer.item.id, answer.sample])})
+                          "same": bool(same)})
     return lines
-
-
-def is_recorded(text: str, row: Mapping[str, Any]) -> bool:
-    """Whether a completion equals the recorded text or digest."""
-    if "completion_sha256" in row:
-        return bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
-    return bool(text == row["completion"])
 
 
 def _items_per_batch(evaluation: RecordedEvaluation, settings: EvaluationSettings) -> int:

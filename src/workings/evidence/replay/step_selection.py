@@ -11,17 +11,14 @@ from typing import Any
 from workings.record.digest import bytes_digest
 
 MAX_PARTS_SHOWN = 5
-"""Parts of a run that a sentence lists before it only counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepRange:
-    """Steps that are recomputed one after the other from a stored state."""
+    """Steps that are recomputed one after the other, up to ``end``, from the stored state of step ``start``."""
 
     start: int
-    """Step of that state; 0: the first weights."""
     end: int
-    """Last step that is recomputed."""
 
 
 def choose_numbers(seed: int, purpose: str, population: int, count: int) -> list[int]:
@@ -32,13 +29,9 @@ def choose_numbers(seed: int, purpose: str, population: int, count: int) -> list
 
 
 def chosen_steps(states: Sequence[int], step_count: int, steps: int, seed: int) -> tuple[StepRange, ...]:
-    """A few steps after one state that the seed selects.
+    """A few of the run's ``step_count`` steps, after one state that the verifier's seed selects.
 
-    Args:
-        states: steps of the stored states that have recorded steps after them, in order.
-        step_count: steps of the run.
-        steps: how many are recomputed.
-        seed: the verifier's.
+    ``states``: steps of the stored states that have recorded steps after them, in order; 0: the first weights.
     """
     # A single step says nothing about the learning rate, so the state before the last step is not selected.
     starts = [state for state in states if step_count - state > 1] or list(states)
@@ -50,10 +43,7 @@ def chosen_steps(states: Sequence[int], step_count: int, steps: int, seed: int) 
 def all_steps(states: Sequence[int], step_count: int, longest: int | None) -> tuple[StepRange, ...]:
     """All steps, from each stored state to the next, whose weights can be compared there.
 
-    Args:
-        states: as for `chosen_steps`.
-        step_count: steps of the run.
-        longest: steps after a state that have a tolerance; None: any number.
+    ``longest``: steps after a state that have a tolerance; None: any number.
     """
     return tuple(StepRange(start=start, end=end if longest is None else min(end, start + longest))
                  for start, end in zip(states, [*states[1:], step_count], strict=True))

@@ -1,12 +1,13 @@
 """Recomputes recorded steps, and wrong steps (controls) whose results must differ from the record."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
-from workings.evidence.replay.comparison import Facts, is_outside, line_differences
+from workings.evidence.replay.comparison import MEASURES, Facts, is_outside, line_differences
 from workings.evidence.replay.conditions import Tolerance
 from workings.models.batch import Batch
 from workings.training.schedule import Schedule
@@ -38,21 +39,12 @@ class ReplayPlan:
     """Recorded metrics of the steps, in order."""
     rate: float = 1.0
     """Factor of the learning rate."""
-    change: Callable[[Batch], Batch] | None = None
-    """Changes each batch; None: as it is."""
+    change: Callable[[Batch], Batch] = lambda batch: batch
+    """Changes each batch."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplayedStep:
-    """One recomputed step."""
-
-    line: Facts
-    """Its numbers next to the recorded ones."""
-    state: State
-
-
-def replay_steps(plan: ReplayPlan) -> Iterator[ReplayedStep]:
-    """Recompute the recorded steps, one after the other."""
+def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
+    """Recompute the recorded steps; of each its numbers next to the recorded ones, and the state after it."""
     state, position = plan.start.make(), plan.position
     for recorded in plan.lines:
         step = int(recorded["step"])
@@ -60,15 +52,14 @@ def replay_steps(plan: ReplayPlan) -> Iterator[ReplayedStep]:
         position = inputs.after
         # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
         learning_rate = plan.schedule.at(step) * plan.rate
-        batch = inputs.batch if plan.change is None else plan.change(inputs.batch)
         # The step consumes the old state; nothing may use it afterwards.
-        state, result = plan.engine.step(state, batch, learning_rate)
-        yield ReplayedStep(line=_line(recorded, inputs, learning_rate, result), state=state)
+        state, result = plan.engine.step(state, plan.change(inputs.batch), learning_rate)
+        yield _line(recorded, inputs, learning_rate, result), state
 
 
 def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: InitialState, other_seed_start: InitialState,
                  tolerance: Tolerance, more: Mapping[str, tuple[str, BatchSource]]) -> dict[str, Facts]:
-    """Run wrong replays, each until it is outside the tolerance or the steps end.
+    """Run wrong variants of a replay, each until it is outside the tolerance or the steps end.
 
     Args:
         plan: the correct replay.
@@ -87,18 +78,17 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
         "checkpoint": (other_start.words, replace(plan, start=other_start)),
         **{name: (words, replace(plan, source=source)) for name, (words, source) in more.items()},
     }
-    return {name: _control(words, replay_steps(wrong), tolerance) for name, (words, wrong) in controls.items()}
+    return {name: _control(words, wrong, tolerance) for name, (words, wrong) in controls.items()}
 
 
-def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) -> Facts:
-    limits = tolerance.to_json()
+def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
     control: Facts = {"what": words, "outside": False, "steps": 0, "differences": {}}
-    for step in steps:
-        differences = line_differences(step.line)
-        control |= {"steps": control["steps"] + 1, "differences": differences,
-                    "outside": is_outside(differences, limits)}
+    for number, (line, _) in enumerate(replay_steps(plan), start=1):
+        differences = line_differences(line)
+        outside = is_outside(differences, tolerance.to_json())
+        control |= {"steps": number, "differences": differences, "outside": outside}
         # One step outside is enough, and each costs as much as a real one.
-        if control["outside"]:
+        if outside:
             break
     return control
 
@@ -106,14 +96,11 @@ def _control(words: str, steps: Iterator[ReplayedStep], tolerance: Tolerance) ->
 def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: StepResult) -> Facts:
     line: Facts = {
         "step": recorded["step"], "learning_rate": rate,
-        "recorded": {"loss": recorded["loss"], "grad_norm": recorded["grad_norm"]},
-        "replayed": {"loss": _finite(result.loss), "grad_norm": _finite(result.grad_norm)},
+        "recorded": {name: recorded[name] for name in MEASURES},
+        "replayed": {name: value if math.isfinite(value := getattr(result, name)) else {
+            "absent": "not a finite number"} for name in MEASURES},
         "same_batch": inputs.digest == recorded["batch_digest"]}
     return line if inputs.completion_counts is None else line | {"drawn": dict(inputs.completion_counts)}
-
-
-def _finite(value: float) -> Any:
-    return value if -float("inf") < value < float("inf") else {"absent": "not a finite number"}
 
 
 def without_a_row(batch: Batch) -> Batch:

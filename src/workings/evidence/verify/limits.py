@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from workings.errors import RecordError
+from workings.errors import RecordError, RequestError, RewardError
 from workings.record.storage import (
     MEMORY_MIB,
     MEMORY_VARIABLE,
@@ -20,9 +20,7 @@ from workings.record.storage import (
     memory_limit,
     refuse_too_large,
 )
-
-if TYPE_CHECKING:
-    from workings.scoring.worker_pool import Worker
+from workings.scoring.worker_pool import Worker
 
 TEXT_BYTES = 512 << 20
 """Bytes of text of a record that are searched for tokens, keys and home folders; more where more memory is allowed."""
@@ -40,6 +38,15 @@ Key = tuple[str, str]
 T = TypeVar("T")
 MAX_TOTAL_FACTOR = 14
 """Limit of all bytes that were ever parsed, as a multiple of the memory that is allowed at once."""
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, RequestError, RewardError, TypeError,
+             ValueError)
+"""Exceptions of reading a value of a wrong type, of settings that this version refuses, and of texts that its processes
+fail on. A record may be anybody's: one that was made to break a check fails it instead of ending in a traceback."""
+
+
+def said(error: Exception) -> str:
+    """Kind and beginning of an error, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
 
 
 def refuse_too_much_text(size: int) -> None:
@@ -68,7 +75,7 @@ class ScoringTime:
             f"{SECONDS_VARIABLE}={20 * max(limit, 1)} allows more, for a record that you trust")
 
     @contextmanager
-    def measured(self, process: "Worker", completions: int) -> Iterator[None]:
+    def measured(self, process: Worker, completions: int) -> Iterator[None]:
         """Context manager that adds the processor time of its body and of the process that scores in it."""
         begun = time.process_time() + process.processor_seconds
         try:
@@ -80,36 +87,26 @@ class ScoringTime:
 
 @dataclass
 class ParseCache:
-    """Parsed values of a record. Where they would fill the memory, the least recently used are dropped."""
+    """Parsed values of a record. Where they would fill the memory, all of them are dropped."""
 
     _values: dict[Key, Any] = field(default_factory=dict)
-    _bytes: dict[Key, int] = field(default_factory=dict)
-    """Bytes of the values that have a size, in the same order."""
-    # A stack: making one value may ask for another, and each pays for its own bytes.
-    _making: list[Key] = field(default_factory=list)
     _held_bytes: int = 0
     total_bytes: int = 0
     """Bytes of all values that were parsed so far, dropped ones included."""
 
     def get_or_make(self, key: Key, make: Callable[[], T], where: str) -> T:
-        """The cached value, or a new one from ``make``. A `RecordError`, which names ``where``, is cached as well."""
-        # `self` marks a missing entry, because None is a valid one. Reinserted below, so that the first entry is the
-        # least recently used.
-        value = self._values.pop(key, self)
-        if value is self:
-            self._making.append(key)
+        """The cached value, or a new one from ``make``. An error is cached as well; it names ``where``, if given."""
+        if key not in self._values:
             try:
-                value = make()
-            # Cache errors too, so that a hostile file is parsed once, not once per check.
-            except RecordError as error:
-                kind, text = type(error), str(error)
-                value = (kind if kind is TooLarge else RecordError)(text if where in text else f"{where}: {text}")
-                self._drop(key)
-            finally:
-                self._making.pop()
-        self._values[key] = value
-        if key in self._bytes:
-            self._bytes[key] = self._bytes.pop(key)
+                made: Any = make()
+            # Errors too, so that a hostile file is parsed once, not once per check.
+            except (RecordError, *MALFORMED) as error:
+                text = str(error) if isinstance(error, RecordError) else (
+                    f"{key[1]}: not of the form that is read ({said(error)})")
+                made = (TooLarge if isinstance(error, TooLarge) else RecordError)(
+                    text if where in text else f"{where}: {text}")
+            self._values[key] = made
+        value = self._values[key]
         if isinstance(value, RecordError):
             # A new exception each time: raising the kept one again would add to its traceback with every check.
             raise type(value)(str(value))
@@ -117,34 +114,19 @@ class ParseCache:
 
     def reserve(self, needed: int) -> None:
         """Make room for bytes of the value that is being made. Raises `TooLarge` where there can be none."""
-        key = self._making[-1]
-        self._bytes[key] = self._bytes.get(key, 0) + needed
+        self.check_transient(needed)
         self._held_bytes += needed
-        refuse_too_large(self._bytes[key], "it")
-        self._make_room(0, needed)
 
     def check_transient(self, needed: int) -> None:
         """Make room for bytes that are freed before the next call. Raises `TooLarge` where there can be none."""
         refuse_too_large(needed, "it")
-        self._make_room(needed, needed)
-
-    def _make_room(self, transient: int, needed: int) -> None:
-        limit = memory_limit()
         self.total_bytes += needed
         # Files that were dropped are read again by the next check: without an end to it a record of many large ones
         # would take minutes.
-        if self.total_bytes > MAX_TOTAL_FACTOR * limit:
+        if self.total_bytes > MAX_TOTAL_FACTOR * memory_limit():
             raise TooLarge("all that is read of this record would take more than "
-                           f"{MAX_TOTAL_FACTOR * limit >> 20:,} MiB one after the other; {MEMORY_VARIABLE} allows "
-                           "more, for a record that you trust")
-        while self._held_bytes + transient > limit:
-            # The oldest is first, but for the few that are being made. No other is looked at: there may be a
-            # hundred thousand files.
-            old = next((key for key in self._bytes if key in self._values), None)
-            if old is None:
-                break
-            self._drop(old)
-            del self._values[old]
-
-    def _drop(self, key: Key) -> None:
-        self._held_bytes -= self._bytes.pop(key, 0)
+                           f"{MAX_TOTAL_FACTOR * memory_limit() >> 20:,} MiB one after the other; {MEMORY_VARIABLE} "
+                           "allows more, for a record that you trust")
+        if self._held_bytes + needed > memory_limit():
+            self._values.clear()
+            self._held_bytes = 0

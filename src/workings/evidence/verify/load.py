@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
-from workings.evidence.verify.record import MAX_SEAL_BYTES, NO_INPUTS, PACK_KIND, Record, Unit, VerifierInputs
+from workings.evidence.verify.record import MAX_SEAL_BYTES, PACK_KIND, Record, Replay, Unit
 from workings.evidence.verify.tree import Entry, Tree
 from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
 from workings.record.seal import parse_seal
@@ -15,12 +15,10 @@ MAX_UNITS = 5_000
 """Maximum number of sealed folders to verify together; each takes milliseconds."""
 
 
-def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
-    """Find the units of a tree; ``given`` is handed to the checks as it is.
+def load(tree: Tree, *, expect_root: str = "", trusted: tuple[bytes, ...] = (), replay: Replay | None = None) -> Record:
+    """Find the units of a tree; what the verifier gives is handed to the checks as it is.
 
-    Raises:
-        RequestError: there is no unit.
-        RecordError: there are more than `MAX_UNITS`.
+    Raises `RequestError` if there is no unit, `RecordError` if there are more than `MAX_UNITS`.
     """
     # The order matters: first the outermost units, then the owner of each file.
     tops = {path: _kind(tree, path) for path in _top_paths(tree)}
@@ -53,9 +51,12 @@ def load(tree: Tree, given: VerifierInputs = NO_INPUTS) -> Record:
     ordered = tuple(unit for _, unit in sorted(units.items()))
     for unit in ordered:
         _assign_external_files(unit, units)
-    record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), given=given)
+    record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), expect_root=expect_root, trusted=trusted,
+                    replay=replay)
     for unit in ordered:
         unit.record = record
+        if unit.parent is not None:
+            unit.parent.inside.append(unit)
     return record
 
 
@@ -101,11 +102,11 @@ def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
     if pack.kind != PACK_KIND:
         return
     try:
-        rows = parse_pack(pack.json(PACK))[1]
+        rows = parse_pack(pack.json(PACK)).by_digest
     except RecordError:
         return  # reported by integrity.pack
     for row in rows:
-        run = units.get(pack.tree_path(row.run_path))
+        run = units.get(pack.tree_path(row.place))
         try:
             # The run's own sums decide, not the pack's list: a pack that could excuse any file would let a forger drop
             # a log.

@@ -1,7 +1,7 @@
 """The record under verification: its files, its units, and the parsed contents of their files."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from importlib.metadata import version
@@ -14,54 +14,30 @@ from workings.config.recipe import Recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify.tree import Entry, Tree, shown
 from workings.plugins import OURS
-from workings.record import jsonl
+from workings.record import jsonl, layout
 from workings.record.canonical import loads
-from workings.record.checkpoints import BestCheckpoint, best_checkpoint
+from workings.record.checkpoints import BestCheckpoint, best_checkpoint, step_of
 from workings.record.digest import bytes_digest
-from workings.record.layout import (
-    ATTEST,
-    CHECKPOINTS,
-    CONFIG,
-    EVALUATION_UNITS,
-    EVENTS,
-    MANIFEST,
-    METRICS,
-    MODEL_SHAPE,
-    RECIPE_EVALUATION,
-    SAMPLED,
-    SEAL,
-    SUMS,
-    checkpoint_folder,
-)
 from workings.record.manifest import RunManifest, read_manifest
 from workings.record.metrics import StepMetrics, check_line, nothing_left
 from workings.record.seal import parse_seal, parse_sums
 from workings.record.storage import MAX_BYTES, parsed_bytes
 from workings.record.values import is_absent
 
-MAX_JSON_BYTES = MAX_BYTES
-"""Largest file of JSON or JSON lines that is parsed."""
-MAX_SUMS_BYTES = 16 << 20
-"""Largest list of sums: some hundred bytes for each file."""
+MAX_SEAL_BYTES, MAX_SUMS_BYTES = 1 << 16, 16 << 20
+"""A seal is a line of a few hundred bytes, a list of sums has some hundred for each file."""
 STEP_BYTES = 1_500
 """Memory of a checked line of the log, in bytes."""
-# A seal is one line of a few hundred bytes, and it is read before anything about the unit is known.
-MAX_SEAL_BYTES = 1 << 16
 PACK_KIND = "pack"
 STARTS = ("started", "resumed")
 """Kinds of events with which a run starts or resumes."""
 _T = TypeVar("_T")
 Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
-"""Recomputes steps of a run, and samples of the units that it drew; the result is that of `workings verify --level 3`:
-arguments are the run's folder and those of the samples."""
+"""Recomputes steps of the run in a folder, and samples of units that it drew; returns the facts of the replay."""
 
 
 def computed_once(name: str) -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
-    """Decorator of a function of a unit whose value all checks share; a `RecordError` is kept and raised again.
-
-    Args:
-        name: of the value, for the cache and for errors.
-    """
+    """Decorator of a function of a unit whose value all checks share, under this name (`Unit.cached`)."""
     def decorate(function: Callable[["Unit"], _T]) -> Callable[["Unit"], _T]:
         @wraps(function)
         def get(unit: "Unit") -> _T:
@@ -76,6 +52,13 @@ def section_of(value: dict[str, Any], key: str) -> dict[str, Any]:
     return section if isinstance(section, dict) and not is_absent(section) else {}
 
 
+def field_of(value: Any, field: str) -> Any:
+    """The value of a field (keys with dots between them) of a JSON object; None where a key is missing."""
+    for key in field.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
 # Compared by identity: two units are never equal, and each may hold many thousand entries.
 @dataclass(eq=False)
 class Unit:
@@ -88,6 +71,8 @@ class Unit:
     """The run that it is in."""
     record: "Record" = field(init=False)
     """The record that it belongs to; set by `load`."""
+    inside: list["Unit"] = field(default_factory=list)
+    """The units whose parent it is."""
     entries: list[Entry] = field(default_factory=list)
     """Entries below it that belong to no unit inside it; names relative to it."""
     external_files: dict[str, int] = field(default_factory=dict)
@@ -103,7 +88,7 @@ class Unit:
     def files(self) -> dict[str, Entry]:
         """Its files by name, links and the like included, without sums and seal."""
         return {entry.name: entry for entry in self.entries
-                if entry.kind != "folder" and entry.name not in (SUMS, SEAL)}
+                if entry.kind != "folder" and entry.name not in (layout.SUMS, layout.SEAL)}
 
     @cached_property
     def _plain_files(self) -> frozenset[str]:
@@ -127,7 +112,7 @@ class Unit:
         return {unit.path_in(self): unit for unit in self.record.units
                 if unit is not self and unit.path.startswith(self.tree_path(""))}
 
-    def read(self, name: str, limit: int = MAX_JSON_BYTES) -> bytes:
+    def read(self, name: str, limit: int = MAX_BYTES) -> bytes:
         """Bytes of one of its files. Raises `RecordError`."""
         # Do not follow links or devices out of the sealed folder.
         if not self.has(name):
@@ -140,12 +125,7 @@ class Unit:
 
     def json(self, name: str) -> Any:
         """Contents of one of its JSON files, cached. Raises `RecordError`."""
-        def parse() -> Any:
-            data = self.read(name)
-            # Before parsing: Python's objects take many times the bytes of the text.
-            self.tree.cache.reserve(parsed_bytes(data))
-            return loads(data)
-        return self.cached(f"json of {name}", parse, name)
+        return self.cached(f"json of {name}", lambda: loads(self._to_parse(name)), name)
 
     def json_object(self, name: str) -> dict[str, Any]:
         """`json` of a file that has to hold an object. Raises `RecordError`."""
@@ -157,40 +137,43 @@ class Unit:
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Rows of one of its JSON-lines files, cached. Raises `RecordError` for a torn or broken line."""
         def parse() -> list[dict[str, Any]]:
-            data = self.read(name)
-            # Reserved before it is parsed: parsed rows take many times the bytes of the file.
-            self.tree.cache.reserve(parsed_bytes(data, lines=True))
-            rows, torn = jsonl.parse(data, self.tree_path(name))
+            rows, torn = jsonl.parse(self._to_parse(name, lines=True), self.tree_path(name))
             if torn is not None:
                 raise RecordError(f"{self.tree_path(name)}: its last line is torn")
             return rows
         return self.cached(f"lines of {name}", parse, name)
 
+    def _to_parse(self, name: str, *, lines: bool = False) -> bytes:
+        data = self.read(name)
+        # Before parsing: Python's objects take many times the bytes of the text.
+        self.tree.cache.reserve(parsed_bytes(data, lines=lines))
+        return data
+
     @property
     def sums(self) -> dict[str, str]:
-        """Digests that its `SHA256SUMS` lists. Raises `RecordError`."""
+        """Digests that its `SHA256SUMS` lists. Raises `RecordError`, as all that follow."""
         def parse() -> dict[str, str]:
-            data = self.read(SUMS, MAX_SUMS_BYTES)
+            data = self.read(layout.SUMS, MAX_SUMS_BYTES)
             # A line becomes two strings and an entry of a dictionary.
             self.tree.cache.reserve(4 * len(data))
             return parse_sums(data)
-        return self.cached("sums", parse, SUMS)
+        return self.cached("sums", parse, layout.SUMS)
 
     @property
     def seal(self) -> dict[str, Any]:
-        """Its `SEAL.json`. Raises `RecordError`."""
-        return self.cached("seal", lambda: parse_seal(self.read(SEAL, MAX_SEAL_BYTES)), SEAL)
+        """Its `SEAL.json`."""
+        return self.cached("seal", lambda: parse_seal(self.read(layout.SEAL, MAX_SEAL_BYTES)), layout.SEAL)
 
     @property
     def root(self) -> str:
-        """Its root digest. Raises `RecordError`."""
+        """Its root digest."""
         # The seal repeats this digest; here it is computed, so that a wrong seal is found by comparing.
-        return bytes_digest(self.read(SUMS, MAX_SUMS_BYTES))
+        return bytes_digest(self.read(layout.SUMS, MAX_SUMS_BYTES))
 
     @property
     def manifest(self) -> RunManifest:
-        """Its `run_manifest.json`. Raises `RecordError`."""
-        return self.cached("manifest", lambda: read_manifest(self), MANIFEST)
+        """Its `run_manifest.json`."""
+        return self.cached("manifest", lambda: read_manifest(self), layout.MANIFEST)
 
     @property
     def in_float32_on_cpu(self) -> bool:
@@ -200,16 +183,16 @@ class Unit:
 
     @property
     def recipe(self) -> Recipe | None:
-        """Its resolved recipe; None where this version does not read it. Raises `RecordError`."""
+        """Its resolved recipe; None where this version does not read it."""
         def check() -> Recipe | None:
             try:
-                return check_recipe(self.manifest.config, CONFIG)
+                return check_recipe(self.manifest.config, layout.CONFIG)
             except RequestError:
                 return None
-        return self.cached("recipe", check, MANIFEST)
+        return self.cached("recipe", check, layout.MANIFEST)
 
     def section(self, name: str) -> dict[str, Any]:
-        """A section of its resolved recipe; empty if it is missing. Raises `RecordError`."""
+        """A section of its resolved recipe; empty if it is missing."""
         return section_of(self.manifest.config, name)
 
     @property
@@ -224,11 +207,8 @@ class Unit:
 
     @property
     def best(self) -> BestCheckpoint | None:
-        """The best checkpoint by recipe and log; None if the recipe keeps the last one. Raises `RecordError`."""
-        try:
-            return best_checkpoint(self.section("checkpoint"), self.metrics, self.manifest.planned_steps)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise RecordError(f"the best checkpoint cannot be found: {type(error).__name__}") from None
+        """The best checkpoint by recipe and log; None if the recipe keeps the last one."""
+        return best_checkpoint(self.section("checkpoint"), self.metrics, self.manifest.planned_steps)
 
     @property
     def early_end(self) -> str:
@@ -238,47 +218,37 @@ class Unit:
         best = self.best
         if best is not None and best.ends_the_run:
             return best.reason if best.last_step == self.manifest.completed_steps else ""
-        try:
-            return nothing_left(self.section("algorithm"), self.metrics)
-        except (KeyError, TypeError) as error:
-            raise RecordError(f"the end of the run cannot be found: {type(error).__name__}") from None
+        return nothing_left(self.section("algorithm"), self.metrics)
 
     @property
     def kept_step(self) -> int:
-        """Step of the checkpoint that is evaluated: the best one or the last. Raises `RecordError`."""
+        """Step of the checkpoint that is evaluated: the best one or the last."""
         return self.manifest.completed_steps if self.best is None else self.best.step
 
     @cached_property
     def checkpoints(self) -> dict[int, str]:
-        """Folders of its checkpoints by step, in order. Raises `RecordError` for a name without a step."""
-        folders = {}
-        for folder in {name.split("/")[1] for name in self.files if name.startswith(f"{CHECKPOINTS}/step_")}:
-            digits = folder.removeprefix("step_")
-            # `int` refuses thousands of digits with its own error, so the length is tested first.
-            if not digits.isdecimal() or len(digits) > 12 or folder != checkpoint_folder(int(digits)):
-                raise RecordError(f"{folder[:60]}: not a checkpoint's name")
-            folders[int(digits)] = f"{CHECKPOINTS}/{folder}"
-        return dict(sorted(folders.items()))
+        """Folders of its checkpoints by step, in order. A name without a step is an error."""
+        names = {name.split("/")[1] for name in self.files if name.startswith(f"{layout.CHECKPOINTS}/step_")}
+        return {step: f"{layout.CHECKPOINTS}/{name}" for step, name in sorted((step_of(name), name) for name in names)}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """Lines of `train/metrics.jsonl`, unchanged."""
-        return self.lines(METRICS)
+        return self.lines(layout.METRICS)
 
     @property
     def steps(self) -> list[StepMetrics]:
-        """The same lines, each checked against its schema. Raises `RecordError` naming the first that is wrong."""
+        """The same lines, each checked against its schema; an error names the first that is wrong."""
         def checked() -> list[StepMetrics]:
-            rows = self.metrics
             # A checked line is a second object next to the parsed one.
-            self.tree.cache.reserve(STEP_BYTES * len(rows))
-            return [check_line(row) for row in rows]
-        return self.cached("steps", checked, METRICS)
+            self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
+            return [check_line(row) for row in self.metrics]
+        return self.cached("steps", checked, layout.METRICS)
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """Lines of `train/events.jsonl`."""
-        return self.lines(EVENTS)
+        return self.lines(layout.EVENTS)
 
     @property
     def starts(self) -> list[dict[str, Any]]:
@@ -288,18 +258,18 @@ class Unit:
     @property
     def recipe_evaluation(self) -> "Unit | None":
         """The run's own evaluation by its recipe; None if it has none."""
-        path = self.tree_path(RECIPE_EVALUATION)
-        return next((unit for unit in self.record.evaluations if unit.path == path), None)
+        return next((unit for unit in self.inside if unit.path_in(self) == layout.RECIPE_EVALUATION
+                     and unit.kind in layout.EVALUATION_UNITS), None)
 
     @property
     def is_run(self) -> bool:
         """Whether it is, or ought to be, a training run: it has a manifest, or its seal calls it a run."""
-        return self.has(MANIFEST) or self.kind == "run"
+        return self.has(layout.MANIFEST) or self.kind == "run"
 
     @cached_property
     def written_by_train(self) -> bool:
         """Whether `workings train` wrote it; the recorder alone writes too little for most comparisons."""
-        return self.has(MODEL_SHAPE)
+        return self.has(layout.MODEL_SHAPE)
 
     @property
     def written_by_this_version(self) -> bool:
@@ -315,32 +285,12 @@ class Unit:
             return ""
 
     def cached(self, name: str, make: Callable[[], _T], file: str = "") -> _T:
-        """A value that is computed once and shared by all checks; a `RecordError` is cached and raised again.
+        """A value that is computed once and shared by all checks; an error is cached and raised as `RecordError`.
 
-        Args:
-            name: of the value: one file may be kept as JSON, as lines and as a manifest.
-            make: computes the value.
-            file: file that errors name instead of ``name``.
+        ``name``: of the value: one file may be kept as JSON, as lines and as a manifest. ``file``: named in errors;
+        empty: they name their own.
         """
-        return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file or name))
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifierInputs:
-    """The verifier's inputs; nothing in it comes from the record."""
-
-    expect_root: str = ""
-    """Expected root digest; empty: none given."""
-    trusted: tuple[bytes, ...] = ()
-    """Trusted public keys in PEM."""
-    progress: Callable[[int], None] | None = None
-    """Called with the bytes hashed so far."""
-    # Verification imports no engine: callers pass a function.
-    replay: Replay | None = None
-    """Recomputes steps for level 3; None: no engine was given."""
-
-
-NO_INPUTS = VerifierInputs()
+        return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file) if file else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,7 +302,12 @@ class Record:
     """Sealed folders (or such that ought to be), outer ones before those inside."""
     unowned_entries: tuple[Entry, ...]
     """Entries that belong to no unit: next to the runs, in `attest`, in unfinished runs."""
-    given: VerifierInputs
+    expect_root: str
+    """Root digest that the verifier expects; empty: none given."""
+    trusted: tuple[bytes, ...]
+    """Public keys in PEM that the verifier trusts."""
+    replay: Replay | None
+    """Recomputes steps for level 3; None: no engine was given."""
     replayed: dict[str, Any] = field(default_factory=dict)
     """Results of the replays so far, by the run's path."""
 
@@ -362,18 +317,9 @@ class Record:
         return [unit for unit in self.units if unit.is_run]
 
     @cached_property
-    def runs_by_root(self) -> dict[str, Unit]:
-        """Training runs by the root in their seals; those whose seal cannot be read are left out."""
-        found = {}
-        for run in self.runs:
-            with suppress(RecordError):
-                found[str(run.seal["root"])] = run
-        return found
-
-    @cached_property
-    def run_paths(self) -> frozenset[str]:
-        """Paths of the training runs."""
-        return frozenset(run.path for run in self.runs)
+    def by_root(self) -> dict[str, Unit]:
+        """Units by their root; those without sums are left out."""
+        return {unit.root: unit for unit in self.units if unit.has(layout.SUMS)}
 
     @property
     def packs(self) -> list[Unit]:
@@ -383,31 +329,28 @@ class Record:
     @property
     def evaluations(self) -> list[Unit]:
         """Evaluations, inside a run or alone, and units of samples, which are that and more."""
-        return [unit for unit in self.units if unit.kind in EVALUATION_UNITS]
+        return [unit for unit in self.units if unit.kind in layout.EVALUATION_UNITS]
 
     @property
     def samples(self) -> list[Unit]:
         """Units of samples for training."""
-        return [unit for unit in self.units if unit.kind == SAMPLED]
+        return [unit for unit in self.units if unit.kind == layout.SAMPLED]
 
     @property
     def measurements(self) -> list[Unit]:
         """Evaluations that measure a model; samples are left out, as they may be of questions that were trained on."""
-        return [unit for unit in self.evaluations if unit.kind != SAMPLED]
+        return [unit for unit in self.evaluations if unit.kind != layout.SAMPLED]
 
     def attest(self, run: Unit) -> dict[str, Entry]:
         """Entries of a run's `attest` folder by name, folders in it included."""
         # Signatures come after the seal, so their folder belongs to no unit.
-        prefix = run.tree_path(ATTEST) + "/"
+        prefix = run.tree_path(layout.ATTEST) + "/"
         return {entry.name.removeprefix(prefix): entry for entry in self.unowned_entries
                 if entry.name.startswith(prefix)}
 
     @cached_property
     def root(self) -> str:
-        """One digest over all: the only unit's root, or that of the lines `root  path` of all units.
-
-        Raises `RecordError` if a unit has no sums.
-        """
+        """One digest over all: the only unit's root, or that of the lines `root  path` of all units."""
         if len(self.units) == 1 or (self.units[0].kind == PACK_KIND and self.units[0].path == ""):
             return self.units[0].root  # a pack's own root is over all: it lists every unit with its root
         # The form of `SHA256SUMS`, sorted by path: the same units give the same digest on every file system.

@@ -4,32 +4,31 @@ A check is made of functions, each a generator of findings about one unit or abo
 and for ever: published answers name checks by it.
 """
 
+import math
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from workings.errors import RecordError
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.result import CheckFinding, CheckVerdict
+from workings.evidence.verify.limits import MALFORMED, said
+from workings.evidence.verify.record import Record, Unit, field_of
+from workings.evidence.verify.result import CheckFinding, CheckVerdict, NotChecked
 from workings.plugins import our_names
 from workings.record.canonical import line
 from workings.record.storage import TooLarge
 
 MAX_SHOWN = 5
-"""Names that a text lists before it only counts."""
 ENGINES = "workings.engines"
 """Group of the entry points of engines."""
-RecordCheck = Callable[[Record], Iterator[CheckFinding]]
 Found = Generator[str | CheckFinding, None, str | CheckFinding | None]
-"""What a function finds in a unit. It yields problems, as texts, and further findings. What it returns counts if there
-is no problem: why the check passed, another finding, or None."""
-UnitCheck = Callable[[Unit], Found]
-Units = Literal["units", "runs", "packs", "evaluations", "measurements", "samples"]
-"""Units of a record, by the name of its attribute."""
-Precondition = Callable[[Unit], CheckFinding | None]
-"""None, or the finding that takes the place of the check's own: why it is not checked."""
+"""What a function finds. It yields problems, as texts, and further findings. What it returns counts if there is no
+problem: why the check passed, another finding, or None."""
+Subject = Literal["record", "units", "runs", "packs", "evaluations", "measurements", "samples"]
+"""What a function is about: the whole record, or one after the other the units in this attribute of it."""
+_Function = TypeVar("_Function", bound=Callable[[Any], Found])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,86 +41,62 @@ class RegisteredCheck:
     """What is true if it passes, as a sentence."""
     catches: str
     """A fake, or a leak, that it finds."""
-    unless_failed: str = ""
-    """Why it is not made, and last of its level, where another check has failed; empty: it is made all the same."""
     whole: bool = False
     """Whether it also compares why a value is absent."""
-    functions: list[RecordCheck] = field(default_factory=list)
+    functions: list[Callable[[Record], Iterator[CheckFinding]]] = field(default_factory=list)
 
 
 TABLE: Mapping[str, Any] = tomllib.loads(resources.files(__package__).joinpath("checks.toml").read_text("utf-8"))
-"""Contents of `checks.toml`."""
 SAID = "said"
 """Key of the table with the fields that no check covers."""
 CHECKS = {name: RegisteredCheck(id=name, level=row["level"], holds=row["holds"], catches=row["catches"],
-                                unless_failed=row.get("unless_failed", ""), whole=row.get("whole", False))
-          for name, row in TABLE.items() if name != SAID}
+                                whole=row.get("whole", False)) for name, row in TABLE.items() if name != SAID}
 """All checks in the order in which they are made."""
 
 
-def record_check(name: str) -> Callable[[RecordCheck], RecordCheck]:
-    """Register a function of the whole record for a check."""
-    def register(function: RecordCheck) -> RecordCheck:
-        CHECKS[name].functions.append(function)
+def check(name: str, subject: Subject = "runs", *,
+          when: Callable[[Unit], bool] = lambda unit: True) -> Callable[[_Function], _Function]:
+    """Register a function of the check ``name``, which is made for the subjects ``when`` says so."""
+    def register(function: _Function) -> _Function:
+        def of_unit(unit: Unit) -> Found:
+            return (yield from function(unit)) if when(unit) else None
+
+        CHECKS[name].functions.append(lambda record: findings(function(record)) if subject == "record" else
+                                      for_each_unit(getattr(record, subject), of_unit))
         return function
     return register
 
 
-def check(name: str, units: Units = "runs", *, when: Callable[[Unit], bool] = lambda unit: True,
-          precondition: Precondition = lambda unit: None) -> Callable[[UnitCheck], UnitCheck]:
-    """Register a function that is called for one unit after the other.
-
-    Args:
-        name: id of the check.
-        units: which units it may be made for.
-        when: whether the check applies to a unit.
-        precondition: the finding that takes its place for a unit, or None.
-    """
-    def register(function: UnitCheck) -> UnitCheck:
-        def find(unit: Unit) -> Found:
-            if not when(unit):
-                return None
-            finding = precondition(unit)
-            return (yield from function(unit)) if finding is None else finding
-
-        record_check(name)(lambda record: for_each_unit(getattr(record, units), find))
-        return function
-    return register
-
-
-def for_each_unit(units: Iterable[Unit], find: UnitCheck) -> Iterator[CheckFinding]:
+def for_each_unit(units: Iterable[Unit], find: Callable[[Unit], Found]) -> Iterator[CheckFinding]:
     """Findings unit by unit; an unreadable unit fails, and the next one follows."""
     for unit in units:
-        try:
-            for finding in _findings(find(unit)):
-                yield replace(finding, unit=unit.title)
-        # Before its base class `RecordError`: too large is not wrong.
-        except TooLarge as error:
-            yield not_checked(str(error), unit)
-        # The generator is consumed inside this block, so an error in the middle of a unit's findings is caught as well.
-        except RecordError as error:
-            yield CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unit=unit.title, unreadable=True)
+        yield from (replace(finding, unit=unit.title) for finding in findings(find(unit)))
 
 
-def _findings(found: Found) -> Iterator[CheckFinding]:
+def findings(found: Found) -> Iterator[CheckFinding]:
+    """What a function found; a failure where it could not read what it was given."""
     problems: list[str] = []
-    while True:
-        try:
+    # The generator is consumed inside this block, so that an error in the middle of it is caught as well.
+    try:
+        while True:
             each = next(found)
-        except StopIteration as end:
-            result = failed(join_first(problems)) if problems else end.value
-            if result is not None:
-                yield passed(result) if isinstance(result, str) else result
-            return
-        if isinstance(each, str):
-            problems.append(each)
-        else:
-            yield each
-
-
-def only_if_written_by_train(unit: Unit) -> CheckFinding | None:
-    """Precondition of checks that need more than the recorder writes."""
-    return None if unit.written_by_train else not_checked("not written by `workings train`", blocking=False)
+            if isinstance(each, str):
+                problems.append(each)
+            else:
+                yield each
+    except StopIteration as end:
+        result = failed(join_first(problems)) if problems else end.value
+        if result is not None:
+            yield passed(result) if isinstance(result, str) else result
+    except NotChecked as error:
+        yield failed(join_first(problems)) if problems else not_checked(str(error), blocking=error.blocking)
+    # Before its base class `RecordError`: too large is not wrong.
+    except TooLarge as error:
+        yield not_checked(str(error))
+    except (RecordError, *MALFORMED) as error:
+        damaged = isinstance(error, RecordError)
+        text = str(error) if damaged else f"the record does not have the form that this check reads ({said(error)})"
+        yield replace(failed(join_first([*problems, text])), unreadable=damaged and not problems)
 
 
 def learns_from(examples: str) -> Callable[[Unit], bool]:
@@ -134,42 +109,60 @@ def records(name: str) -> Callable[[Unit], bool]:
     return lambda unit: name in unit.algorithm.records
 
 
-def is_our_engine(name: str) -> bool:
+def is_our_engine(name: Any) -> bool:
     """Whether an engine of this name comes with this package."""
     return name in our_names(ENGINES)
 
 
-def passed(text: str, unit: Unit | None = None) -> CheckFinding:
-    """A finding: it holds."""
-    return CheckFinding(verdict=CheckVerdict.PASSED, text=text, unit=unit.title if unit else "")
+passed, failed, not_checked = (partial(CheckFinding, verdict) for verdict in (
+    CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED))
+"""Findings: it holds, it does not, it could not be checked."""
 
 
-def failed(text: str) -> CheckFinding:
-    """A finding: it does not hold."""
-    return CheckFinding(verdict=CheckVerdict.FAILED, text=text)
+def require_train(run: Unit) -> None:
+    """For checks that need more than the recorder writes. Raises `NotChecked`."""
+    if not run.written_by_train:
+        raise NotChecked("not written by `workings train`", blocking=False)
 
 
-def not_checked(text: str, unit: Unit | None = None, *, blocking: bool = True) -> CheckFinding:
-    """A finding: it could not be checked."""
-    return CheckFinding(verdict=CheckVerdict.NOT_CHECKED, text=text, unit=unit.title if unit else "", blocking=blocking)
+def contradictions(place: str, value: Any, expected: Mapping[str, Any], source: str) -> Iterator[str]:
+    """A problem for each field (keys with dots between them) of a value at a place that is not the expected JSON value.
 
-
-def differing(pairs: Iterable[tuple[str, Any, Any]], source: str) -> Iterator[str]:
-    """A problem for each name whose recorded value is another JSON value than the expected one.
-
-    Args:
-        pairs: name, recorded and expected value.
-        source: what the expected values come from.
+    ``source``: what the expected values come from, as words before them.
     """
-    for name, recorded, expected in pairs:
-        if not same_json(recorded, expected):
-            yield f"{name} is {str(recorded)[:60]!r}, {source} {str(expected)[:60]!r}"
+    for name, wanted in expected.items():
+        if not same_json(found := field_of(value, name), wanted):
+            yield f"{place}: {name} is {str(found)[:60]!r}, {source} {str(wanted)[:60]!r}"
+
+
+def differences(recorded: Any, expected: Any, path: str = "$", *, common: bool = False) -> Iterator[str]:
+    """Differences of two JSON values; floats may differ in the last bits (another machine's library).
+
+    ``common``: keys that are on one side only are no difference.
+    """
+    if isinstance(recorded, dict) and isinstance(expected, dict):
+        yield from (f"{path}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ expected.keys())
+                    if not common)
+        for key in sorted(recorded.keys() & expected.keys()):
+            yield from differences(recorded[key], expected[key], f"{path}.{key[:60]}", common=common)
+    # Lists of different lengths fall through to the last line and are reported as one difference.
+    elif isinstance(recorded, list) and isinstance(expected, list) and len(recorded) == len(expected):
+        for index, (before, after) in enumerate(zip(recorded, expected, strict=True)):
+            yield from differences(before, after, f"{path}[{index}]", common=common)
+    elif not (math.isclose(recorded, expected, rel_tol=1e-12, abs_tol=1e-15) if is_number(recorded) and is_number(
+            expected) else same_json(recorded, expected)):
+        yield f"{path} is {str(recorded)[:40]!r}, expected {str(expected)[:40]!r}"
 
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
-    # Canonical text distinguishes 1, 1.0 and true, and orders keys.
+    # Canonical text distinguishes 1 and true, and orders keys.
     return line(one) == line(other)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a JSON value is a number, and finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def join_first(texts: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Result of a verification: one verdict for each check, and the level that the record reaches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,28 @@ class CheckVerdict(StrEnum):
     NOT_CHECKED = "not_checked"
 
 
-@dataclass(frozen=True, kw_only=True)
+class NotChecked(Exception):
+    """A check cannot be made, for the reason in words; ``blocking`` as in `CheckFinding`."""
+
+    def __init__(self, why: str, *, blocking: bool = True) -> None:
+        super().__init__(why)
+        self.blocking = blocking
+
+
+@dataclass(frozen=True)
 class CheckFinding:
     """Result of a check for one unit, or for the whole record."""
 
     verdict: CheckVerdict
     text: str
+    _: KW_ONLY
     unit: str = ""
     """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
-    """Whether a verdict of `not_checked` keeps the record from reaching the check's level. It does not where only the
-    person who verifies could provide what is missing (an expected root digest)."""
+    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the person who
+    verifies could provide what is missing (an expected root digest)."""
     unreadable: bool = False
-    """Whether the check failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
+    """Whether it failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +56,6 @@ class Check:
     text: str
     blocking: bool = True
     unreadable: bool = False
-    """Whether the check failed because a file that it reads is damaged, as ``text`` says."""
 
     @property
     def is_stopping(self) -> bool:
@@ -106,7 +114,7 @@ class Verification:
 
     @property
     def not_checked(self) -> int:
-        """Number of checks that could not be made. They never count as passed."""
+        """Number of checks that could not be made; they never count as passed."""
         return len(self._ids(CheckVerdict.NOT_CHECKED))
 
     @property
@@ -119,8 +127,7 @@ class Verification:
     @property
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
-        # Levels build on each other: the first one that is not reached ends the count, whatever the checks above
-        # it say.
+        # Levels build on each other: the first one that is not reached ends the count.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
             # A level with nothing but checks that could not be made proves nothing, so at least one has to have passed.

@@ -4,35 +4,34 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from workings.config.load import check_recipe
-from workings.errors import RecordError, RequestError
+from workings.config.recipe import Recipe
+from workings.errors import RecordError
 from workings.evidence.verify.record import Unit, computed_once
 from workings.hardware.device import row_devices
+from workings.models.chat import ChatTemplate
+from workings.models.tokenizer import Tokenizer
 from workings.record.canonical import loads
 from workings.record.layout import CONFIG, PROMPTS, ROLLOUTS, TOKENIZER, rollout_file, rollout_step
 from workings.record.storage import parsed_bytes
-
-if TYPE_CHECKING:
-    from workings.config.recipe import Recipe
-    from workings.models.chat import ChatTemplate
-    from workings.rollouts.prompts import PromptSet
-    from workings.rollouts.rollout import Rollout
-    from workings.scoring.rewards import RewardSettings
-    from workings.ways.parts.rollout_batch import RolloutShape
-    from workings.ways.parts.rollout_way import RolloutWay
+from workings.rollouts.prompts import PromptSet, read_recorded_prompts
+from workings.rollouts.rollout import Rollout
+from workings.rollouts.rollout_json import TOKEN_BYTES, from_json
+from workings.scoring.rewards import RewardSettings
+from workings.ways.parts.rollout_batch import RolloutShape
+from workings.ways.parts.rollout_way import RolloutWay, rollout_way
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutInputs:
     """Inputs that decide the rollouts of a run."""
 
-    recipe: "Recipe"
-    algorithm: "RolloutWay"
-    prompts: "PromptSet"
-    shape: "RolloutShape"
-    settings: "RewardSettings | None"
+    recipe: Recipe
+    algorithm: RolloutWay
+    prompts: PromptSet
+    shape: RolloutShape
+    settings: RewardSettings | None
     """None where completions had no rewards."""
     steps: tuple[int, ...]
     """First updates of the recorded rollouts, ascending."""
@@ -46,19 +45,10 @@ class RolloutInputs:
 @computed_once("rollout inputs")
 def rollout_inputs_of(unit: Unit) -> RolloutInputs:
     """Inputs of a run's rollouts, cached. Raises `RecordError`."""
-    # Imported here and in the checks: other records need none of it and should not wait.
-    from workings.rollouts.prompts import read_recorded_prompts
-    from workings.scoring.rewards import RewardSettings
-    from workings.ways.parts.rollout_batch import RolloutShape
-    from workings.ways.parts.rollout_way import rollout_way
-
-    try:
-        recipe = check_recipe(unit.manifest.config, unit.title)
-        algorithm = rollout_way(recipe)
-        settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
-                                  max_new_tokens=algorithm.most_written(recipe)) if recipe.rewards else None
-    except RequestError as error:
-        raise RecordError(f"{CONFIG} cannot be read: {error.given[:120]}") from None
+    recipe = check_recipe(unit.manifest.config, CONFIG)
+    algorithm = rollout_way(recipe)
+    settings = RewardSettings(rewards=recipe.rewards, form=recipe.data.reasoning,
+                              max_new_tokens=algorithm.most_written(recipe)) if recipe.rewards else None
     devices = row_devices(unit.manifest.device.mesh)
     prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
     names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
@@ -71,9 +61,8 @@ def rollout_inputs_of(unit: Unit) -> RolloutInputs:
                          steps=tuple(sorted(step for step, _ in steps if step is not None)))
 
 
-def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
+def rollouts_of(unit: Unit) -> Iterator[Rollout]:
     """The rollouts of a run in their order, read one by one. Raises `RecordError`."""
-    from workings.rollouts.rollout_json import TOKEN_BYTES, from_json
     inputs = rollout_inputs_of(unit)
     by_id = {prompt.item.id: prompt for prompt in inputs.prompts.prompts}
     for step in inputs.steps:
@@ -82,9 +71,9 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
         # As integers tokens take far more memory than in their file; this rollout is freed before the next.
         unit.tree.cache.check_transient(parsed_bytes(data))
         values = loads(data)
-        if not isinstance(values, dict) or type(values.get("step")) is not int or values["step"] != step:
+        if type(values["step"]) is not int or values["step"] != step:
             raise RecordError(f"{unit.tree_path(name)}: not the rollout of the step in its name")
-        unit.tree.cache.check_transient(TOKEN_BYTES * _tokens(values))
+        unit.tree.cache.check_transient(TOKEN_BYTES * sum(map(abs, values["lengths"])))
         rollout = from_json(values, by_id)
         if any(set(sample.rewards) != {*inputs.reward_names} for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
@@ -97,26 +86,15 @@ def rollouts_of(unit: Unit) -> Iterator["Rollout"]:
         yield rollout
 
 
-def _tokens(values: dict[str, Any]) -> int:
-    lengths = values.get("lengths")
-    return sum(length for length in lengths if type(length) is int and length > 0) if isinstance(lengths, list) else 0
-
-
 @computed_once("chat template")
-def template_of(unit: Unit) -> "ChatTemplate":
+def template_of(unit: Unit) -> ChatTemplate:
     """The run's chat template with the recorded tokenizer, cached. Raises `RecordError`."""
-    from workings.models.chat import ChatTemplate
-    from workings.models.tokenizer import Tokenizer
     # The record may be a zip, and the library reads folders.
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         for name in (name for name in unit.files if name.startswith(f"{TOKENIZER}/")):
             (Path(folder) / name.rpartition("/")[2]).write_bytes(unit.read(name))
-        try:
-            tokenizer = Tokenizer.load(Path(folder))
-            data = unit.section("data")
-            template = ChatTemplate.for_config(str(data.get("template")), tokenizer, str(data.get("reasoning")))
-        except RequestError as error:
-            raise RecordError(f"{TOKENIZER}: {error.given[:120]}") from None
-        if tokenizer.digest != unit.manifest.data_digests.get("tokenizer"):
-            raise RecordError(f"{TOKENIZER}: not the tokenizer that the manifest names")
-    return template
+        tokenizer = Tokenizer.load(Path(folder))
+    if tokenizer.digest != unit.manifest.data_digests.get("tokenizer"):
+        raise RecordError(f"{TOKENIZER}: not the tokenizer that the manifest names")
+    data = unit.section("data")
+    return ChatTemplate.for_config(str(data.get("template")), tokenizer, str(data.get("reasoning")))

@@ -1,6 +1,7 @@
 """`verify`: open a record and run the checks level by level."""
 
-from collections.abc import Callable, Iterator, Mapping
+import zipfile
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -8,8 +9,8 @@ from pkgutil import iter_modules
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import checks
 from workings.evidence.verify.load import load
-from workings.evidence.verify.record import Record, Replay, VerifierInputs
-from workings.evidence.verify.registry import CHECKS, RegisteredCheck, passed, record_check
+from workings.evidence.verify.record import Record, Replay
+from workings.evidence.verify.registry import CHECKS, Found, RegisteredCheck, check, passed
 from workings.evidence.verify.result import Check, CheckFinding, CheckVerdict, Verification
 from workings.evidence.verify.tree import open_tree
 from workings.evidence.verify.unchecked_fields import unchecked_fields
@@ -20,30 +21,25 @@ HIGHEST_LEVEL = 3
 DEFAULT_LEVEL = 2
 """Highest level that needs no engine."""
 MAX_UNITS_SHOWN = 8
-"""Units that the text of a check names before it only counts them."""
 WORST = (CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED, CheckVerdict.PASSED)
 """Verdicts, the worst first."""
-MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions of reading a value of a wrong type. Checks test the forms that they know of; a record that was made to
-break them in another way fails the check instead of ending in a traceback."""
 
 
-@record_check("integrity.readable")
-def _readable(record: Record) -> Iterator[CheckFinding]:
+@check("integrity.readable", "record")
+def _readable(record: Record) -> Found:
     """Whether the path is a folder or a safe zip: plain names, and true uncompressed sizes."""
     yield passed(f"{len(record.tree.entries):,} names, {len(record.units)} units")
+    return None
 
 
 def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
-           progress: Callable[[int], None] | None = None, trusted: tuple[bytes, ...] = (),
-           replay: Replay | None = None) -> Verification:
+           trusted: tuple[bytes, ...] = (), replay: Replay | None = None) -> Verification:
     """Verify a run directory, a folder of runs, one unit, or a zip of any of them, without running its code.
 
     Args:
         path: a folder or a zip.
         level: highest level whose checks are made: 0 integrity, 1 consistency, 2 scores recomputed, 3 steps recomputed.
         expect_root: expected root digest; empty: the record is not anchored.
-        progress: called with the bytes hashed so far.
         trusted: public keys in PEM; if any is given, every unit has to be signed by one of them.
         replay: recomputes steps and samples of a run; needed for level 3, and the only part that reaches an engine.
 
@@ -52,28 +48,20 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     """
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
-    if Path(path).is_file() and not _may_be_zip(Path(path)):
+    path = Path(path)
+    # A damaged pack is a record that fails, and any other file is none.
+    if path.is_file() and path.suffix.lower() != ".zip" and not zipfile.is_zipfile(path):
         raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs")
     try:
-        record = load(open_tree(Path(path)), VerifierInputs(
-            expect_root=expect_root, progress=progress, trusted=trusted, replay=replay))
+        record = load(open_tree(path), expect_root=expect_root, trusted=trusted, replay=replay)
     # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)
-        not_made = [Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED,
-                          text="nothing could be read") for entry in others]
+        not_made = [_not_made(entry, "nothing could be read") for entry in others]
         first = Check(id=readable.id, level=0, verdict=CheckVerdict.FAILED, text=str(error))
         return Verification(path=str(path), checks=(first, *not_made), asked_level=level, root="")
     return verify_record(record, level)
-
-
-def _may_be_zip(path: Path) -> bool:
-    """Whether the name or the first bytes are those of a zip: a damaged pack is a record that fails."""
-    if path.suffix.lower() == ".zip":
-        return True
-    with path.open("rb") as stream:
-        return stream.read(2) == b"PK"
 
 
 def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
@@ -82,13 +70,15 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     verdicts: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _checks_up_to(level):
         # A replay costs engine time, and would start from files that a lower check has just called wrong.
-        reason = entry.unless_failed or (
-            "not replayed: checks of lower levels failed" if entry.level > DEFAULT_LEVEL else "")
-        if reason and any(check.verdict is CheckVerdict.FAILED and check.level <= DEFAULT_LEVEL for check in checks):
-            checks.append(Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text=reason))
-        elif findings := _findings(entry, record):
+        if entry.level > DEFAULT_LEVEL and any(check.verdict is CheckVerdict.FAILED and check.level <= DEFAULT_LEVEL
+                                               for check in checks):
+            checks.append(_not_made(entry, "not replayed: checks of lower levels failed"))
+        # Several functions of a check may stumble over one file. There are none without a subject: no run, say.
+        elif findings := list(dict.fromkeys(found for function in entry.functions for found in function(record))):
             checks.append(_check_result(entry, findings))
-            verdicts[entry.id] = _worst_by_unit(findings)
+            # The worst one of each unit is set last.
+            verdicts[entry.id] = {finding.unit: finding.verdict for finding in sorted(
+                findings, key=lambda finding: -WORST.index(finding.verdict))}
     coverage = {path or ".": facts["coverage"] for path, facts in record.replayed.items()
                 if isinstance(facts, Mapping) and "coverage" in facts}
     return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
@@ -96,53 +86,25 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
 
 
 def _checks_up_to(level: int) -> list[RegisteredCheck]:
-    # The order of the table: the bytes come first, then their form, then what they mean. Those that wait for what the
-    # others find come last of their level.
-    return sorted((entry for entry in CHECKS.values() if entry.level <= level),
-                  key=lambda entry: (entry.level, bool(entry.unless_failed)))
+    # The order of the table: the bytes come first, then their form, then what they mean.
+    return sorted((entry for entry in CHECKS.values() if entry.level <= level), key=lambda entry: entry.level)
 
 
-def _worst_by_unit(findings: list[CheckFinding]) -> dict[str, CheckVerdict]:
-    """The worst verdict of each unit."""
-    verdicts: dict[str, CheckVerdict] = {}
-    for finding in findings:
-        verdicts[finding.unit] = min(verdicts.get(finding.unit, finding.verdict), finding.verdict, key=WORST.index)
-    return verdicts
-
-
-def _findings(entry: RegisteredCheck, record: Record) -> list[CheckFinding]:
-    """Findings of one check over the whole record; empty without a subject (no evaluation, no run)."""
-    findings: list[CheckFinding] = []
-    for function in entry.functions:
-        try:
-            findings.extend(function(record))
-        except RecordError as error:
-            findings.append(CheckFinding(verdict=CheckVerdict.FAILED, text=str(error), unreadable=True))
-        # A record may be anybody's, so a check that stumbles over its form has found something and must not end the
-        # others.
-        except MALFORMED as error:
-            findings.append(CheckFinding(
-                verdict=CheckVerdict.FAILED, text="the record does not have the form that this check reads "
-                                                  f"({type(error).__name__}: {str(error)[:120]})"))
-    # Several functions of a check may stumble over one file.
-    return list(dict.fromkeys(findings))
+def _not_made(entry: RegisteredCheck, why: str) -> Check:
+    return Check(id=entry.id, level=entry.level, verdict=CheckVerdict.NOT_CHECKED, text=why)
 
 
 def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
     # The worst finding decides, so one bad unit fails the check.
     verdict = min((finding.verdict for finding in findings), key=WORST.index)
     deciding = [finding for finding in findings if finding.verdict is verdict]
-    return Check(id=entry.id, level=entry.level, verdict=verdict, text=_text(deciding),
+    texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
+             for finding in deciding[:MAX_UNITS_SHOWN]]
+    # A hostile record can hold thousands of bad units; the answer stays short enough to be read.
+    texts += [f"and {len(deciding) - MAX_UNITS_SHOWN} more units"] if len(deciding) > MAX_UNITS_SHOWN else []
+    return Check(id=entry.id, level=entry.level, verdict=verdict, text="; ".join(texts),
                  blocking=any(finding.blocking for finding in deciding),
                  unreadable=all(finding.unreadable for finding in deciding))
-
-
-def _text(findings: list[CheckFinding]) -> str:
-    texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
-             for finding in findings]
-    # A hostile record can hold thousands of bad units; the answer stays short enough to be read.
-    first = "; ".join(texts[:MAX_UNITS_SHOWN])
-    return first if len(texts) <= MAX_UNITS_SHOWN else f"{first}; and {len(texts) - MAX_UNITS_SHOWN} more units"
 
 
 def _root(record: Record) -> str:

@@ -3,7 +3,6 @@
 Nothing is written, and nothing outside the given path is opened.
 """
 
-import lzma
 import os
 import stat
 import struct
@@ -11,10 +10,11 @@ import weakref
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
 from workings.errors import RecordError, RequestError
@@ -36,15 +36,13 @@ MAX_ADDED_BYTES = 1 << 30
 """Largest expansion of all entries together, in bytes. A pack stores tensors uncompressed, so that they add nothing."""
 MAX_DIRECTORY_BYTES = 32 << 20
 """Largest table of contents, which is read into memory before its entries can be checked."""
-DECOMPRESSION_ERRORS = (zlib.error, lzma.LZMAError)
 
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = struct.Struct("<4sLQL")
-_END64_DIRECTORY = struct.Struct("<4Q")
-"""Entries on this disk and in all, bytes of the table of contents, and its place."""
-_IN_ZIP64 = 0xFFFFFFFF
-"""Placeholder of a size that does not fit 32 bits and is in the zip64 record instead."""
-_MARKS = (0xFFFF, 0xFFFF, _IN_ZIP64, _IN_ZIP64)
+_DIRECTORY = struct.Struct("<4Q")
+"""In the zip64 record: entries on this disk and in all, bytes of the table of contents, and its place."""
+_MARKS = (0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF)
+"""What the end record has in the place of these numbers if they are in the zip64 record instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +67,12 @@ class Tree(ABC):
         self.cache, self.scoring = ParseCache(), ScoringTime()
         """Parsed values of its files, and time spent on scoring its completions."""
 
+    @cached_property
+    def filled_folders(self) -> frozenset[str]:
+        """Folders with a file somewhere below them."""
+        return frozenset(parent.as_posix() for entry in self.entries if entry.kind != "folder"
+                         for parent in PurePosixPath(entry.name).parents)
+
     @abstractmethod
     def stream(self, name: str) -> IO[bytes]:
         """A file's bytes, to be closed. May raise other errors than `RecordError` while it is read."""
@@ -79,16 +83,16 @@ class Tree(ABC):
         try:
             with self.stream(name) as stream:
                 yield stream
+        except zlib.error as error:
+            raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
         except (KeyError, OSError, zipfile.BadZipFile, EOFError, ValueError, RuntimeError) as error:
             why = str(getattr(error, "strerror", None) or error)
             raise RecordError(f"{shown(name)}: cannot be read ({why[:100]})") from None
-        except DECOMPRESSION_ERRORS as error:
-            raise RecordError(f"{shown(name)}: broken compression ({str(error)[:100]})") from None
 
-    def digest(self, name: str, progress: Callable[[int], None] | None = None) -> tuple[str, int]:
+    def digest(self, name: str) -> tuple[str, int]:
         """SHA-256 and real length of a file. Raises `RecordError`."""
         with self.open(name) as stream:
-            return stream_digest(stream, progress)
+            return stream_digest(stream)
 
     def read(self, name: str, limit: int = MAX_READ_BYTES) -> bytes:
         """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
@@ -122,29 +126,26 @@ class FolderTree(Tree):
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
-            for item in self._listed(prefix):
-                # Counted over all folders together, and before any of them is sorted: a tree of millions of names is
-                # given up in the middle.
-                count += 1
-                if count > MAX_ENTRIES:
-                    raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
-                # Without following links: a link to a folder would let the walk leave the path, or go round in circles.
-                facts = item.stat(follow_symlinks=False)
-                name = _checked(prefix + item.name)
-                if stat.S_ISDIR(facts.st_mode):
-                    waiting.append(name + "/")
-                    yield Entry(name=name, kind="folder", size=0)
-                elif stat.S_ISREG(facts.st_mode):
-                    yield Entry(name=name, kind="file", size=facts.st_size)
-                else:
-                    yield Entry(name=name, kind="other", size=0)
-
-    def _listed(self, prefix: str) -> Iterator[os.DirEntry[str]]:
-        try:
-            with os.scandir(self.path / prefix) as entries:
-                yield from entries
-        except OSError as error:
-            raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
+            try:
+                with os.scandir(self.path / prefix) as items:
+                    # Counted over all folders together, and before any of them is sorted: a tree of millions of names
+                    # is given up in the middle.
+                    for item in items:
+                        count += 1
+                        if count > MAX_ENTRIES:
+                            raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
+                        # A link to a folder would let the walk leave the path, or go round in circles.
+                        facts = item.stat(follow_symlinks=False)
+                        name = _checked(prefix + item.name)
+                        if stat.S_ISDIR(facts.st_mode):
+                            waiting.append(name + "/")
+                            yield Entry(name=name, kind="folder", size=0)
+                        elif stat.S_ISREG(facts.st_mode):
+                            yield Entry(name=name, kind="file", size=facts.st_size)
+                        else:
+                            yield Entry(name=name, kind="other", size=0)
+            except OSError as error:
+                raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
 
 
 class ZipTree(Tree):
@@ -234,52 +235,31 @@ def check_directory(path: Path) -> int:
     """Number of entries that an archive's end record claims.
 
     Raises:
-        RecordError: there is no such record, it contradicts itself, or its table of contents is too large to load.
+        RecordError: there is no such record at the end, it contradicts itself, or its table of contents is too large.
     """
     size = path.stat().st_size
     with path.open("rb") as stream:
-        # The end record is followed by a comment of at most 65,535 bytes, so it is in this tail if it exists at all.
-        start = max(0, size - (1 << 16) - _END.size)
-        stream.seek(start)
-        tail = stream.read()
-        at = tail.rfind(b"PK\x05\x06")
-        if at < 0 or len(tail) - at < _END.size:
-            raise RecordError("not a zip archive that can be read: it has no end record")
-        _, *disks, on_disk, entries, directory_bytes, offset, comment = _END.unpack_from(tail, at)
-        small, behind = (on_disk, entries, directory_bytes, offset), start + at
+        stream.seek(max(0, size - _LOCATOR.size - _END.size))
+        locator, end = (tail := stream.read())[:-_END.size], tail[-_END.size:]
+        if len(end) < _END.size or not end.startswith(b"PK\x05\x06"):
+            raise RecordError("not a zip archive that can be read: it has no end record, or a comment")
+        _, *disks, on_disk, entries, directory_bytes, offset, comment_bytes = _END.unpack(end)
+        small, behind = (on_disk, entries, directory_bytes, offset), size - _END.size
         large: tuple[int, ...] = small
-        # Where there is a zip64 record, `zipfile` reads that one, not the old record; so both must be small.
-        if _has_locator(tail, at) or directory_bytes == _IN_ZIP64:
-            behind, large = _zip64_record(path, tail, at)
-            directory_bytes = large[2] if directory_bytes == _IN_ZIP64 else max(directory_bytes, large[2])
-    if directory_bytes > min(size, MAX_DIRECTORY_BYTES):
-        raise RecordError(f"a zip whose table of contents claims {directory_bytes:,} bytes")
+        # Where there is a zip64 record, `zipfile` reads that one; its table of contents must be small as well.
+        if locator.startswith(b"PK\x06\x07"):
+            behind = _LOCATOR.unpack(locator)[2]
+            stream.seek(min(behind, size) + 24)  # the place of these numbers in that record
+            if len(numbers := stream.read(_DIRECTORY.size)) < _DIRECTORY.size:
+                raise RecordError("a zip whose large-archive record is cut off")
+            large = _DIRECTORY.unpack(numbers)
+    if large[2] > min(size, MAX_DIRECTORY_BYTES):
+        raise RecordError(f"a zip whose table of contents claims {large[2]:,} bytes")
     # `zipfile` uses only the size; other programs use number, position or comment, and would unpack other files.
-    if any(disks) or at + _END.size + comment != len(tail) or large[0] != large[1] or large[2] + large[3] != behind \
+    if any(disks) or comment_bytes or large[0] != large[1] or large[2] + large[3] != behind \
             or any(one not in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True)):
         raise RecordError("a zip with a contradictory end record")
     return large[1]
-
-
-def _has_locator(tail: bytes, at: int) -> bool:
-    """Whether the end record at ``at`` follows one that says where the zip64 record is."""
-    begin = at - _LOCATOR.size
-    return begin >= 0 and tail[begin:begin + 4] == b"PK\x06\x07"
-
-
-def _zip64_record(path: Path, tail: bytes, at: int) -> tuple[int, tuple[int, ...]]:
-    """Offset of the zip64 end record, and its numbers about the table of contents."""
-    begin = at - _LOCATOR.size
-    if not _has_locator(tail, at):
-        raise RecordError("a zip whose large-archive record is missing")
-    offset = _LOCATOR.unpack_from(tail, begin)[2]
-    with path.open("rb") as stream:
-        # These numbers are at byte 24 of the zip64 end record.
-        stream.seek(min(offset, path.stat().st_size) + 24)
-        data = stream.read(_END64_DIRECTORY.size)
-    if len(data) < _END64_DIRECTORY.size:
-        raise RecordError("a zip whose large-archive record is cut off")
-    return offset, _END64_DIRECTORY.unpack(data)
 
 
 def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
@@ -310,8 +290,7 @@ def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
         end = info.header_offset + 30 + info.compress_size
         if end > archive_bytes:
             raise RecordError(f"{name}: claims more bytes than the archive has")
-        # Small entries may expand freely: a file of zeros does so honestly, and the number of entries is limited as
-        # well.
+        # Small entries may expand freely: a file of zeros does so honestly, and the entries are counted as well.
         if info.file_size > SMALL_BYTES and info.file_size > MAX_RATIO * max(1, info.compress_size):
             raise RecordError(f"{name}: expands {info.file_size // max(1, info.compress_size)}-fold, "
                               f"{MAX_RATIO} is the most")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache, partial
+from itertools import chain, islice
 from typing import Any
 
 from workings.errors import RecordError
@@ -17,7 +18,7 @@ from workings.evidence.verify.record import Record, Unit
 from workings.evidence.verify.registry import CHECKS, SAID, TABLE
 from workings.evidence.verify.result import CheckVerdict
 from workings.evidence.verify.tree import shown
-from workings.record.layout import LOG, MEASURED, OVERRIDES, PLAN, RECIPE
+from workings.record.layout import ATTEMPTS, ATTEST, LOG, MEASURED, OVERRIDES, PLAN, RECIPE
 from workings.record.values import is_absent
 
 KINDS = ("run", "beside", "eval", "samples", "pack")
@@ -35,13 +36,8 @@ MAX_LISTED = 2_000
 ALWAYS_WRITTEN = (PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
 """Files that are written with every run, and that no check misses where they are gone."""
 MISSING = "it is not there, and this version always writes it"
-REASON_IN_WORDS = "a reason instead of a value"
-"""Why the text of an absent value is not checked."""
 NO_ROW = "no check knows this field"
 NO_FILE = "no check reads this file"
-TOO_MANY = "it has too many fields to list"
-EVALUATIONS = "eval/"
-"""Folder of the evaluations in a run."""
 Verdicts = Mapping[str, Mapping[str, CheckVerdict]]
 """Check -> unit -> verdict; an empty name means the whole record."""
 _LINE = re.compile(r"(?P<file>\S+): (?P<fields>.*?)(?: -- (?P<reason>.*))?")
@@ -69,10 +65,7 @@ class FieldRow:
 
 @cache
 def rows_of(kind: str) -> tuple[FieldRow, ...]:
-    """Rows of a kind of unit, the most specific patterns first: the first that fits counts.
-
-    Of two checks of one field that which compares it in full is first.
-    """
+    """Rows of a kind of unit, the most specific patterns first, and of equal ones first what compares in full."""
     rows = [row for name, table in TABLE.items() for key, kinds in _KINDS_OF_KEY.items()
             if kind in kinds and key in table
             for text in re.sub(r"\n  +", " ", table[key]).strip().splitlines()
@@ -133,50 +126,48 @@ class UncheckedField:
 
 
 def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField, ...]:
-    """Every field of every file that no check covers or whose check was not made."""
+    """Every field of every file that no check covers or whose check was not made; at most `MAX_LISTED`."""
     # A dictionary keeps the order and drops repetitions.
-    fields: dict[UncheckedField, None] = {}
-    for unit in record.units:
-        for field in _in_unit(unit, verdicts):
-            fields[field] = None
-            if len(fields) >= MAX_LISTED:
-                return tuple(fields)
+    return tuple(dict.fromkeys(islice(chain(
+        (field for unit in record.units for field in _in_unit(unit, verdicts)), _beside(record)), MAX_LISTED)))
+
+
+def _beside(record: Record) -> Iterator[UncheckedField]:
+    """Fields of the lists of attempts, and files next to the runs, which belong to no unit."""
     for path, attempts in read_lists(record).items():
         for key in sorted({key for attempt in attempts for key in attempt}):
-            row = next(iter(rows_of_field("beside", "attempts.jsonl", key)), None)
-            if why := row.reason if row else NO_ROW:
-                fields[UncheckedField(file=shown(path.removeprefix("..") or "attempts.jsonl"), field=shown(key),
-                                      why=why)] = None
-    # Files next to the runs that no check compares: they belong to no unit, and `integrity.files` names them too.
+            rows = rows_of_field("beside", ATTEMPTS, key)
+            if why := rows[0].reason if rows else NO_ROW:
+                yield UncheckedField(file=shown(path.removeprefix("..") or ATTEMPTS), field=shown(key), why=why)
     for entry in record.unowned_entries:
-        checked = entry.name.rpartition("/")[2] == "attempts.jsonl" or "/attest/" in f"/{entry.name}"
+        # `integrity.files` names the others too.
+        checked = entry.name.rpartition("/")[2] == ATTEMPTS or f"/{ATTEST}/" in f"/{entry.name}"
         if entry.kind == "file" and not checked:
-            fields[UncheckedField(file=shown(entry.name), why="outside of every seal")] = None
-    return tuple(fields)
+            yield UncheckedField(file=shown(entry.name), why="outside of every seal")
 
 
 def _in_unit(unit: Unit, verdicts: Verdicts) -> Iterator[UncheckedField]:
+    said = partial(UncheckedField, unit=unit.title)
     # Once per unit and check, not once per field.
-    kind, was_made = _kind(unit), cache(partial(_was_made, unit, verdicts))
-    missing = ALWAYS_WRITTEN if unit.is_run and unit.written_by_train else ()
-    yield from (UncheckedField(unit=unit.title, file=file, why=MISSING) for file in missing
-                if not unit.has(file) and file not in unit.external_files)
+    was_made = cache(partial(_was_made, unit, verdicts))
+    if unit.is_run and unit.written_by_train:
+        yield from (said(file=file, why=MISSING) for file in ALWAYS_WRITTEN
+                    if not unit.has(file) and file not in unit.external_files)
     present: dict[str, set[tuple[str, bool]]] = {}
     for file, field, absent in _fields(unit):
         seen = present.setdefault(file, set())
         if (field, absent) in seen:
             continue
         if len(seen) >= MAX_REMEMBERED:
-            yield UncheckedField(unit=unit.title, file=shown(file), why=TOO_MANY)
+            yield said(file=shown(file), why="it has too many fields to list")
             continue
         seen.add((field, absent))
-        if why := _why(kind, file, field, was_made, absent=absent):
-            yield UncheckedField(unit=unit.title, file=shown(file), field=shown(field), why=why)
+        if why := _why(_kind(unit), file, field, was_made, absent=absent):
+            yield said(file=shown(file), field=shown(field), why=why)
     # After the existing fields, which determine the missing ones.
     if unit.written_by_train or not unit.is_run:
-        for row in rows_of(kind):
-            if _is_missing(unit, row, {field for field, _ in present.get(row.file, ())}):
-                yield UncheckedField(unit=unit.title, file=row.file, field=row.field, why=MISSING)
+        yield from (said(file=row.file, field=row.field, why=MISSING) for row in rows_of(_kind(unit))
+                    if _is_missing(unit, row, {field for field, _ in present.get(row.file, ())}))
 
 
 def _is_missing(unit: Unit, row: FieldRow, seen: set[str]) -> bool:
@@ -184,8 +175,7 @@ def _is_missing(unit: Unit, row: FieldRow, seen: set[str]) -> bool:
     if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
             or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
         return False
-    # A section that is absent with a reason has no missing keys.
-    # The paths of all sections around the field, and its own.
+    # A section that is absent with a reason has no missing keys: the paths of all sections around it, and its own.
     outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
     return not outer & seen and not any(field.startswith(row.field + ".") for field in seen)
 
@@ -204,52 +194,45 @@ def _why(kind: str, file: str, field: str, was_made: Callable[[str], bool], *, a
         return rows[0].reason
     if not was_made(rows[0].check):
         return f"{rows[0].check} was not made"
-    return REASON_IN_WORDS if absent and not CHECKS[rows[0].check].whole else ""
+    return "a reason instead of a value" if absent and not CHECKS[rows[0].check].whole else ""
 
 
 def _was_made(unit: Unit, verdicts: Verdicts, check: str) -> bool:
     by_unit = verdicts.get(check, {})
     # A run's announcement is compared with its evaluations, and the findings are about those.
-    # Titles are paths: that of an evaluation begins with its run's.
-    inside = [verdict for title, verdict in by_unit.items() if unit.is_run and title.startswith(
-        EVALUATIONS if unit.title == "." else f"{unit.title}/{EVALUATIONS}")]
-    return bool({CheckVerdict.PASSED, CheckVerdict.FAILED} & {by_unit.get(unit.title, by_unit.get("")), *inside})
+    found = {by_unit.get(unit.title, by_unit.get("")), *(by_unit.get(inner.title) for inner in unit.inside)}
+    return bool({CheckVerdict.PASSED, CheckVerdict.FAILED} & found)
 
 
 def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
     """File, field and whether its value is absent, for every field in a unit."""
-    for entry in unit.entries:
-        name, rows = entry.name, rows_of_file(_kind(unit), entry.name)
-        if entry.kind != "file":
-            continue
+    for name in (entry.name for entry in unit.entries if entry.kind == "file"):
+        rows = rows_of_file(_kind(unit), name)
         # A tokenizer's file has a key for every piece of its vocabulary.
         if rows and name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
-                leaves = _leaves_of_lines(unit.lines(name)) if name.endswith("l") else _leaves(unit.json(name), "")
-                for field, absent in leaves:
-                    yield name, field, absent
+                values = unit.lines(name) if name.endswith("l") else [unit.json(name)]
+                yield from ((name, field, absent) for field, absent in _leaves_of_lines(values))
             except RecordError:
                 yield name, "", False
         else:
             # Of a file that is not our JSON: its parts in the table, or the whole.
             whole = not rows or any(fnmatchcase("", row.field) for row in rows)
-            for part in [""] if whole else [row.field for row in rows]:
-                yield name, part, False
-    for name in unit.external_files:
-        yield name, "numbers", False
+            yield from ((name, part, False) for part in ([""] if whole else [row.field for row in rows]))
+    yield from ((name, "numbers", False) for name in unit.external_files)
 
 
-def _leaves_of_lines(rows: list[dict[str, Any]]) -> Iterator[tuple[str, bool]]:
-    """Fields of all lines. Lines with the keys of an earlier one, and plain values, are passed over."""
+def _leaves_of_lines(rows: list[Any]) -> Iterator[tuple[str, bool]]:
+    """Fields of all lines, or of the only value. Lines of plain values with the keys of an earlier one are left out."""
     plain: set[tuple[str, ...]] = set()
     for row in rows:
-        # Lines of a log have a few sets of keys; each set is walked once.
-        keys = tuple(row)
-        nested = [value for value in row.values() if isinstance(value, dict | list)]
-        if nested or keys not in plain:
-            yield from _leaves(row, "")
-            if not nested and len(plain) < MAX_REMEMBERED:
-                plain.add(keys)
+        if isinstance(row, dict) and not any(isinstance(value, dict | list) for value in row.values()):
+            # Lines of a log have a few sets of keys; each set is walked once.
+            if tuple(row) in plain:
+                continue
+            if len(plain) < MAX_REMEMBERED:
+                plain.add(tuple(row))
+        yield from _leaves(row, "")
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
@@ -258,19 +241,11 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
     # An empty object or list is a value.
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
-            field = f"{path}.{key}" if path else key
-            if isinstance(inner, dict | list):
-                yield from _leaves(inner, field)
-            else:
-                yield field, False
+            yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
-        # Entries of a list share one name.
-        field, plain = f"{path}.*", False
-        for inner in value:
-            if isinstance(inner, dict | list):
-                yield from _leaves(inner, field)
-            elif not plain:
-                plain = True
-                yield field, False
+        # Entries of a list share one name, and plain ones are alike.
+        nested = [inner for inner in value if isinstance(inner, dict | list)]
+        for inner in nested if len(nested) == len(value) else [*nested, None]:
+            yield from _leaves(inner, f"{path}.*")
     else:
         yield path, False

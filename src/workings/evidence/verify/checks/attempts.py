@@ -8,9 +8,8 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import Found, for_each_unit, not_checked, record_check
-from workings.evidence.verify.result import CheckFinding
-from workings.evidence.verify.tree import MAX_READ_BYTES, FolderTree
+from workings.evidence.verify.registry import Found, check, not_checked
+from workings.evidence.verify.tree import FolderTree
 from workings.record import jsonl
 from workings.record.attempts import AFTER, ATTEMPT, line_digest
 from workings.record.layout import ATTEMPTS
@@ -21,33 +20,27 @@ LISTED_BEFORE = timedelta(hours=1)
 """A start is listed just before the run's folder is made, which a slow disk may take long for."""
 
 
-@record_check("consistency.attempts")
-def attempts(record: Record) -> Iterator[CheckFinding]:
+@check("consistency.attempts")
+def attempts(unit: Unit) -> Found:
     """Name and recipe of each run against the list: a reader of one run should see how many were started."""
-    lists: dict[str, list[dict[str, Any]] | None] = {}
-
-    def find(unit: Unit) -> Found:
-        same_run = record.runs_by_root.get(str(unit.seal["root"]), unit)
-        if same_run is not unit:
-            yield not_checked(f"the same run as {same_run.title}, under another name: one start and not two",
-                              blocking=False)
-        path = _list_path(unit)
-        if path not in lists:
-            lists[path] = _read(record, path)
-        listed = lists[path]
-        if listed is None:
-            return not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", blocking=False)
-        # A name can be reused for another recipe; compare a line without a digest by name.
-        digest = unit.manifest.config_digest
-        same = [row for row in listed if row.get("run") == unit.manifest.name
-                and row.get("config_digest", digest) == digest]
-        if not same:
-            yield f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe"
-            return None
-        yield from _missing_lines(listed)
-        yield from _own_problems(unit, listed, same)
-        return f"{len(listed)} starts listed, {len(same)} of this run"
-    return for_each_unit(record.runs, find)
+    same_run = unit.record.by_root.get(unit.root, unit)
+    if same_run is not unit:
+        yield not_checked(f"the same run as {same_run.title}, under another name: one start and not two",
+                          blocking=False)
+    path = _list_path(unit)
+    listed = unit.tree.cache.get_or_make(("", path), lambda: _read(unit.record, path), ATTEMPTS)
+    if listed is None:
+        return not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", blocking=False)
+    # A name can be reused for another recipe; compare a line without a digest by name.
+    digest = unit.manifest.config_digest
+    same = [row for row in listed if row.get("run") == unit.manifest.name
+            and row.get("config_digest", digest) == digest]
+    if not same:
+        yield f"{ATTEMPTS} lists no start of {unit.manifest.name!r} with this recipe"
+        return None
+    yield from _missing_lines(listed)
+    yield from _own_problems(unit, listed, same)
+    return f"{len(listed)} starts listed, {len(same)} of this run"
 
 
 def _list_path(unit: Unit) -> str:
@@ -61,20 +54,15 @@ def _list_path(unit: Unit) -> str:
 def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
     """Lines of a list; None without one."""
     if path != "..":
-        exists = any(entry.name == path and entry.kind == "file" for entry in record.tree.entries)
-        return _parsed(record.tree.read(path), path) if exists else None
+        if not any(entry.name == path and entry.kind == "file" for entry in record.tree.entries):
+            return None
+        data = record.tree.read(path)
+        refuse_too_large(parsed_bytes(data, lines=True), path)
+        return jsonl.parse(data, path)[0]
     # A zip has no neighbours that belong to it. A link next to the run could lead anywhere, so it is not read.
-    if isinstance(record.tree, FolderTree):
-        beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
-        if beside.is_file() and not beside.is_symlink():
-            with beside.open("rb") as stream:
-                return _parsed(stream.read(MAX_READ_BYTES), ATTEMPTS)
-    return None
-
-
-def _parsed(data: bytes, name: str) -> list[dict[str, Any]]:
-    refuse_too_large(parsed_bytes(data, lines=True), name)
-    return jsonl.parse(data, name)[0]
+    beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
+    return jsonl.read(beside, bounded=True)[0] if isinstance(record.tree, FolderTree) and beside.is_file() \
+        and not beside.is_symlink() else None
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:

@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from workings.errors import RecordError
@@ -11,38 +12,22 @@ from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
 from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import Found, check, for_each_unit, not_checked, record_check
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, contradictions, for_each_unit
 from workings.evidence.verify.tree import Entry, shown
+from workings.record import layout
 from workings.record.canonical import find_nulls, line
-from workings.record.layout import (
-    ATTEST,
-    COMMIT,
-    EVALUATION_CONFIG,
-    EVALUATION_SUMMARY,
-    EVALUATION_UNITS,
-    MANIFEST,
-    PREDICTIONS,
-    README,
-    RECIPE,
-    REWARDS,
-    SAMPLED,
-    SEAL,
-    SELECTION,
-    SUMS,
-)
+from workings.record.digest import chunks
 from workings.record.redact import find_placeholders, find_secrets, is_placeholder
-from workings.record.storage import TooLarge
 from workings.scoring.scorers import is_score
 
 THIRD_PARTY_FILES = frozenset({
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
     "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
 """Files in formats of other projects: strict JSON, but with nulls and any texts."""
-CANONICAL = (MANIFEST, SEAL, COMMIT)
+CANONICAL = (layout.MANIFEST, layout.SEAL, layout.COMMIT)
 """Files with a canonical form."""
 MAX_README_BYTES = 1 << 20
-EVAL_FILES = {EVALUATION_CONFIG: "eval_config/1", EVALUATION_SUMMARY: "eval_summary/1"}
+EVAL_FILES = {layout.EVALUATION_CONFIG: "eval_config/1", layout.EVALUATION_SUMMARY: "eval_summary/1"}
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 
 # First bytes of files that a system or a library would run or unpack.
@@ -52,7 +37,6 @@ _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
 # Searching a fixed text is much faster than the pattern, and most pieces have none.
 _HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
-_CHUNK_BYTES = 1 << 20
 # More than the longest pattern needs for a match: about 4,020 characters of a web token.
 _OVERLAP_BYTES = 4096
 
@@ -91,15 +75,13 @@ def schema(unit: Unit) -> Found:
         yield from (f"event {number} has no kind or no time" for number, row in enumerate(unit.events, start=1)
                     if not isinstance(row.get("kind"), str) or not isinstance(row.get("time"), str))
         return f"{version}, {done} steps, {len(unit.events)} events"
-    if unit.kind not in EVALUATION_UNITS:
+    if unit.kind not in layout.EVALUATION_UNITS:
         return None
-    for name, expected in (EVAL_FILES | ({SELECTION: "selection/1"} if unit.kind == SAMPLED else {})).items():
-        value = unit.json(name)
-        found = value.get("schema") if isinstance(value, dict) else None
-        if found != expected:
-            yield f"{name}: schema {str(found)[:40]!r}, expected {expected!r}"
+    of_samples = {layout.SELECTION: "selection/1"} if unit.kind == layout.SAMPLED else {}
+    for name, expected in {**EVAL_FILES, **of_samples}.items():
+        yield from contradictions(name, unit.json_object(name), {"schema": expected}, "expected")
     # Of predictions only what every later check relies on; the rest is for the checks of its fields.
-    rows = unit.lines(PREDICTIONS)
+    rows = unit.lines(layout.PREDICTIONS)
     yield from (f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
                 if not isinstance(row.get("id"), str) or not is_score(row.get("score")))
     return f"{len(rows)} predictions"
@@ -109,12 +91,12 @@ def schema(unit: Unit) -> Found:
 def placeholders(unit: Unit) -> Found:
     """Templates that were not filled in: in manifest, README and evaluation settings, not in models' texts."""
     # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
-    for name in [name for name in _names(unit, ".json") if name in (MANIFEST, *EVAL_FILES)]:
+    for name in [name for name in _names(unit, ".json") if name in (layout.MANIFEST, *EVAL_FILES)]:
         with suppress(RecordError):  # reported by `form.json`
             yield from (f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
                         if is_placeholder(text))
     # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
-    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [README] if unit.has(README) else []:
+    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [layout.README] if unit.has(layout.README) else []:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
         yield from (f"{name}: {path[:40]!r}" for path in find_placeholders(text))
     return "no placeholders"
@@ -128,21 +110,20 @@ def plain(unit: Unit) -> Found:
             _check_kind(unit, name)
         except RecordError as error:
             yield str(error)
+        except UnicodeDecodeError as error:
+            yield f"{shown(name)}: {error}"
     return "text, JSON and tensors only"
 
 
-@record_check("content.private")
-def private(record: Record) -> Iterator[CheckFinding]:
+@check("content.private", "record")
+def private(record: Record) -> Found:
     """Texts against tokens and keys of a known form, and against `/home/name`, `/Users/name`, `/root/…` and the like.
 
     Unknown forms cannot be found: look before publishing.
     """
-    try:
-        refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
-    except TooLarge as error:
-        yield not_checked(str(error))
-    else:
-        yield from for_each_unit(record.units, _private)
+    refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
+    yield from for_each_unit(record.units, _private)
+    return None
 
 
 def _private(unit: Unit) -> Found:
@@ -184,9 +165,9 @@ def _check_kind(unit: Unit, name: str) -> None:
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
     if suffix == "safetensors":
         read_header(unit, name)
-    elif suffix in TEXT_SUFFIXES or last == SUMS \
-            or (suffix == "py" and name.rpartition("/")[0] == RECIPE.rpartition("/")[0] and unit.has(REWARDS)) \
-            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{ATTEST}/" in name)):
+    elif suffix in TEXT_SUFFIXES or last == layout.SUMS \
+            or (suffix == "py" and Path(name).parent == Path(layout.RECIPE).parent and unit.has(layout.REWARDS)) \
+            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{layout.ATTEST}/" in name)):
         _check_text(unit, name)
     else:
         raise RecordError(f"{shown(name)}: a kind of file that a record does not hold here")
@@ -196,20 +177,13 @@ def _check_text(unit: Unit, name: str) -> None:
     # An incremental decoder keeps a character that is cut by the border of two pieces.
     decoder = codecs.getincrementaldecoder("utf-8")()
     with unit.open(name) as stream:
-        first = True
-        while True:
-            data = stream.read(_CHUNK_BYTES)
-            if first and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
+        for number, data in enumerate(chunks(stream)):
+            if not number and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
                 raise RecordError(f"{shown(name)}: begins like {kind}")
             if b"\0" in data:
                 raise RecordError(f"{shown(name)}: holds zero bytes, so it is not text")
-            try:
-                decoder.decode(data, final=not data)
-            except UnicodeDecodeError:
-                raise RecordError(f"{shown(name)}: not UTF-8 text") from None
-            if not data:
-                return
-            first = False
+            decoder.decode(data)
+        decoder.decode(b"", final=True)
 
 
 def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
@@ -217,7 +191,7 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
     for entry in filter(_is_own_text, unit.entries):
         with suppress(RecordError), unit.open(entry.name) as stream:  # reported by integrity.sums and content.plain
             before = b""
-            while data := stream.read(_CHUNK_BYTES):
+            for data in chunks(stream):
                 yield entry.name, (before + data).decode("utf-8", errors="replace")
                 # Matches in the overlap are found twice; callers use a set.
                 before = data[-_OVERLAP_BYTES:]

@@ -1,36 +1,25 @@
 """Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
 
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import ValidationError
+import numpy as np
 
 from workings.config.data import DataConfig
+from workings.data.batches import Batches, Position
+from workings.data.rows import Row, RowSet, index_digest, learned_questions, prompt_digest, question_digests
 from workings.errors import RecordError
 from workings.evidence.verify.record import Unit, computed_once
 from workings.evidence.verify.registry import Found, check, join_first, not_checked, records
-from workings.evidence.verify.result import CheckFinding
 from workings.hardware.device import row_devices
+from workings.record import layout
 from workings.record.digest import bytes_digest
-from workings.record.layout import (
-    CONFIG,
-    DATA_DIGESTS,
-    GIVEN_ITEMS,
-    GIVEN_TRACES,
-    PREDICTIONS,
-    PROMPTS,
-    ROWS,
-    STATE,
-    SUMS,
-)
 from workings.record.metrics import padding_share
-
-if TYPE_CHECKING:
-    from workings.data.batches import Batches, Position
+from workings.record.storage import TooLarge
+from workings.ways.base import Way
 
 MAX_SEQUENCES = 20_000_000
 """Sequences over all steps beyond which the order is not computed again here."""
@@ -40,29 +29,23 @@ MAX_LENGTH = 10_000_000
 """Longest sequence that is believed, in tokens."""
 
 
-def only_if_few_sequences(unit: Unit) -> CheckFinding | None:
-    """Precondition of checks that plan the order of all batches again: it does not take too long."""
-    return None if has_few_sequences(unit) else not_checked(f"more than {MAX_SEQUENCES:,} sequences")
-
-
 def has_few_sequences(unit: Unit) -> bool:
     """Whether the order of a run's batches can be planned again in a short time."""
     return len(unit.metrics) * unit.manifest.global_batch <= MAX_SEQUENCES
 
 
 # A run with rollouts has prompts and no row index, with separate checks.
-@check("consistency.rows", when=records(ROWS))
+@check("consistency.rows", when=records(layout.ROWS))
 def rows(unit: Unit) -> Found:
     """The digest over ids and digests of the kept rows; the digests of stored data; the learned turns."""
-    from workings.data.rows import index_digest
     trained_rows, digests = kept_rows(unit), unit.manifest.data_digests
     digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
     if digest != digests.get("rows"):
-        yield f"{ROWS} has digest {digest[:16]}…, {DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
+        yield f"{layout.ROWS} has digest {digest[:16]}…, {layout.DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
     # If the data were stored because they were in no file, compute their digest from the copy.
-    for file, name in ((GIVEN_TRACES, "traces"), (GIVEN_ITEMS, "items")):
+    for file, name in ((layout.GIVEN_TRACES, "traces"), (layout.GIVEN_ITEMS, "items")):
         if unit.has(file) and bytes_digest(unit.read(file)) != digests.get(name):
-            yield f"{file} has another digest than {DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
+            yield f"{file} has another digest than {layout.DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
     if without_supervision := [row["id"] for row in trained_rows if row["supervised_tokens"] < 1]:
         yield f"rows without a supervised token: {join_first(without_supervision)}"
     every_turn = unit.section("data").get("learn") == "all"
@@ -74,70 +57,53 @@ def rows(unit: Unit) -> Found:
     return f"{len(trained_rows):,} rows{learned_whole}"
 
 
-@check("consistency.rows", when=records(ROWS), precondition=only_if_few_sequences)
+@check("consistency.rows", when=records(layout.ROWS))
 def order(unit: Unit) -> Found:
-    """Batch digest of each step against the epochs, planned again from ids, lengths and seed."""
+    """Batch digest of each step against the epochs, planned again from ids, lengths and seed; counts of the log.
+
+    A checkpoint's position in the data is that of the batch after its last step, and rows are dropped for their length.
+    """
+    steps, batches = planned_steps(unit), batches_of(unit)
     yield from (f"step {line.get('step')}: another batch than seed and row index imply"
-                for line, planned in planned_steps(unit) if planned.digest != line.get("batch_digest"))
-    epoch = planned_steps(unit)[-1][1].at.epoch if unit.metrics else 0
-    return f"{len(unit.metrics)} batches of seed {unit.manifest.seed}, to epoch {epoch}"
-
-
-@check("consistency.rows", when=records(ROWS), precondition=only_if_few_sequences)
-def tokens(unit: Unit) -> Found:
-    """Counts of the log against the row index; a checkpoint's position in the data."""
+                for line, planned in steps if planned.digest != line.get("batch_digest"))
     # Counts that a line does not have are left to its schema; those that it has must be its rows'.
     yield from (f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
-                for line, planned in planned_steps(unit) for name, value in planned.counts.items()
+                for line, planned in steps for name, value in planned.counts.items()
                 if name in line and line[name] != value)
-    if unit.written_by_train:
-        yield from _position_problems(unit)
-    yield from _dropped_problems(unit)
-    return f"{sum(line.tokens for line in unit.steps):,} tokens in {len(unit.steps)} steps"
-
-
-def _position_problems(unit: Unit) -> Iterator[str]:
-    """Problems of the data positions of checkpoints: each is that of the batch after its last step."""
-    steps, batches = planned_steps(unit), batches_of(unit)
-    for folder in unit.checkpoints.values():
-        state = unit.json(f"{folder}/{STATE}")
-        number, facts = (state.get("step"), state.get("facts")) if isinstance(state, dict) else (None, None)
+    for number, folder in unit.checkpoints.items() if unit.written_by_train else ():
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
-        if type(number) is not int or not 1 <= number <= len(steps) or not isinstance(facts, dict):
-            continue
-        after = next_position(steps[number - 1][1].at, batches).to_json()
-        if facts.get("position") != after:
-            yield f"{folder}: position {str(facts.get('position'))[:60]}, the log ends at {after}"
-
-
-def _dropped_problems(unit: Unit) -> Iterator[str]:
-    """Problems of dropped rows: each says that it was dropped for its length."""
+        if 1 <= number <= len(steps):
+            after = next_position(steps[number - 1][1].at, batches).to_json()
+            found = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
+            if found != after:
+                yield f"{folder}: position {str(found)[:60]}, the log ends at {after}"
     section = unit.section("data")
     # Only length is a reason to drop a row, so the reason can be written again and compared.
-    limit = section.get("max_length")
-    for row in unit.lines(ROWS):
+    limit: Any = section.get("max_length")
+    for row in unit.lines(layout.ROWS):
         status, count = row.get("status", "kept"), row.get("tokens")
         if status not in ("kept", "dropped"):
             yield f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}"
-        elif status == "dropped" and unit.written_by_train and type(limit) is int and (
+        elif status == "dropped" and unit.written_by_train and (
                 type(count) is not int or count <= limit
                 or row.get("reason") != f"{count} tokens, and data.max_length is {limit}"
                 or section.get("over_length") != "drop"):
             yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
+    return (f"{len(steps)} batches of seed {unit.manifest.seed}, {sum(line.tokens for line in unit.steps):,} tokens, "
+            f"to epoch {steps[-1][1].at.epoch if steps else 0}")
 
 
 @check("consistency.disjoint", "measurements")
 def disjoint(unit: Unit) -> Found:
     """Questions compared in lower case with single spaces, ids unchanged."""
-    run = unit.parent or _origin(unit)
+    run = unit.parent or unit.record.by_root.get(str(unit.seal["made_from"]))
     if run is None:
         return not_checked("the run that it was made from is not here", blocking=False)
-    from workings.data.rows import learned_questions, prompt_digest
     # Digests of the normalised questions are in the row index, so that leaks are found without the data.
-    trained = learned_questions(run.lines(PROMPTS) if records(PROMPTS)(run) else kept_rows(run))
+    trained = learned_questions(run.lines(layout.PROMPTS) if records(layout.PROMPTS)(run) else kept_rows(run))
     if None in trained:
         return not_checked(f"the index of {run.title} has no digests of questions")
-    questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(PREDICTIONS)}
+    questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(layout.PREDICTIONS)}
     # With an invisible letter a question would have another digest.
     trained_items = sorted(name for name, prompt in questions.items()
                            if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
@@ -155,7 +121,6 @@ def visible(text: str) -> str:
 
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
     """Whether the trained turns of a row, if there are several, add up to its supervised tokens."""
-    from workings.data.rows import question_digests  # needs NumPy, as nothing else does before a record is read
     if "learned_turns" not in row:
         return True
     turns = row["learned_turns"]
@@ -170,16 +135,16 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
 
 def kept_rows(unit: Unit) -> list[dict[str, Any]]:
     """Rows of the index that were trained on. Raises `RecordError` for a line without id, digest or counts."""
-    trained_rows = [row for row in unit.lines(ROWS) if row.get("status", "kept") == "kept"]
+    trained_rows = [row for row in unit.lines(layout.ROWS) if row.get("status", "kept") == "kept"]
     for number, row in enumerate(trained_rows, start=1):
         if not isinstance(row.get("id"), str) or not isinstance(row.get("digest"), str):
-            raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: no id or no digest")
+            raise RecordError(f"{unit.tree_path(layout.ROWS)}, line {number}: no id or no digest")
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
-                raise RecordError(f"{unit.tree_path(ROWS)}, line {number}: {name} is no count")
+                raise RecordError(f"{unit.tree_path(layout.ROWS)}, line {number}: {name} is no count")
     # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in trained_rows}) != len(trained_rows):
-        raise RecordError(f"{unit.tree_path(ROWS)}: an id is there twice")
+        raise RecordError(f"{unit.tree_path(layout.ROWS)}: an id is there twice")
     return trained_rows
 
 
@@ -187,7 +152,7 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
 class PlannedStep:
     """One step as seed and row index imply it."""
 
-    at: "Position"
+    at: Position
     """Data position of its batch."""
     digest: str
     counts: dict[str, int | float]
@@ -197,7 +162,6 @@ class PlannedStep:
 @computed_once("planned steps")
 def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     """Each line of the log with its planned step, cached. Raises `RecordError`."""
-    from workings.data.batches import Position
     batches, rows = batches_of(unit), {row["id"]: row for row in kept_rows(unit)}
     # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
     digests = {name: row["digest"] for name, row in rows.items()}
@@ -213,52 +177,41 @@ def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     return steps
 
 
-def row_ids(batches: "Batches", at: "Position") -> list[str]:
+def row_ids(batches: Batches, at: Position) -> list[str]:
     """Ids of the rows of a batch."""
     return [name for sequence in batches.row_ids(at) for name in sequence]
 
 
-def next_position(at: "Position", batches: "Batches") -> "Position":
+def next_position(at: Position, batches: Batches) -> Position:
     """Data position of the next batch."""
     last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
     return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)
 
 
 @computed_once("batches")
-def batches_of(unit: Unit) -> "Batches":
-    """The plan of batches from lengths alone (tokens are not in the record), cached. Raises `RecordError`."""
-    import numpy as np
+def batches_of(unit: Unit) -> Batches:
+    """The plan of batches from lengths alone (tokens are not in the record), cached. Raises `RecordError`.
 
-    from workings.data.batches import Batches
-    from workings.data.rows import Row, RowSet
-    from workings.ways.base import Way
-
-    snapshot = unit.manifest.config
-    try:
-        data_config = DataConfig.model_validate(snapshot["data"])
-        micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
-    except (ValidationError, KeyError, TypeError) as error:
-        raise RecordError(f"{CONFIG}: data and batch cannot be read ({str(error)[:80]})") from None
+    `TooLarge` where planning the order of all batches would take too long.
+    """
+    if not has_few_sequences(unit):
+        raise TooLarge(f"more than {MAX_SEQUENCES:,} sequences")
+    snapshot, way = unit.manifest.config, unit.algorithm
+    data_config = DataConfig.model_validate(snapshot["data"])
+    micro_batch, accumulation = snapshot["batch"]["micro_batch"], snapshot["batch"]["accumulation"]
     devices = row_devices(unit.manifest.device.mesh)
-    if any(type(value) is not int or value < 1 for value in (micro_batch, accumulation, devices)):
-        raise RecordError(f"{CONFIG}: micro_batch, accumulation and mesh are no counts")
-    way = unit.algorithm
-    rows_together = way.rows_per_example
-    if micro_batch % rows_together or (rows_together > 1 and data_config.packing != "none"):
-        raise RecordError(f"{CONFIG}: pairs that are packed, or micro batches of half a pair")
+    if min(micro_batch, accumulation, devices) < 1:
+        raise RecordError(f"{layout.CONFIG}: micro_batch, accumulation and mesh are no counts")
+    if micro_batch % way.rows_per_example or (way.rows_per_example > 1 and data_config.packing != "none"):
+        raise RecordError(f"{layout.CONFIG}: pairs that are packed, or micro batches of half a pair")
     if unit.manifest.global_batch > MAX_GLOBAL_BATCH:
         raise RecordError(f"a global batch of {unit.manifest.global_batch:,} rows")
     zero, kept = np.zeros(1, np.int32), kept_rows(unit)
     lengths = [row["tokens"] for row in kept]
     if not lengths or max(lengths) > data_config.max_length or min(lengths) < 1:
-        raise RecordError(f"{unit.tree_path(ROWS)}: no rows, or rows longer than data.max_length or empty")
+        raise RecordError(f"{unit.tree_path(layout.ROWS)}: no rows, or rows longer than data.max_length or empty")
     # Lengths without memory: a view of one zero, as long as the row says.
     rows = tuple(Row(row["id"], np.broadcast_to(zero, (row["tokens"],)), zero, "") for row in kept)
     assert issubclass(way, Way)  # every section of `workings.ways` is one
     return Batches(way.grouped(RowSet(rows, (), 0, data_config.max_length)), seed=unit.manifest.seed,
                    rows_per_micro_batch=micro_batch * devices, accumulation=accumulation, data_config=data_config)
-
-
-def _origin(unit: Unit) -> Unit | None:
-    origin = unit.seal["made_from"]
-    return next((run for run in unit.record.runs if run.has(SUMS) and run.root == origin), None)

@@ -6,24 +6,24 @@ never run.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from workings.errors import RecordError, RequestError, RewardError
+from workings.config.recipe import MADE_BY_ENVIRONMENT
+from workings.environments.base import ROW_KEY, Step
+from workings.environments.process import EnvironmentProcess
+from workings.environments.settings import EnvironmentSettings
+from workings.errors import RecordError
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import Found, check, not_checked
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, contradictions, not_checked
+from workings.evidence.verify.result import CheckFinding, NotChecked
 from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_of, template_of
+from workings.models.chat import ChatTemplate
 from workings.record.digest import json_digest
 from workings.record.layout import EPISODES
-
-if TYPE_CHECKING:
-    from workings.environments.base import Step
-    from workings.environments.process import EnvironmentProcess
-    from workings.environments.settings import EnvironmentSettings
-    from workings.models.chat import ChatTemplate
-    from workings.rollouts.episodes import EpisodeRules
-    from workings.rollouts.prompts import Prompt
-    from workings.rollouts.rollout import Sample
+from workings.rollouts.episodes import EpisodeRules, beginning, reply_tokens
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import Sample
+from workings.scoring.items import item_from_json
+from workings.ways.parts.training_data import episode_rules
 
 CALL_SECONDS = 20.0
 """Time limit for a turn of the episodes that are played together here, in seconds."""
@@ -42,9 +42,11 @@ def has_environment(unit: Unit) -> bool:
 def environment(unit: Unit) -> Found:
     """Name, options and turns against the recipe; the digest against the manifest."""
     settings, recorded = _settings(unit), unit.json_object(EPISODES)
-    if recorded != {"name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns,
-                    "version": recorded.get("version")}:
-        yield f"{EPISODES} is not what the recipe says"
+    if recorded.keys() != {"name", "options", "turns", "version"}:
+        yield f"{EPISODES} has other keys than an environment"
+    yield from contradictions(EPISODES, recorded, {
+        "name": settings.name, "options": dict(settings.config.options), "turns": settings.config.turns,
+    }, "the recipe says")
     if unit.manifest.data_digests.get("environment") != json_digest(recorded):
         yield f"{EPISODES} has another digest than the manifest says"
     return f"{settings.name}, {settings.config.turns} turns at most"
@@ -56,61 +58,47 @@ def episodes(unit: Unit) -> Found:
     settings = _settings(unit)
     recorded = str(unit.json_object(EPISODES).get("version"))
     if settings.config.file:
-        return not_checked(f"the environment {settings.name} is code from elsewhere, which is not run; its replies are "
-                           "as recorded")
+        raise NotChecked(f"the environment {settings.name} is code from elsewhere, which is not run; its replies are "
+                         "as recorded")
     if settings.config.server:
-        return not_checked("a server played its episodes, which is not asked again; its replies are as recorded")
+        raise NotChecked("a server played its episodes, which is not asked again; its replies are as recorded")
     if settings.version != recorded:
-        return not_checked(f"environment {settings.name}: version {recorded[:100]!r} there, {settings.version!r} here")
+        raise NotChecked(f"environment {settings.name}: version {recorded[:100]!r} there, {settings.version!r} here")
     counts = Counter[str]()
     yield from _play_again(unit, settings, counts)
     return f"{counts['episodes']:,} episodes with {counts['turns']:,} turns"
 
 
-def _settings(unit: Unit) -> "EnvironmentSettings":
-    from workings.environments.settings import EnvironmentSettings
+def _settings(unit: Unit) -> EnvironmentSettings:
     config = None if unit.recipe is None else unit.recipe.environment
     assert config is not None  # `has_environment`
     # Limits of this verification; those of the record do not count.
-    limits = {"seconds": CALL_SECONDS, "memory_gib": 4.0}
-    try:
-        return EnvironmentSettings(config=config.model_copy(update=limits))
-    except RequestError as error:
-        raise RecordError(f"its environment: {error.given[:120]}") from None
+    return EnvironmentSettings(config=config.model_copy(update={"seconds": CALL_SECONDS, "memory_gib": 4.0}))
 
 
-def _play_again(unit: Unit, settings: "EnvironmentSettings", counts: Counter[str]) -> Iterator[str | CheckFinding]:
+def _play_again(unit: Unit, settings: EnvironmentSettings, counts: Counter[str]) -> Iterator[str | CheckFinding]:
     """Problems of all rollouts, in one pass; adds the episodes and turns that were played."""
-    from workings.environments.process import EnvironmentProcess
-    from workings.ways.parts.training_data import episode_rules
     inputs, template, clock = rollout_inputs_of(unit), template_of(unit), unit.tree.scoring
     rules = episode_rules(inputs.recipe)
     assert rules is not None  # `has_environment`
-    try:
-        with EnvironmentProcess(settings) as process:
-            with clock.measured(process, len(inputs.prompts.prompts)):
-                problems = _task_problems(unit, process, inputs.prompts.prompts)
-            yield from problems
-            for rollout in rollouts_of(unit):
-                samples = rollout.all_samples
-                for start in range(0, len(samples), CHUNK_EPISODES):
-                    if reason := clock.reason_over:
-                        yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {reason}")
-                        return
-                    part = samples[start:start + CHUNK_EPISODES]
-                    with clock.measured(process, len(part)):
-                        problems = [*_play_part(process, template, rules, part, counts)]
-                    yield from (f"rollout of step {rollout.step}, {problem}" for problem in problems)
-    except (RequestError, RewardError) as error:
-        yield f"it cannot be played again: {str(error)[:200]}"
+    with EnvironmentProcess(settings) as process:
+        with clock.measured(process, len(inputs.prompts.prompts)):
+            problems = _task_problems(unit, process, inputs.prompts.prompts)
+        yield from problems
+        for rollout in rollouts_of(unit):
+            samples = rollout.all_samples
+            for start in range(0, len(samples), CHUNK_EPISODES):
+                if reason := clock.reason_over:
+                    yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {reason}")
+                    return
+                part = samples[start:start + CHUNK_EPISODES]
+                with clock.measured(process, len(part)):
+                    problems = [*_play_part(process, template, rules, part, counts)]
+                yield from (f"rollout of step {rollout.step}, {problem}" for problem in problems)
 
 
-def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence[Prompt]") -> list[str]:
+def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Prompt]) -> list[str]:
     """Problems of the prompts: seeds, first observations, and generated tasks."""
-    from workings.config.recipe import MADE_BY_ENVIRONMENT
-    from workings.environments.base import ROW_KEY
-    from workings.rollouts.episodes import beginning
-    from workings.scoring.items import item_from_json
     recipe, seed = rollout_inputs_of(unit).recipe, unit.manifest.seed
     rows = [dict(beginning(prompt)[1]) for prompt in prompts]
     problems = []
@@ -133,10 +121,9 @@ def _task_problems(unit: Unit, process: "EnvironmentProcess", prompts: "Sequence
             for prompt, item in zip(prompts, again, strict=True) if prompt.item != item]
 
 
-def _play_part(process: "EnvironmentProcess", template: "ChatTemplate", rules: "EpisodeRules",
-               part: "Sequence[tuple[Prompt, Sample]]", counts: Counter[str]) -> Iterator[str]:
+def _play_part(process: EnvironmentProcess, template: ChatTemplate, rules: EpisodeRules,
+               part: Sequence[tuple[Prompt, Sample]], counts: Counter[str]) -> Iterator[str]:
     """Replay some episodes, turn by turn together; their differences."""
-    from workings.rollouts.episodes import beginning
     process.reset([beginning(prompt) for prompt, _ in part])
     ends = [0] * len(part)
     running = [*range(len(part))]
@@ -159,26 +146,19 @@ def _play_part(process: "EnvironmentProcess", template: "ChatTemplate", rules: "
     counts["episodes"] += len(part)
 
 
-def _written(sample: "Sample", start: int, turn: int, stop_ids: "Sequence[int]") -> list[int]:
+def _written(sample: Sample, start: int, turn: int, stop_ids: Sequence[int]) -> list[int]:
     """Tokens of a turn as the environment was given them: without the stop token."""
     tokens = sample.completion.tokens[start:start + sample.turns[turn].written]
     # That of the last turn is in no list of tokens.
     return tokens[:-1] if turn < len(sample.turns) - 1 and tokens[-1:] and tokens[-1] in stop_ids else tokens
 
 
-def _turn_problem(template: "ChatTemplate", rules: "EpisodeRules", part: "tuple[Prompt, Sample]", turn: int, end: int,
-                  reply: "Step") -> str:
-    """What of a recorded turn differs from the environment's reply; empty if nothing does.
+def _turn_problem(template: ChatTemplate, rules: EpisodeRules, part: tuple[Prompt, Sample], turn: int, end: int,
+                  reply: Step) -> str:
+    """What of a recorded turn (from 0) differs from the environment's reply; empty if nothing does.
 
-    Args:
-        template: writes the reply as tokens.
-        rules: say whether a further turn follows.
-        part: the prompt and its episode.
-        turn: from 0.
-        end: tokens up to this turn's reply, that included.
-        reply: of the environment that is played again.
+    ``end``: tokens up to this turn's reply, that included.
     """
-    from workings.rollouts.episodes import reply_tokens
     prompt, sample = part
     recorded, tokens = sample.turns[turn], sample.tokens_with_stop
     is_last = turn == len(sample.turns) - 1

@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
-from workings.evidence.verify.record import Unit, section_of
-from workings.evidence.verify.registry import Found, check, is_our_engine, only_if_written_by_train
+from workings.evaluation.cache import base_key
+from workings.evaluation.external import MAX_PROBLEMS_SHOWN
+from workings.evidence.verify.limits import MALFORMED
+from workings.evidence.verify.record import Unit, field_of
+from workings.evidence.verify.registry import Found, check, is_our_engine, require_train
 from workings.plugins import OURS
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, METRICS, PREDICTIONS
 from workings.record.metrics import RIGHT, WRONG
@@ -40,125 +44,101 @@ MAX_ANSWER_TOKENS = 128
 @check("consistency.answers", "evaluations")
 def answers(unit: Unit) -> Found:
     """Truncated exactly at the limit, empty exactly without text, no completion of the model missing; settings."""
-    config = unit.json_object(EVALUATION_CONFIG)
-    generated = config.get("source") == {"kind": GENERATED}
-    limit = section_of(config, "decoding").get("max_new_tokens")
-    for row in unit.lines(PREDICTIONS):
-        yield from (f"{str(row.get('id'))[:60]}: {problem}" for problem in _line_problems(row, generated, limit))
-    yield from _stated_problems(unit, config)
-    if generated and unit.json_object(EVALUATION_SUMMARY).get("problems"):
+    config, rows = unit.json_object(EVALUATION_CONFIG), unit.lines(PREDICTIONS)
+    for row in rows:
+        yield from (f"{str(row.get('id'))[:60]}: {problem}" for problem in _line_problems(row, config))
+    yield from (f"{EVALUATION_CONFIG}: {problem}" for problem in _setting_problems(unit, config))
+    # The name of an untrained model's evaluation ends with digits of all that decides its answers. Other versions may
+    # have made the digits of other settings.
+    match = _BASE.search(f"/{unit.path}") if unit.parent is None else None
+    if match and field_of(config, "software.workings") == version(OURS):
+        with suppress(*MALFORMED):  # an evaluation with a folder's name like this
+            if (key := base_key(config)) != match[1]:
+                yield f"its name ends with {match[1]}, what decides its answers gives {key}"
+    if field_of(config, "source.kind") == ELSEWHERE:
+        yield from _elsewhere_problems(unit, config)
+    elif config["source"] == {"kind": GENERATED} and unit.json_object(EVALUATION_SUMMARY).get("problems"):
         yield f"{EVALUATION_SUMMARY} names problems of a file of predictions, and none exists"
-    return f"{len(unit.lines(PREDICTIONS))} lines"
+    return f"{len(rows)} lines"
 
 
-def _line_problems(row: dict[str, Any], generated: bool, limit: Any) -> Iterator[str]:
+def _line_problems(row: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
+    """Lines that no model wrote or no scorer judged, and scores that the settings do not request."""
     text, reason, tokens = row.get("completion"), row.get("finish_reason"), row.get("completion_tokens")
+    kind, limit = field_of(config, "source.kind"), field_of(config, "decoding.max_new_tokens")
     # `is`, because 1 and true are two values in a record.
     if "truncated" in row and row["truncated"] is not (reason == "length"):
         yield f"truncated is {row['truncated']}, it ended by {str(reason)[:20]!r}"
     if "empty" in row and row["empty"] is not (isinstance(text, str) and not text.strip()):
         yield f"empty is {row['empty']}"
-    if not generated:
-        return
-    if not isinstance(text, str):
-        yield "no completion, although a model wrote it"
-    if reason not in ("stop", "length"):
-        yield f"it ended by {str(reason)[:20]!r}"
-    # A model that is asked beyond its context ends below the limit.
-    if type(tokens) is not int or tokens < 0 or (type(limit) is int and tokens > limit):
-        yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
+    if config.get("source") == {"kind": GENERATED}:
+        if not isinstance(text, str):
+            yield "no completion, although a model wrote it"
+        if reason not in ("stop", "length"):
+            yield f"it ended by {str(reason)[:20]!r}"
+        # A model that is asked beyond its context ends below the limit.
+        if type(tokens) is not int or tokens < 0 or (type(limit) is int and tokens > limit):
+            yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
+    if "format_ok" in row and is_absent(row["format_ok"]) is not (config.get("form") == "any"):
+        yield f"format_ok is {str(row['format_ok'])[:40]}, the requested form is {str(config.get('form'))[:20]!r}"
+    if isinstance(text, str) and text.strip() and tokens == 0:
+        yield f"no tokens, and a completion of {len(text)} characters"
+    # In our engines the token at which a completion stops is one of those that it may have, and is not counted.
+    if reason == "stop" and asked_our_engine(config) and type(limit) is int and tokens == limit:
+        yield f"it stopped by itself, but has the {limit} tokens of the limit"
+    # Other programs score lines without text.
+    if kind in (GENERATED, ELSEWHERE):
+        yield from _unjudged_problems(row)
 
 
-def _stated_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+def _setting_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """Settings that the evaluation's own lines, its other settings or its run contradict."""
-    source, engine = section_of(config, "source"), section_of(config, "engine")
-    limit = section_of(config, "limits").get("max_completion_chars")
+    source, limit = config["source"], field_of(config, "limits.max_completion_chars")
     # A completion that was too long to be scored has an error; one that was scored is not longer than the limit.
     longest = max((len(row["completion"]) for row in unit.lines(PREDICTIONS)
                    if isinstance(row.get("completion"), str) and "error" not in row and "completion_chars" not in row),
                   default=0)
     if type(limit) is int and longest > limit:
-        yield f"{EVALUATION_CONFIG}: limits.max_completion_chars is {limit}, a completion was scored of {longest}"
+        yield f"limits.max_completion_chars is {limit}, a completion was scored of {longest}"
     if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
-        yield f"{EVALUATION_CONFIG}: source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
+        yield f"source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
     if source.get("kind") == GENERATED:
         # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
         if set(source) != {"kind"}:
-            yield f"{EVALUATION_CONFIG}: generated, and source has {', '.join(sorted(source))[:80]}"
-        yield from (f"{EVALUATION_CONFIG}: generated, but {name} is missing" for name in ("decoding", "engine")
+            yield f"generated, and source has {', '.join(sorted(source))[:80]}"
+        yield from (f"generated, but {name} is missing" for name in ("decoding", "engine")
                     if name in config and is_absent(config[name]))
     elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
-        yield f"{EVALUATION_CONFIG}: a task that a model answered, but the engine is missing"
-    if type(devices := engine.get("devices", 1)) is not int or devices < 1:
-        yield f"{EVALUATION_CONFIG}: engine.devices is {str(devices)[:20]}"
+        yield "a task that a model answered, but the engine is missing"
+    devices = field_of(config, "engine.devices")
+    if devices is not None and (type(devices) is not int or devices < 1):
+        yield f"engine.devices is {str(devices)[:20]}"
     # A run is asked in the chat template that it was trained with.
     trained = unit.parent.section("data").get("template") if unit.parent is not None else None
-    name = section_of(config, "template").get("name")
+    name = field_of(config, "template.name")
     if trained is not None and name is not None and name != trained:
-        yield f"{EVALUATION_CONFIG}: template.name is {str(name)[:40]!r}, the run's is {str(trained)[:40]!r}"
-    yield from _judged_problems(unit, config)
-    yield from _base_name_problems(unit, config)
-    if source.get("kind") == ELSEWHERE:
-        yield from _elsewhere_problems(unit, config)
+        yield f"template.name is {str(name)[:40]!r}, the run's is {str(trained)[:40]!r}"
 
 
-def _base_name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """The name of an untrained model's evaluation ends with digits of all that decides its answers."""
-    match = _BASE.search(f"/{unit.path}") if unit.parent is None else None
-    # Other versions may have made the digits of other settings.
-    if match is None or section_of(config, "software").get("workings") != version(OURS):
-        return
-    from workings.evaluation.cache import base_key
-    try:
-        key = base_key(config)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return  # an evaluation with a folder's name like this
-    if key != match[1]:
-        yield f"its name ends with {match[1]}, what decides its answers gives {key}"
-
-
-def _judged_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
-    """Lines without a completion that were scored, and scores that the settings do not request."""
-    kind = section_of(config, "source").get("kind")
-    limit = section_of(config, "decoding").get("max_new_tokens")
-    any_form, ours = config.get("form") == "any", asked_our_engine(config)
-    for row in unit.lines(PREDICTIONS):
-        name, text = str(row.get("id"))[:60], row.get("completion")
-        if "format_ok" in row and is_absent(row["format_ok"]) is not any_form:
-            yield (f"{name}: format_ok is {str(row['format_ok'])[:40]}, the form that is asked for is "
-                   f"{str(config.get('form'))[:20]!r}")
-        if isinstance(text, str) and text.strip() and row.get("completion_tokens") == 0:
-            yield f"{name}: no tokens, and a completion of {len(text)} characters"
-        # In our engines the token at which a completion stops is one of those that it may have, and is not counted.
-        if row.get("finish_reason") == "stop" and ours and type(limit) is int and row.get("completion_tokens") == limit:
-            yield f"{name}: it stopped by itself, but has the {limit} tokens of the limit"
-        # Other programs score lines without text.
-        if kind in (GENERATED, ELSEWHERE):
-            yield from _unjudged_problems(name, row)
-
-
-def _unjudged_problems(name: str, row: dict[str, Any]) -> Iterator[str]:
+def _unjudged_problems(row: dict[str, Any]) -> Iterator[str]:
     """A line without a text, or with an unscorable text, has a reason and no score."""
     text, error = row.get("completion"), str(row.get("error", ""))
     reason = text.get("absent") if isinstance(text, dict) else None
     if not isinstance(text, str) and row.get("error") != reason:
-        yield f"{name}: no completion for {str(reason)[:60]!r}, and the error is {error[:60]!r}"
+        yield f"no completion for {str(reason)[:60]!r}, and the error is {error[:60]!r}"
     if isinstance(text, str) and not error.startswith(NOT_JUDGED):
         return
     judged = [key for key, value in UNJUDGED.items() if row.get(key, value) != value]
     if judged or not is_absent(row.get("extracted", {"absent": ""})) or row.get("format_ok") is True:
-        yield (f"{name}: not scored because of {error[:40]!r}, but it has "
-               f"{', '.join(judged) or 'an answer or a form'}")
+        yield f"not scored because of {error[:40]!r}, but it has {', '.join(judged) or 'an answer or a form'}"
     # Nothing else is known about a missing line.
     if error.startswith(NO_LINE) and not (row.get("truncated") is False and all(
             is_absent(row.get(key)) for key in ("finish_reason", "completion_tokens"))):
-        yield f"{name}: {error[:40]!r}, but it has an end"
+        yield f"{error[:40]!r}, but it has an end"
 
 
 def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """What an evaluation of predictions from elsewhere cannot know, samples that are missing, and its own problems."""
-    # Here, because it brings NumPy, which other evaluations do not need at this level.
-    from workings.evaluation.external import MAX_PROBLEMS_SHOWN
     yield from (f"{EVALUATION_CONFIG}: {key} is set for existing predictions" for key in OF_A_MODEL
                 if key in config and not is_absent(config[key]))
     yield from (f"{EVALUATION_CONFIG}: source does not tell the {key} of the predictions" for key in OF_A_FILE
@@ -175,9 +155,8 @@ def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         double = len(found) == 1 and str(found[0].get("error")).startswith(DOUBLE)
         if not double and not are_numbered(numbers, asked):
             yield f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, the file has {str(asked)[:20]} of an item"
-    problems = unit.json_object(EVALUATION_SUMMARY).get("problems")
-    for kind, value in (problems if isinstance(problems, dict) else {}).items():
-        count, first = (value.get(key) if isinstance(value, dict) else None for key in ("count", "first"))
+    for kind, value in unit.json_object(EVALUATION_SUMMARY)["problems"].items():
+        count, first = field_of(value, "count"), field_of(value, "first")
         if kind not in PROBLEM_KINDS or type(count) is not int or not isinstance(first, list) or count < 1 or (
                 len(first) != min(count, MAX_PROBLEMS_SHOWN)):
             yield f"{EVALUATION_SUMMARY}: problems has {kind[:40]!r} {str(value)[:80]}"
@@ -193,12 +172,13 @@ def are_numbered(numbers: list[Any], count: Any) -> bool:
 
 def asked_our_engine(config: dict[str, Any]) -> bool:
     """Whether an evaluation says that an engine of this package answered."""
-    return is_our_engine(str(section_of(config, "engine").get("name")))
+    return is_our_engine(field_of(config, "engine.name"))
 
 
-@check("consistency.answers", when=lambda unit: bool(_looks(unit)), precondition=only_if_written_by_train)
+@check("consistency.answers", when=lambda unit: bool(_looks(unit)))
 def last_look(unit: Unit) -> Found:
     """Marks of the held-out items after the last step against the scores of the same greedy answers."""
+    require_train(unit)
     evaluation, asked = unit.recipe_evaluation, unit.kept_step
     lines = [line for line in _looks(unit) if line.get("step") == asked]
     if evaluation is None or not lines or unit.manifest.status != "complete":
@@ -208,8 +188,8 @@ def last_look(unit: Unit) -> Found:
     looked_by = unit.section("evaluation").get("scorer", "answer")
     marks = str(lines[-1]["held_out_right"])
     answers = _final_answers(unit, evaluation, len(marks))
-    if section_of(config, "scorer").get("name") != looked_by or not answers \
-            or section_of(config, "extraction").get("rules") != "default":
+    if field_of(config, "scorer.name") != looked_by or not answers \
+            or field_of(config, "extraction.rules") != "default":
         return None
     given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
     if given != marks:
@@ -227,9 +207,10 @@ def _final_answers(unit: Unit, evaluation: Unit, count: int) -> list[dict[str, A
     Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
     between two tokens. Empty where the two may differ.
     """
-    decoding = section_of(evaluation.json_object(EVALUATION_CONFIG), "decoding")
+    temperature, samples = (field_of(evaluation.json(EVALUATION_CONFIG), f"decoding.{name}")
+                            for name in ("temperature", "samples"))
     # Elsewhere the batch size may change the last bits of a logit, and with them a greedy token.
-    if not unit.in_float32_on_cpu or decoding.get("temperature") != 0 or decoding.get("samples") != 1:
+    if not unit.in_float32_on_cpu or temperature != 0 or samples != 1:
         return []
     rows = evaluation.lines(PREDICTIONS)[:count]
     return rows if all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS

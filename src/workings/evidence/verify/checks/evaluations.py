@@ -1,39 +1,39 @@
 """Level 2: a scorecard follows from its predictions, and the predictions get their recorded scores again."""
 
-import math
 import tempfile
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
+from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
+from workings.evaluation.predictions import EvaluationSummary, item_of
+from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
-from workings.evidence.verify.limits import CHUNK_COMPLETIONS
-from workings.evidence.verify.record import Record, Unit, section_of
+from workings.evidence.verify.limits import CHUNK_COMPLETIONS, MALFORMED
+from workings.evidence.verify.record import Record, Unit, field_of, section_of
 from workings.evidence.verify.registry import (
     Found,
     check,
-    differing,
+    contradictions,
+    differences,
     for_each_unit,
     join_first,
     not_checked,
-    record_check,
-    same_json,
 )
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.result import NotChecked
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
-from workings.scoring.scorers import is_score
-
-if TYPE_CHECKING:
-    from workings.evaluation.settings import EvaluationSettings
-    from workings.scoring.items import Item
-    from workings.scoring.judge import Judgement
-    from workings.scoring.worker_pool import ScoringProcess
+from workings.scoring.form import STEPS_VERSION
+from workings.scoring.items import Item, items_digest
+from workings.scoring.judge import Judgement
+from workings.scoring.model_judge import JUDGE_VERSION, PROMPT, judged
+from workings.scoring.scorers import SCORERS, get_scorer, is_score
+from workings.scoring.worker_pool import ScoringProcess
 
 ITEM_SECONDS = 4.0
 """Time limit for scoring one completion, in seconds; usually it takes a millisecond."""
@@ -50,47 +50,18 @@ _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "
 @check("recompute.items", "evaluations")
 def items(unit: Unit) -> Found:
     """Count and digest of the items, recomputed from the predictions."""
-    # Imported here, and in the functions below: levels 0 and 1 need no scorer and should not wait for one.
-    from workings.scoring.items import items_digest
-    answered, recorded = _items(unit), section_of(unit.json_object(EVALUATION_CONFIG), "items")
-    for key, value in (("count", len(answered)), ("digest", items_digest(answered))):
-        if not same_json(recorded.get(key), value):
-            yield f"items have {key} {str(value)[:16]}, {EVALUATION_CONFIG} names {str(recorded.get(key))[:16]}"
+    answered, config = _items(unit), unit.json_object(EVALUATION_CONFIG)
+    yield from contradictions(EVALUATION_CONFIG, config, {
+        "items.count": len(answered), "items.digest": items_digest(answered)}, "the predictions give")
     return f"{len(answered)} items"
 
 
-@record_check("recompute.scores")
-def scores(record: Record) -> Iterator[CheckFinding]:
+@check("recompute.scores", "record")
+def scores(record: Record) -> Found:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
-    scoring = _Scoring()
-
-    def find(unit: Unit) -> Found:
-        settings = _settings(unit)
-        if isinstance(settings, str):
-            return not_checked(settings)
-        if problem := _judge_problem(unit):
-            yield problem
-            return None
-        if reason := scoring.reason_not_scored(settings) or unit.tree.scoring.reason_over:
-            return not_checked(reason)
-        try:
-            count, limited, why_less = yield from _scored_again(unit, scoring.process(settings), scoring)
-        # The child could not be started at all, which settings in the record may have caused.
-        except RequestError as error:
-            yield f"cannot be scored again: {error.given}; expected {error.expected}"
-            return None
-        if judge := _judge_of(unit):
-            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is "
-                              "not asked again", blocking=False)
-        if why_less:
-            yield not_checked(f"{count} completions were scored again, and no more: {why_less}")
-        if limited:
-            yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
-                              f"{join_first(limited)}", blocking=False)
-        return f"{count} completions scored again"
-
-    with scoring:
-        yield from for_each_unit(record.evaluations, find)
+    with _Scoring() as scoring:
+        yield from for_each_unit(record.evaluations, scoring.find)
+    return None
 
 
 @check("recompute.scorecard", "evaluations")
@@ -104,45 +75,22 @@ def summary(unit: Unit) -> Found:
 
 def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
     """The summary of an evaluation's predictions. Raises `RecordError`."""
-    from workings.evaluation.predictions import EvaluationSummary
     aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: not every line has a score")
     # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
-    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
+    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("error")  # an overflow is no scorecard
         path = Path(folder, PREDICTIONS)
         path.write_bytes(unit.read(PREDICTIONS))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # an overflow is no scorecard
-                return EvaluationSummary(path, aggregate).to_json(problems)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Warning,
-                RequestError) as error:
+            return EvaluationSummary(path, aggregate).to_json(problems)
+        except (*MALFORMED, Warning) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
 
 
-def differences(recorded: Any, again: Any, path: str = "$") -> Iterator[str]:
-    """Differences of two JSON values; floats may differ in the last bits (another machine's library)."""
-    if isinstance(recorded, dict) and isinstance(again, dict):
-        yield from (f"{path}.{key[:60]} is on one side only" for key in sorted(recorded.keys() ^ again.keys()))
-        for key in sorted(recorded.keys() & again.keys()):
-            yield from differences(recorded[key], again[key], f"{path}.{key[:60]}")
-    # Lists of different lengths fall through to the last line and are reported as one difference.
-    elif isinstance(recorded, list) and isinstance(again, list) and len(recorded) == len(again):
-        for index, (before, after) in enumerate(zip(recorded, again, strict=True)):
-            yield from differences(before, after, f"{path}[{index}]")
-    elif not (math.isclose(recorded, again, rel_tol=1e-12, abs_tol=1e-12) if _is_number(recorded) and _is_number(again)
-              else same_json(recorded, again)):
-        yield f"{path} is {str(recorded)[:40]!r}, computed again {str(again)[:40]!r}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _items(unit: Unit) -> "list[Item]":
+def _items(unit: Unit) -> list[Item]:
     """The items in their order, as the predictions repeat them."""
-    from workings.evaluation.predictions import item_of
     items: dict[str, Item] = {}
     for number, row in enumerate(unit.lines(PREDICTIONS), start=1):
         try:
@@ -155,45 +103,31 @@ def _items(unit: Unit) -> "list[Item]":
     return list(items.values())
 
 
-def _settings(unit: Unit) -> "EvaluationSettings | str":
-    """The recorded settings of extraction and scoring, or why nothing can be scored again with them."""
-    from workings.answers.extract import EXTRACTION_VERSION
-    from workings.evaluation.settings import EvaluationSettings
-    from workings.scoring.form import STEPS_VERSION
-    from workings.scoring.scorers import SCORERS, get_scorer
-    config = unit.json_object(EVALUATION_CONFIG)
-    scorer, extraction, limits = config.get("scorer"), config.get("extraction"), config.get("limits")
-    if not isinstance(scorer, dict) or not isinstance(extraction, dict) or not isinstance(limits, dict):
-        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: no scorer, extraction or limits")
-    judge = _judge_of(unit)
+def _settings(unit: Unit) -> EvaluationSettings:
+    """The recorded settings of extraction and scoring. Raises `NotChecked` where they cannot be used here."""
+    config, judge = unit.json_object(EVALUATION_CONFIG), _judge_of(unit)
     # The rules find what a judge does not decide.
-    name = str(scorer.get("name")) if judge is None else "answer"
+    name = str(field_of(config, "scorer.name")) if judge is None else "answer"
     # A user's scorer is code, which must not run on the verifier's machine.
     if name not in OUR_SCORERS or name not in SCORERS:
-        return f"scorer {name[:80]!r} is not one of this project's; its code is not run"
-    # Another version of the rules may honestly find another answer, so a difference would prove nothing.
-    extraction_version = extraction.get("version")
-    if extraction_version != EXTRACTION_VERSION:
-        return f"answers were found by version {str(extraction_version)[:20]!r} of the rules, {EXTRACTION_VERSION} here"
+        raise NotChecked(f"scorer {name[:80]!r} is not one of this project's; its code is not run")
     try:
         scorer_version = get_scorer(name).version
     except RequestError as error:
-        return f"{error.given}: {error.try_next}"
-    if judge is None and scorer.get("version") != scorer_version:
-        return f"scorer {name!r}: version {str(scorer.get('version'))[:100]!r} there, {scorer_version!r} here"
-    rules, steps_version = extraction.get("rules"), section_of(config, "steps").get("version")
-    if steps_version != STEPS_VERSION:
-        return f"equations in the steps were checked by version {str(steps_version)[:20]!r}, unknown here"
-    try:
-        return EvaluationSettings(
-            scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
-            max_completion_chars=int(limits["max_completion_chars"]), item_seconds=ITEM_SECONDS)
-    except (RequestError, KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{unit.tree_path(EVALUATION_CONFIG)}: {str(error)[:120]}") from None
+        raise NotChecked(f"{error.given}: {error.try_next}") from None
+    # Another version may honestly find another answer, so a difference would prove nothing.
+    versions = {"extraction.version": EXTRACTION_VERSION, "steps.version": STEPS_VERSION} | (
+        {"scorer.version": scorer_version} if judge is None else {})
+    if other := next(contradictions("other rules", config, versions, "and here"), ""):
+        raise NotChecked(other)
+    rules = config["extraction"].get("rules")
+    return EvaluationSettings(
+        scorer=name, rules=tuple(rules) if isinstance(rules, list) else (), form=str(config.get("form")),
+        max_completion_chars=int(config["limits"]["max_completion_chars"]), item_seconds=ITEM_SECONDS)
 
 
 class _Scoring(ExitStack):
-    """A process that scores all evaluations with the same settings, with limits on the cost of a whole record."""
+    """Scores all evaluations with the same settings in one process, with limits on the cost of a whole record."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,17 +137,37 @@ class _Scoring(ExitStack):
         self._settings: dict[str, Any] = {}
         self._process: ScoringProcess | None = None
 
-    def reason_not_scored(self, settings: "EvaluationSettings") -> str:
-        """Why an evaluation is not scored; empty if it is scored."""
+    def find(self, unit: Unit) -> Found:
+        """Findings about one evaluation."""
+        settings = _settings(unit)
+        judge, version = _judge_of(unit), str(field_of(unit.json(EVALUATION_CONFIG), "scorer.version"))
+        if judge is not None and not (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
+            yield f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
+            return None
         if self.at_limit > MAX_AT_LIMIT:
-            return f"not scored: {self.at_limit} completions before it reached the time limit"
+            raise NotChecked(f"not scored: {self.at_limit} completions before it reached the time limit")
         if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
-            return f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone"
-        return ""
+            raise NotChecked(f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone")
+        if reason := unit.tree.scoring.reason_over:
+            raise NotChecked(reason)
+        try:
+            count, limited, why_less = yield from _scored_again(unit, self._process_for(settings), self)
+        # The child could not be started at all, which settings in the record may have caused.
+        except RequestError as error:
+            yield f"cannot be scored again: {error.given}; expected {error.expected}"
+            return None
+        if judge:
+            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is "
+                              "not asked again", blocking=False)
+        if why_less:
+            yield not_checked(f"{count} completions were scored again, and no more: {why_less}")
+        if limited:
+            yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
+                              f"{join_first(limited)}", blocking=False)
+        return f"{count} completions scored again"
 
-    def process(self, settings: "EvaluationSettings") -> "ScoringProcess":
+    def _process_for(self, settings: EvaluationSettings) -> ScoringProcess:
         """The process for these settings. Raises `RequestError` where it cannot be started."""
-        from workings.scoring.worker_pool import ScoringProcess
         if self._process is None or settings.for_scoring() != self._settings:
             self.close()  # ends the process before
             self._process = None  # the next one may not start
@@ -222,7 +176,7 @@ class _Scoring(ExitStack):
         return self._process
 
 
-def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring
+def _scored_again(unit: Unit, process: ScoringProcess, scoring: _Scoring
                   ) -> Generator[str, None, tuple[int, list[str], str]]:
     """Problems; returns the number of scored completions, those with a limit that was not met, and why it stopped."""
     by_id, has_judge = {item.id: item for item in _items(unit)}, _judge_of(unit) is not None
@@ -256,34 +210,19 @@ def _scored_again(unit: Unit, process: "ScoringProcess", scoring: _Scoring
 
 def _judge_of(unit: Unit) -> dict[str, Any] | None:
     """An evaluation's facts about its judge; None with rules."""
-    scorer = unit.json_object(EVALUATION_CONFIG).get("scorer")
-    if not isinstance(scorer, dict) or scorer.get("name") != "judge":
-        return None
-    judge = scorer.get("judge")
-    return judge if isinstance(judge, dict) else {}
+    config = unit.json_object(EVALUATION_CONFIG)
+    return section_of(config["scorer"], "judge") if field_of(config, "scorer.name") == "judge" else None
 
 
-def _judge_problem(unit: Unit) -> str:
-    """Why a judge's evaluation cannot come from this version's prompt; empty if it can, or without a judge."""
-    from workings.scoring.model_judge import JUDGE_VERSION, PROMPT
-    judge = _judge_of(unit)
-    version = str(unit.json_object(EVALUATION_CONFIG)["scorer"].get("version")) if judge is not None else ""
-    if judge is None or (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
-        return ""
-    return f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
-
-
-def _judged_again(item: "Item", row: dict[str, Any], judgement: "Judgement") -> "Judgement":
+def _judged_again(item: Item, row: dict[str, Any], judgement: Judgement) -> Judgement:
     """The score that a recorded reply gives, if it is the reply to the question about this completion."""
-    from workings.scoring.model_judge import judged
-    recorded = row.get("judge")
-    reply = recorded.get("reply") if isinstance(recorded, dict) else None
+    reply = field_of(row, "judge.reply")
     if judgement.error or not isinstance(reply, str):
         return replace(judgement, score=0.0, error=judgement.error or "not judged")
     return judged(judgement, item, row["completion"], reply)
 
 
-def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> Iterator[str]:
+def _verdict_problems(row: dict[str, Any], judgement: Judgement) -> Iterator[str]:
     name, error = str(row.get("id"))[:60], str(row.get("error", ""))
     # A time limit depends on the machine: the recorded error is accepted if the score is 0.
     if error.startswith(AT_LIMIT):
@@ -295,12 +234,12 @@ def _verdict_problems(row: dict[str, Any], judgement: "Judgement") -> Iterator[s
         yield f"{name}: recorded error {error[:40]!r}, and scored again no error"
         return
     names = {field.name for field in fields(judgement)}
-    pairs = [(key, row[key], getattr(judgement, key)) for key in _COMPARED
-             if key in names and key in row and not is_absent(row[key])]
+    expected: dict[str, Any] = {key: getattr(judgement, key) for key in _COMPARED
+                                if key in names and key in row and not is_absent(row[key])}
     if judgement.question:
-        pairs.append(("judge", row["judge"], {"question_sha256": judgement.question, "reply": judgement.reply}))
+        expected["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
     if "wrong_steps" in row:
-        pairs.append(("wrong_steps", row["wrong_steps"], list(judgement.wrong_steps)))
+        expected["wrong_steps"] = list(judgement.wrong_steps)
     extracted = row.get("extracted")
-    pairs.append(("extracted", "" if is_absent(extracted) else extracted, judgement.extracted))
-    yield from (f"{name}: {problem}" for problem in differing(pairs, "scored again"))
+    yield from contradictions(name, {**row, "extracted": "" if is_absent(extracted) else extracted},
+                              {**expected, "extracted": judgement.extracted}, "scored again")

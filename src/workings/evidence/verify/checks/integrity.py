@@ -2,53 +2,37 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import PurePosixPath
 
 from workings.errors import RecordError
 from workings.evidence.pack.form import BY_DIGEST, PACK, may_be_external, parse_pack
 from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    failed,
-    for_each_unit,
-    join_first,
-    not_checked,
-    passed,
-    record_check,
-)
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.registry import Found, check, failed, join_first, not_checked, passed
 from workings.evidence.verify.tree import shown
-from workings.record.checkpoints import parse_commit
+from workings.record.checkpoints import parse_commit, step_of
 from workings.record.layout import ATTEMPTS, CHECKPOINTS, COMMIT, MANIFEST, PARTIAL_SUFFIX, SEAL, SUMS, check_relative
 from workings.record.seal import refuse_same_but_for_case
 
 
-@record_check("integrity.names")
-def names(record: Record) -> Iterator[CheckFinding]:
+@check("integrity.names", "units")
+def names(unit: Unit) -> Found:
     """Names that could hide a file, lead elsewhere, or mean another file on another system."""
-    # No checksum lists an empty folder, so adding or removing one would leave no trace.
-    filled = {parent.as_posix() for entry in record.tree.entries if entry.kind != "folder"
-              for parent in PurePosixPath(entry.name).parents}
-
-    def find(unit: Unit) -> Found:
-        for entry in unit.entries:
-            if entry.kind == "other":
-                yield f"{shown(entry.name)}: a link or a special file"
-            elif entry.kind == "folder" and unit.tree_path(entry.name) not in filled:
-                yield f"{shown(entry.name)}: an empty folder"
-            yield from _record_errors(partial(check_relative, entry.name))
-        # On macOS and Windows two names that differ only in case are one file.
-        yield from _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
-        return f"{len(unit.entries)} plain names"
-    return for_each_unit(record.units, find)
+    for entry in unit.entries:
+        if entry.kind == "other":
+            yield f"{shown(entry.name)}: a link or a special file"
+        # No checksum lists an empty folder, so adding or removing one would leave no trace.
+        elif entry.kind == "folder" and unit.tree_path(entry.name) not in unit.tree.filled_folders:
+            yield f"{shown(entry.name)}: an empty folder"
+        yield from _record_errors(partial(check_relative, entry.name))
+    # On macOS and Windows two names that differ only in case are one file.
+    yield from _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
+    return f"{len(unit.entries)} plain names"
 
 
 @check("integrity.sealed", "units")
 def sealed(unit: Unit) -> Found:
     """Sums and seal in their one form; the seal names these sums; the unit is what its place says."""
     if missing := [name for name in (SUMS, SEAL) if not unit.has(name)]:
-        yield from (f"{name} is missing" for name in missing)
+        yield f"{' and '.join(missing)} missing"
         return None
     seal = unit.seal
     # Checks the form: invalid checksums raise here.
@@ -74,8 +58,8 @@ def listed(unit: Unit) -> Found:
     return f"{len(unit.sums) - len(external)} files listed and there{by_digest}"
 
 
-@record_check("integrity.files")
-def loose(record: Record) -> Iterator[CheckFinding]:
+@check("integrity.files", "record")
+def loose(record: Record) -> Found:
     """Outside of every seal there may be the list of attempts, signatures, and runs that have not ended."""
     # An unfinished run next to sealed ones is normal while something trains, so it is named and blocks no level.
     if unfinished := sorted({entry.name.split("/")[0] for entry in record.unowned_entries
@@ -86,8 +70,7 @@ def loose(record: Record) -> Iterator[CheckFinding]:
     outside = [shown(entry.name) for entry in record.unowned_entries
                if entry.kind != "folder" and entry.name != ATTEMPTS and PARTIAL_SUFFIX not in entry.name
                and entry.name not in attested and entry.name not in attempt_lists]
-    if outside:
-        yield not_checked(f"outside every seal: {join_first(outside)}", blocking=False)
+    return not_checked(f"outside every seal: {join_first(outside)}", blocking=False) if outside else None
 
 
 @check("integrity.sums", "units")
@@ -98,9 +81,8 @@ def sums(unit: Unit) -> Found:
         if not unit.has(name):
             continue  # reported by integrity.files
         try:
-            # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a
-            # text.
-            digest, size = unit.tree.digest(unit.tree_path(name), unit.record.given.progress)
+            # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a text.
+            digest, size = unit.tree.digest(unit.tree_path(name))
         except RecordError as error:
             yield str(error)
             continue
@@ -120,28 +102,24 @@ def checkpoints(unit: Unit) -> Found:
         not_checked("the run holds no checkpoint", blocking=False))
 
 
-@record_check("integrity.anchor")
-def anchor(record: Record) -> Iterator[CheckFinding]:
+@check("integrity.anchor", "record")
+def anchor(record: Record) -> Found:
     """The root against `--expect-root`: changed files can be sealed again; a digest kept elsewhere stays."""
-    expected = record.given.expect_root.strip().lower()
+    expected = record.expect_root.strip().lower()
     if not expected:
-        yield not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
-                          blocking=False)
-        return
+        return not_checked(f"not anchored: no digest was given to compare with; the root digest is {record.root}",
+                           blocking=False)
+    if expected == record.root:
+        return f"anchored: everything is under the expected root {expected}"
     # The expected digest may be that of one run, published before others were added to the folder or pack.
     covered = [unit for unit in record.units if unit.root == expected]
-    if expected == record.root:
-        yield passed(f"anchored: everything is under the expected root {expected}")
-    elif not covered:
-        yield failed(f"root digest {record.root} was found, {expected[:80]} was expected")
-    else:
-        yield passed(f"anchored: {covered[0].title} has the expected root {expected}", covered[0])
-        # The other units are reported as not anchored: a digest of one run says nothing about its neighbours.
-        others = [unit.title for unit in record.units if unit not in covered]
-        # Units inside the anchored run name its root; another run next to it is not covered at all.
-        beside = [unit for unit in record.units if unit not in covered and unit.parent not in covered]
-        yield not_checked(f"not anchored by that digest: {join_first(others)}; the digest over all is {record.root}",
-                          blocking=bool(beside))
+    if not covered:
+        return failed(f"root digest {record.root} was found, {expected[:80]} was expected")
+    yield passed(f"anchored: {covered[0].title} has the expected root {expected}")
+    others = [unit for unit in record.units if unit not in covered]
+    # Units inside the anchored run name its root; a digest of one run says nothing about another one next to it.
+    return not_checked(f"not anchored by that digest: {join_first([unit.title for unit in others])}; the digest over "
+                       f"all is {record.root}", blocking=any(unit.parent not in covered for unit in others))
 
 
 def _record_errors(function: Callable[[], object]) -> Iterator[str]:
@@ -152,15 +130,10 @@ def _record_errors(function: Callable[[], object]) -> Iterator[str]:
 
 
 def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
-    name = folder.split("/")[1]
-    # Python refuses to convert thousands of digits, so the length is limited before `int` sees the name.
-    if not name.startswith("step_") or not name[5:].isdecimal() or len(name) > 20:
-        yield f"{shown(folder)}: not a checkpoint's name"
-        return
     try:
-        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), int(name[5:]))
+        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), step_of(folder.split("/")[1]))
     except RecordError as error:
-        yield f"{folder}: {error}"
+        yield f"{shown(folder)}: {error}"
         return
     # Tensors that a pack leaves out count as present: commit and sums still have to agree about their digests.
     present = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files)
@@ -179,8 +152,7 @@ def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
 @check("integrity.pack", "packs")
 def units(pack: Unit) -> Found:
     """The pack's list against the units that are there: no run and no evaluation was added or taken away."""
-    listed, _ = parse_pack(pack.json(PACK))
-    present = pack.units_inside
+    listed, present = parse_pack(pack.json(PACK)).roots, pack.units_inside
     yield from (f"{shown(path)} is listed and not here" for path in sorted(listed.keys() - present.keys()))
     yield from (f"{shown(path)} is here and not listed" for path in sorted(present.keys() - listed.keys()))
     yield from (f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
@@ -194,18 +166,18 @@ def units(pack: Unit) -> Found:
 @check("integrity.pack", "packs")
 def by_digest(pack: Unit) -> Found:
     """Files that the pack names by digest: they are not here and were not hashed, so neither missing nor checked."""
-    _, rows = parse_pack(pack.json(PACK))
-    runs = {path: unit for path, unit in pack.units_inside.items() if unit.is_run}
-    if pack.json(PACK)["weights"] == BY_DIGEST:
+    listed = parse_pack(pack.json(PACK))
+    rows, runs = listed.by_digest, {path: unit for path, unit in pack.units_inside.items() if unit.is_run}
+    if listed.weights == BY_DIGEST:
         yield from (f"{shown(run.tree_path(name))}: here, and the pack names such files by digest"
                     for run in runs.values() for name in run.files if may_be_external(name))
-    names = [shown(f"{row.run_path}/{row.file}") for row in rows]
+    names = [shown(f"{row.place}/{row.file}") for row in rows]
     for name, row in zip(names, rows, strict=True):
         if not may_be_external(row.file):
             yield f"{name}: a file of this kind has to be in the pack"
-        elif row.run_path not in runs:
+        elif row.place not in runs:
             yield f"{name}: of no run in the pack"
-        elif row.file not in runs[row.run_path].external_files:
+        elif row.file not in runs[row.place].external_files:
             yield f"{name}: here as well, or not with the digest that the run's sums have"
     # Not checked rather than passed: these bytes are not here. A replay, which needs them, says so too.
     total = sum(row.bytes for row in rows)

@@ -3,20 +3,16 @@
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from math import prod
 from typing import Any
 
 from workings.evidence.verify.checks.tensors import expected_tensors
 from workings.evidence.verify.record import Unit, section_of
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    is_our_engine,
-    not_checked,
-    only_if_written_by_train,
-    same_json,
-)
+from workings.evidence.verify.registry import Found, check, is_our_engine, not_checked, require_train, same_json
+from workings.evidence.verify.result import NotChecked
 from workings.hardware.memory import PROCESS_PEAK
+from workings.planning.memory_formulas import PER_LAYER_TABLE
 from workings.plugins import OURS
 from workings.record.digest import json_digest
 from workings.record.layout import DEVICE_CHECKS, ENVIRONMENT, MANIFEST, MEASURED, PLAN
@@ -59,12 +55,11 @@ def device(unit: Unit) -> Found:
 
 def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Iterator[str]:
     """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): number and platform must match the used ones."""
-    listed, processes = checks.get("devices"), checks.get("processes")
-    if not isinstance(listed, list):
+    processes, names = checks.get("processes"), [str(name) for name in checks.get("devices", [])]
+    if "devices" not in checks:
         return
-    names = [str(name) for name in listed]
-    if len(listed) != count:
-        yield f"{count} devices were used, {len(listed)} were checked"
+    if len(names) != count:
+        yield f"{count} devices were used, {len(names)} were checked"
     # Processes may name their devices alike.
     if processes == 1 and len(set(names)) != len(names):
         yield "a device was checked twice"
@@ -98,20 +93,10 @@ def engine(unit: Unit) -> Found:
                        "what its steps compute is that package's word", blocking=False)
 
 
-@check("consistency.machine", precondition=only_if_written_by_train)
+@check("consistency.machine")
 def machine(unit: Unit) -> Found:
     """Mesh and memory against recipe and environment; the plan's peak against its parts; memory that ran out."""
-    plan = unit.json_object(PLAN) if unit.has(PLAN) else {}
-    measured = unit.json_object(MEASURED) if unit.has(MEASURED) else {}
-    yield from _mesh_problems(unit)
-    yield from _host_problems(unit, plan, measured)
-    yield from _measured_problems(unit, measured)
-    if plan:
-        yield from _plan_problems(unit, plan)
-    return unit.manifest.hardware
-
-
-def _mesh_problems(unit: Unit) -> Iterator[str]:
+    require_train(unit)
     used = unit.manifest.device
     for axis, size in unit.section("mesh").items():
         # `auto` is resolved on the machine; only a number can be compared.
@@ -119,6 +104,12 @@ def _mesh_problems(unit: Unit) -> Iterator[str]:
             yield f"the recipe's mesh.{axis[:20]} is {str(size)[:20]}, that of the run {used.mesh.get(axis)}"
     if prod(used.mesh.values()) != used.count:
         yield f"a mesh of {prod(used.mesh.values())} devices, {used.count} were used"
+    plan, measured = (unit.json_object(name) if unit.has(name) else {} for name in (PLAN, MEASURED))
+    yield from _host_problems(unit, plan, measured)
+    yield from _measured_problems(unit, measured)
+    if plan:
+        yield from _plan_problems(unit, plan)
+    return unit.manifest.hardware
 
 
 def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -> Iterator[str]:
@@ -180,16 +171,12 @@ def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
 
 def _plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     """The planned peak: that of its program, the sum of its parts, and what the compiler said of it."""
-    peak, peaks, sizes = plan.get("peak_bytes"), section_of(plan, "peaks"), section_of(plan, "breakdown")
-    if type(peak) is not int or type(plan.get("limit_bytes")) is not int or peak < 0:
+    peak, peaks, sizes = plan["peak_bytes"], section_of(plan, "peaks"), section_of(plan, "breakdown")
+    if min(peak, plan["limit_bytes"]) < 0:
         yield f"{PLAN}: peak_bytes or limit_bytes is no number of bytes"
-        return
     if peaks and (peaks.get(str(plan.get("program"))) != peak or peak != max(peaks.values())):
         yield f"{PLAN}: peak_bytes is not the largest of peaks, that of {str(plan.get('program'))[:20]!r}"
     parts = [part for part in plan.get("parts") or () if isinstance(part, dict)]
-    if any(type(part.get("size_bytes")) is not int or not isinstance(part.get("name"), str) for part in parts):
-        yield f"{PLAN}: a part without a name or a number of bytes"
-        return
     ours, used = unit.engine_is_ours, unit.manifest.device
     off = peak - sum(part["size_bytes"] for part in parts)
     # An engine from elsewhere need not name all parts; on a card that was too small, PyTorch's allocator had to give
@@ -206,12 +193,11 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
         if plan.get("program", "step") == "step" and peak != max(total, sizes["compiler_peak"]) + more:
             yield f"{PLAN}: peak_bytes is {peak:,}, its breakdown says {max(total, sizes['compiler_peak']) + more:,}"
     # On one processor weights and moments are exact: several devices share them unevenly, accelerators pad them.
-    if ours and (used.platform, used.count, plan.get("source")) == ("cpu", 1, "compiled") and (
-            plan.get("program", "step") == "step" and not isinstance(expected := expected_tensors(unit), str)):
-        exact = expected.exact_bytes(unit.manifest.parameters)
-        from workings.planning.memory_formulas import (
-            PER_LAYER_TABLE,  # brings NumPy, which other records need not wait for
-        )
+    if ours and (used.platform, used.count, plan.get("source"), plan.get("program", "step")) == (
+            "cpu", 1, "compiled", "step"):
+        exact: dict[str, int] = {}
+        with suppress(NotChecked):  # said by `consistency.tensors`
+            exact = expected_tensors(unit).exact_bytes(unit.manifest.parameters)
         if any(part["name"] == PER_LAYER_TABLE for part in parts):
             exact.pop("parameters", None)  # the table is a separate part
         yield from (f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {exact[part['name']]:,}"

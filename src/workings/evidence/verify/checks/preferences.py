@@ -8,23 +8,18 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
+from workings.data.batches import Position
+from workings.data.pair_rows import pair_ids, read_log_prob_lines, verdict_ids, verdict_of
 from workings.errors import RecordError
-from workings.evidence.verify.checks.data_order import (
-    batches_of,
-    kept_rows,
-    only_if_few_sequences,
-    planned_steps,
-    row_ids,
-)
+from workings.evidence.verify.checks.data_order import batches_of, kept_rows, planned_steps, row_ids
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import Found, check, learns_from, records, same_json
-from workings.record.layout import CONFIG, MANIFEST, REFERENCE_LOG_PROBS, ROWS
+from workings.evidence.verify.registry import Found, check, is_number, learns_from, records, same_json
+from workings.record.layout import MANIFEST, REFERENCE_LOG_PROBS, ROWS
 from workings.ways.preferences import Dpo, Kto
 
 TOLERANCE = 1e-5
 """Tolerance for sums of float32 numbers, as a share of the numbers that are added up."""
+FIRST = "step 1"
 FIRST_STEP_TOLERANCE = 1e-4
 """Tolerance for log probabilities that two programs compute in float32."""
 
@@ -33,11 +28,9 @@ def _learns_by_reference(unit: Unit) -> bool:
     return learns_from("pairs")(unit) and records(REFERENCE_LOG_PROBS)(unit)
 
 
-@check("consistency.preferences", when=lambda unit: unit.algorithm.examples in ("pairs", "verdicts"),
-       precondition=only_if_few_sequences)
+@check("consistency.preferences", when=lambda unit: unit.algorithm.examples in ("pairs", "verdicts"))
 def pairs(unit: Unit) -> Found:
     """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens; of a pair two texts."""
-    from workings.data.pair_rows import pair_ids, verdict_ids
     kind, ids_of = ("verdict", verdict_ids) if learns_from("verdicts")(unit) else ("pair", pair_ids)
     rows = kept_rows(unit)
     names = ids_of([row["id"] for row in rows])
@@ -53,12 +46,11 @@ def pairs(unit: Unit) -> Found:
     return f"{len(names):,} {kind}s"
 
 
-@check("consistency.preferences", when=records(REFERENCE_LOG_PROBS), precondition=only_if_few_sequences)
+@check("consistency.preferences", when=records(REFERENCE_LOG_PROBS))
 def reference(unit: Unit) -> Found:
     """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
     if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # the run ended before they were computed
         return None
-    from workings.data.batches import Position
     log_probs, batches = _log_probs(unit), batches_of(unit)
     batch_count = min(unit.manifest.planned_steps, batches.batches_in_epoch(0))
     expected = {name for number in range(batch_count) for name in row_ids(batches, Position(0, number))}
@@ -71,42 +63,31 @@ def reference(unit: Unit) -> Found:
     return f"{len(log_probs):,} rows"
 
 
-@check("consistency.preferences", when=_learns_by_reference, precondition=only_if_few_sequences)
+@check("consistency.preferences", when=_learns_by_reference)
 def preferences(unit: Unit) -> Found:
     """Accuracy and margin of each step against pairs and rewards; the loss agrees with margin and accuracy."""
     algorithm: Dpo = _algorithm(unit)
-    for line, (chosen, _) in _steps(unit):
-        yield from (f"step {line.get('step')}: {problem}"
-                    for problem in _preference_problems(algorithm, _numbers(line, algorithm), len(chosen)))
+    for subject, numbers, (chosen, _) in _steps(unit):
+        slack = TOLERANCE * (1 + algorithm.beta * _scale(numbers))
+        problems = [*_share_problems(numbers["accuracy"], len(chosen)), *_margin_is_difference(numbers, slack)]
+        least = _least_loss(algorithm, numbers["margin"])
+        if numbers["loss"] < least - slack:
+            problems.append(f"loss {numbers['loss']:g}, with this margin it is at least {least:g}")
+        problems = problems or [*margin_problems(algorithm, numbers, len(chosen), slack)]
+        yield from (f"{subject}: {problem}" for problem in problems)
     return f"{len(unit.metrics)} steps"
 
 
-def _preference_problems(algorithm: Dpo, numbers: Mapping[str, float], pair_count: int) -> list[str]:
-    slack = TOLERANCE * (1 + algorithm.beta * _scale(numbers))
-    problems = [*_share_problems(numbers["accuracy"], pair_count)]
-    difference = numbers["chosen_reward"] - numbers["rejected_reward"]
-    if not abs(numbers["margin"] - difference) <= slack:
-        problems.append(f"margin {numbers['margin']:g}, its rewards are {difference:g} apart")
-    least = _least_loss(algorithm, numbers["margin"])
-    if numbers["loss"] < least - slack:
-        problems.append(f"loss {numbers['loss']:g}, with this margin it is at least {least:g}")
-    return problems or [*margin_problems(algorithm, numbers, pair_count, slack)]
-
-
-@check("recompute.implied_rewards", when=_learns_by_reference, precondition=only_if_few_sequences)
+@check("recompute.implied_rewards", when=_learns_by_reference)
 def implied_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
     algorithm: Dpo = _algorithm(unit)
     reference_log_probs = _log_probs(unit) if unit.metrics else {}
-    for line, ids in _steps(unit):
-        numbers, subject = _numbers(line, algorithm), f"step {line.get('step')}"
-        is_first = line.get("step") == 1 and unit.in_float32_on_cpu
+    for subject, numbers, ids in _steps(unit):
+        is_first = subject == FIRST and unit.in_float32_on_cpu
         if is_first:
             yield from _first_loss_problems(algorithm, numbers)
         for side, names in zip(("chosen", "rejected"), ids, strict=True):
-            if missing := [name for name in names if name not in reference_log_probs]:
-                yield f"{subject}: nothing was said of {missing[0][:60]!r}"
-                continue
             # reward = beta (log p - reference), so the reference follows from the log: log p - reward / beta.
             mean = math.fsum(reference_log_probs[name] for name in names) / len(names)
             now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
@@ -114,8 +95,8 @@ def implied_rewards(unit: Unit) -> Found:
             if not abs(now - moved - mean) <= TOLERANCE * size:
                 yield f"{subject}: by the log the reference finds the {side} rows {now - moved:.6g}, it said {mean:.6g}"
             elif is_first and not abs(moved) <= FIRST_STEP_TOLERANCE * size:
-                yield (f"step 1: the {side} rows are {moved:.3g} likelier than under the reference, which is the model "
-                       "before this step")
+                yield (f"{FIRST}: the {side} rows are {moved:.3g} likelier than under the reference, which is the "
+                       "model before this step")
     first = "" if unit.in_float32_on_cpu else "; that the first ones are 0 is compared in float32 on a CPU only"
     return f"{2 * len(unit.metrics)} means of rewards{first}"
 
@@ -124,7 +105,7 @@ def _first_loss_problems(algorithm: Dpo, numbers: Mapping[str, float]) -> Iterat
     """The loss of a model that is the reference itself, for any pairs: a sigmoid of 0, or 0 from IPO's margin."""
     first = math.log(2) if algorithm.loss == "sigmoid" else 1 / (4 * algorithm.beta ** 2)
     if not abs(numbers["loss"] - first) <= FIRST_STEP_TOLERANCE * (1 + _scale(numbers) * max(1, 1 / algorithm.beta)):
-        yield f"step 1: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"
+        yield f"{FIRST}: loss {numbers['loss']:g}, by this algorithm it begins at {first:g}"
 
 
 def _prompt(row: Mapping[str, Any]) -> int:
@@ -132,37 +113,33 @@ def _prompt(row: Mapping[str, Any]) -> int:
 
 
 def _algorithm(unit: Unit) -> Any:
-    try:
-        return unit.algorithm.model_validate(unit.manifest.config["algorithm"])
-    except ValidationError as error:
-        raise RecordError(f"{CONFIG}: algorithm cannot be read ({str(error)[:80]})") from None
+    return unit.algorithm.model_validate(unit.manifest.config["algorithm"])
 
 
 def _log_probs(unit: Unit) -> dict[str, float]:
-    from workings.data.pair_rows import read_log_prob_lines
     return read_log_prob_lines(unit.lines(REFERENCE_LOG_PROBS))
 
 
-def _steps(unit: Unit) -> Iterator[tuple[Mapping[str, Any], tuple[list[str], list[str]]]]:
-    """Each step's line, and the ids of its chosen rows and of its rejected ones."""
+def _steps(unit: Unit) -> Iterator[tuple[str, dict[str, float], tuple[list[str], list[str]]]]:
+    """Of each step its name, the objective's numbers in its line, and the ids of its chosen and its rejected rows."""
+    names = ("loss", *_algorithm(unit).objective.metrics)
     for line, planned in planned_steps(unit):
-        ids = row_ids(batches_of(unit), planned.at)
-        yield line, (ids[::2], ids[1::2])
-
-
-def _numbers(line: Mapping[str, Any], algorithm: Any) -> dict[str, float]:
-    """The objective's numbers in a line of the log. Raises `RecordError` for a missing one."""
-    names = ("loss", *algorithm.objective.metrics)
-    if missing := [name for name in names if isinstance(line.get(name), bool)
-                   or not isinstance(line.get(name), int | float)]:
-        raise RecordError(f"step {line.get('step')}: no {', '.join(missing)}")
-    return {name: float(line[name]) for name in names}
+        subject, ids = f"step {line['step']}", row_ids(batches_of(unit), planned.at)
+        if missing := [name for name in names if not is_number(line.get(name))]:
+            raise RecordError(f"{subject}: no {', '.join(missing)}")
+        yield subject, {name: float(line[name]) for name in names}, (ids[::2], ids[1::2])
 
 
 def _share_problems(share: float, count: int) -> Iterator[str]:
     # A share of rows, times their number, is a whole number up to float32's rounding.
     if not 0 <= share <= 1 or abs(share * count - round(share * count)) > TOLERANCE * count:
         yield f"accuracy {share:g} of {count}"
+
+
+def _margin_is_difference(numbers: Mapping[str, float], slack: float) -> Iterator[str]:
+    difference = numbers["chosen_reward"] - numbers["rejected_reward"]
+    if not abs(numbers["margin"] - difference) <= slack:
+        yield f"margin {numbers['margin']:g}, its rewards are {difference:g} apart"
 
 
 def _scale(numbers: Mapping[str, float]) -> float:
@@ -220,24 +197,19 @@ def pair_loss(margin: float) -> float:
     return max(0.0, -margin) + math.log1p(math.exp(-abs(margin)))
 
 
-@check("recompute.implied_rewards", when=learns_from("verdicts"), precondition=only_if_few_sequences)
+@check("recompute.implied_rewards", when=learns_from("verdicts"))
 def verdict_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; shares, drift and loss are possible ones."""
     algorithm, said = _algorithm(unit), _log_probs(unit) if unit.metrics else {}
-    for line, (own, others) in _steps(unit):
-        subject = f"step {line.get('step')}"
-        if missing := [name for name in (*own, *others) if name not in said]:
-            yield f"{subject}: nothing was said of {missing[0][:60]!r}"
-            continue
+    for subject, numbers, (own, _) in _steps(unit):
         mean = math.fsum(said[name] for name in own) / len(own)
         yield from (f"{subject}: {problem}" for problem in _verdict_problems(
-            algorithm, _numbers(line, algorithm), own, mean, first=line.get("step") == 1 and unit.in_float32_on_cpu))
+            algorithm, numbers, own, mean, first=subject == FIRST and unit.in_float32_on_cpu))
     return f"{len(unit.metrics)} steps"
 
 
 def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[str], reference: float, *, first: bool
                       ) -> Iterator[str]:
-    from workings.data.pair_rows import verdict_of
     yield from _share_problems(numbers["accuracy"], len(own))
     size = 1 + abs(numbers["log_prob"]) + abs(reference)
     moved = numbers["implied_reward"] / algorithm.beta
@@ -246,23 +218,22 @@ def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[st
     if numbers["drift"] < 0:
         yield f"a drift of {numbers['drift']:g}, which is at least 0"
     weights = [algorithm.right_weight if verdict_of(name) > 0 else algorithm.wrong_weight for name in own]
-    if not 0 <= numbers["loss"] <= math.fsum(weights) / len(own) + TOLERANCE:
-        yield f"loss {numbers['loss']:g}, which is between 0 and {math.fsum(weights) / len(own):g}"
+    most = math.fsum(weights) / len(own)
+    if not 0 <= numbers["loss"] <= most + TOLERANCE:
+        yield f"loss {numbers['loss']:g}, which is between 0 and {most:g}"
     # Before the first update the model is the reference: every sigmoid is one half.
     if first and max(abs(moved), numbers["drift"]) > FIRST_STEP_TOLERANCE * size:
         yield f"rows {moved:.3g} and other completions {numbers['drift']:.3g} likelier than under the reference"
-    if first and abs(numbers["loss"] - math.fsum(weights) / len(own) / 2) > FIRST_STEP_TOLERANCE * size:
-        yield f"loss {numbers['loss']:g}, by these verdicts it begins at {math.fsum(weights) / len(own) / 2:g}"
+    if first and abs(numbers["loss"] - most / 2) > FIRST_STEP_TOLERANCE * size:
+        yield f"loss {numbers['loss']:g}, by these verdicts it begins at {most / 2:g}"
 
 
-@check("recompute.implied_rewards", when=lambda unit: learns_from("pairs")(unit) and not _learns_by_reference(unit),
-       precondition=only_if_few_sequences)
+@check("recompute.implied_rewards", when=lambda unit: learns_from("pairs")(unit) and not _learns_by_reference(unit))
 def mean_rewards(unit: Unit) -> Found:
     """Rewards are beta times log probabilities, the margin is their difference, and the loss is a possible one."""
     algorithm = _algorithm(unit)
-    for line, (chosen, _) in _steps(unit):
-        yield from (f"step {line.get('step')}: {problem}" for problem in _reward_problems(
-            algorithm, _numbers(line, algorithm), len(chosen)))
+    for subject, numbers, (chosen, _) in _steps(unit):
+        yield from (f"{subject}: {problem}" for problem in _reward_problems(algorithm, numbers, len(chosen)))
     return f"{len(unit.metrics)} steps"
 
 
@@ -273,8 +244,7 @@ def _reward_problems(algorithm: Any, numbers: Mapping[str, float], pairs: int) -
         follows = algorithm.beta * numbers[f"{side}_log_prob"]
         if abs(numbers[f"{side}_reward"] - follows) > slack:
             yield f"{side} reward {numbers[f'{side}_reward']:g}, by its log probability it is {follows:g}"
-    if abs(numbers["margin"] - (numbers["chosen_reward"] - numbers["rejected_reward"])) > slack:
-        yield f"margin {numbers['margin']:g}, which is not the difference of its rewards"
+    yield from _margin_is_difference(numbers, slack)
     # -log sigmoid is convex: the mean loss is at least that of the mean.
     if "log_odds" in numbers:
         least = numbers["imitation_loss"] + algorithm.beta * pair_loss(numbers["log_odds"])

@@ -1,27 +1,29 @@
 """Level 3: steps and completions of the run, computed again, come out the same."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from workings.errors import RecordError, RequestError
 from workings.evidence.replay.comparison import compare_replay, replay_sentence
 from workings.evidence.replay.step_selection import misses_nothing, sentences
-from workings.evidence.verify.record import Record, Unit
-from workings.evidence.verify.registry import Found, check, for_each_unit, join_first, not_checked, record_check
-from workings.evidence.verify.result import CheckFinding
+from workings.evidence.verify.record import Unit
+from workings.evidence.verify.registry import Found, check, join_first, not_checked
+from workings.evidence.verify.result import NotChecked
 from workings.evidence.verify.tree import FolderTree
 from workings.record.number_text import percent
 from workings.record.values import is_absent
 
 
-def _replay_of(unit: Unit) -> dict[str, Any] | CheckFinding:
-    """The replay of one run, made once for all checks; or why there is no replay."""
+def _replay_of(unit: Unit) -> dict[str, Any]:
+    """The replay of one run, made once for all checks. Raises `NotChecked` where there is none, and `RecordError`."""
     # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
     if unit.path not in unit.record.replayed:
-        unit.record.replayed[unit.path] = _replay(unit)
+        try:
+            unit.record.replayed[unit.path] = _replay(unit)
+        # Kept as well, so that a damaged record is not replayed for each check.
+        except (NotChecked, RecordError) as error:
+            unit.record.replayed[unit.path] = error
     result = unit.record.replayed[unit.path]
-    # An error is kept as well, so that a damaged record is not replayed for each check.
-    if isinstance(result, RecordError):
+    if isinstance(result, Exception):
         raise result
     return result
 
@@ -30,8 +32,6 @@ def _replay_of(unit: Unit) -> dict[str, Any] | CheckFinding:
 def steps(unit: Unit) -> Found:
     """Losses, gradient norms and, at checkpoints, weights, against the record."""
     facts = _replay_of(unit)
-    if isinstance(facts, CheckFinding):
-        return facts
     # Controls and completions have separate checks.
     facts = facts | {"controls": {}, "predictions": {"absent": "judged apart"}}
     verdict, reasons = compare_replay(facts)
@@ -45,10 +45,7 @@ def steps(unit: Unit) -> Found:
 def controls(unit: Unit) -> Found:
     """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
     facts = _replay_of(unit)
-    if isinstance(facts, CheckFinding):
-        return facts
-    # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning
-    # rate.
+    # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning rate.
     if inside := [name for name, control in facts["controls"].items() if not control["outside"]]:
         yield not_checked(f"within the tolerance, so these steps cannot tell them apart: {', '.join(inside)}")
         return None
@@ -56,26 +53,21 @@ def controls(unit: Unit) -> Found:
         + " fell outside"
 
 
-@record_check("replay.predictions")
-def predictions(record: Record) -> Iterator[CheckFinding]:
+@check("replay.predictions", "samples")
+def origins(samples: Unit) -> Found:
+    """The run that the samples come from: only its replay draws them again."""
+    origin = samples.seal["made_from"]
+    if is_absent(origin):
+        yield not_checked("these samples come from no run, so there is no record of the model", blocking=False)
+    elif origin not in samples.record.by_root:
+        yield not_checked("the run of these samples is not here: verify a folder with both")
+    return None
+
+
+@check("replay.predictions", when=lambda run: bool(run.inside or _samples_of(run)))
+def predictions(run: Unit) -> Found:
     """Items that the verifier's seed selects from every evaluation and all samples of the run's last state."""
-    yield from for_each_unit(record.runs, _predictions)
-    runs = {run.root for run in record.runs}
-    for unit in record.samples:
-        origin = unit.seal["made_from"]
-        if is_absent(origin):
-            yield not_checked("these samples come from no run, so there is no record of the model", unit,
-                              blocking=False)
-        elif origin not in runs:
-            yield not_checked("the run of these samples is not here: verify a folder with both", unit)
-
-
-def _predictions(run: Unit) -> Found:
-    if not _samples_of(run) and not any(evaluation.parent is run for evaluation in run.record.evaluations):
-        return None
     facts = _replay_of(run)
-    if isinstance(facts, CheckFinding):
-        return facts
     compared, share = facts["predictions"], facts["tolerance"]["completions"]
     if is_absent(compared):
         return not_checked(compared["absent"])
@@ -91,8 +83,6 @@ def _predictions(run: Unit) -> Found:
 def coverage(unit: Unit) -> Found:
     """Number of recomputed steps and answers, against all of them if the whole run was requested."""
     facts = _replay_of(unit)
-    if isinstance(facts, CheckFinding):
-        return facts
     selection = facts.get("coverage")
     if selection is None:
         yield not_checked("the recomputed parts were not chosen by a seed", blocking=False)
@@ -107,21 +97,19 @@ def _samples_of(run: Unit) -> list[Unit]:
     return [unit for unit in run.record.samples if unit.seal["made_from"] == run.root]
 
 
-def _replay(unit: Unit) -> dict[str, Any] | CheckFinding | RecordError:
+def _replay(unit: Unit) -> dict[str, Any]:
     # An engine opens checkpoints by their paths, and a path below the archive does not exist.
-    if not isinstance(unit.record.tree, FolderTree):
-        return not_checked("a zip is not unpacked; unpack it and verify the folder")
-    if unit.record.given.replay is None:
-        return not_checked("no engine was given to replay with")
+    if not isinstance(unit.tree, FolderTree):
+        raise NotChecked("a zip is not unpacked; unpack it and verify the folder")
+    if unit.record.replay is None:
+        raise NotChecked("no engine was given to replay with")
     if unit.external_files:
-        return not_checked("its weights are named by digest and are not here")
+        raise NotChecked("its weights are named by digest and are not here")
     try:
-        samples = tuple(unit.record.tree.path / samples.path for samples in _samples_of(unit))
-        return dict(unit.record.given.replay(unit.record.tree.path / unit.path, samples))
+        samples = tuple(unit.tree.path / samples.path for samples in _samples_of(unit))
+        return dict(unit.record.replay(unit.tree.path / unit.path, samples))
     except RequestError as error:
-        return not_checked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
-                           + (f"; {error.try_next}" if error.try_next else ""))
-    except RecordError as error:
-        return error
+        raise NotChecked(f"cannot be replayed here: {error.given}; needed: {error.expected}"
+                         + (f"; {error.try_next}" if error.try_next else "")) from None
     except (RuntimeError, MemoryError) as error:  # an engine's own: too large for this machine, say
-        return not_checked(f"cannot be replayed here: {str(error).strip().splitlines()[:1]}")
+        raise NotChecked(f"cannot be replayed here: {str(error).strip().splitlines()[:1]}") from None

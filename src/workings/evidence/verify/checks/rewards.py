@@ -7,24 +7,25 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
+from workings.data.rows import prompt_digest
 from workings.errors import RequestError, RewardError
 from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
-from workings.evidence.verify.record import Unit
+from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import Found, check, not_checked, records
 from workings.evidence.verify.result import CheckFinding
 from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of, template_of
 from workings.evidence.verify.tree import shown
+from workings.models.chat import ChatTemplate
 from workings.record.digest import bytes_digest, json_digest
 from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS, ROLLOUTS
 from workings.record.storage import refuse_too_large
-
-if TYPE_CHECKING:
-    from workings.models.chat import ChatTemplate
-    from workings.rollouts.rollout import Rollout
-    from workings.scoring.rewards import RewardProcess, RewardSettings
+from workings.rollouts.rollout import Rollout, to_reward
+from workings.scoring.model_judge import JUDGE, JUDGE_VERSION, PROMPT, score_of
+from workings.scoring.rewards import RewardProcess, RewardSettings, total
+from workings.scoring.scorers import needs_library
 
 PROMPT_KEYS = {"id", "status", "item", "tokens", "prompt_digest", "reason"}
 """Keys of a line of `data/prompts.jsonl`."""
@@ -35,7 +36,6 @@ CALL_SECONDS = 20.0
 @check("consistency.prompts", when=records(ROLLOUTS))
 def prompts(unit: Unit) -> Found:
     """Digests of prompts and rewards; the rewards against those of the recipe, with their weights and limits."""
-    from workings.data.rows import prompt_digest
     inputs, digests = rollout_inputs_of(unit), unit.manifest.data_digests
     if digests.get("prompts") != inputs.prompts.digest:
         yield (f"{PROMPTS} has digest {inputs.prompts.digest[:16]}…, the manifest "
@@ -82,17 +82,12 @@ def rewards(unit: Unit) -> Found:
 
 def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
     """Problems of all rollouts, in one pass; adds the completions and the rewards that were computed again."""
-    inputs, template = rollout_inputs_of(unit), template_of(unit)
+    inputs, template, process = rollout_inputs_of(unit), template_of(unit), None
     with ExitStack() as stack:
-        process = None
         if inputs.settings is not None and (ours := _recomputable_rewards(unit, inputs.settings)):
-            from workings.scoring.rewards import RewardProcess
-            try:
-                # One process for all rollouts, because its start takes longer than a rollout's rewards.
-                process = stack.enter_context(RewardProcess(
-                    replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
-            except (RequestError, RewardError) as error:
-                yield f"cannot be rewarded again: {error}"
+            # One process for all rollouts, because its start takes longer than a rollout's rewards.
+            process = stack.enter_context(RewardProcess(
+                replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
         # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
             counts["completions"] += len(rollout.all_samples)
@@ -101,26 +96,20 @@ def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
                 yield from _advantage_problems(inputs, inputs.settings, rollout)
                 if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
                     yield from _reply_problems(rollout, counts)
-            if process is not None:
-                try:
-                    reason = yield from _reward_again(process, template, rollout, unit.tree.scoring, counts)
-                except (RequestError, RewardError) as error:
-                    yield f"cannot be rewarded again: {error}"
-                    process = None
-                    continue
-                if reason:
-                    yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: {reason}")
-                    process = None
+            if process is not None and (reason := (
+                    yield from _reward_again(process, template, rollout, unit.tree.scoring, counts))):
+                yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: {reason}")
+                process = None
 
 
-def _recomputable_rewards(unit: Unit, settings: "RewardSettings") -> "tuple[RewardConfig, ...]":
+def _recomputable_rewards(unit: Unit, settings: RewardSettings) -> tuple[RewardConfig, ...]:
     """Rewards that can be computed again: no user code, and no library in another version."""
     not_here = _other_libraries(unit.json(REWARDS), settings)
     return tuple(reward for reward in settings.rewards
                  if not isinstance(reward, FileReward | JudgeReward) and reward.scorer not in not_here)
 
 
-def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rollout") -> Iterator[str]:
+def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollout) -> Iterator[str]:
     limit, stops = inputs.algorithm.max_new_tokens, set(template.stop_ids)
     for _, sample in rollout.all_samples:
         written = [turn.written for turn in sample.turns] or [len(sample.tokens_with_stop)]
@@ -139,8 +128,7 @@ def _end_problems(inputs: RolloutInputs, template: "ChatTemplate", rollout: "Rol
                        "cut off")
 
 
-def _advantage_problems(inputs: RolloutInputs, settings: "RewardSettings", rollout: "Rollout") -> Iterator[str]:
-    from workings.scoring.rewards import total
+def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout: Rollout) -> Iterator[str]:
     for group in rollout.groups:
         subject = f"rollout of step {rollout.step}, {group.prompt.item.id[:60]!r}"
         try:
@@ -154,10 +142,9 @@ def _advantage_problems(inputs: RolloutInputs, settings: "RewardSettings", rollo
             yield f"{subject}: other advantages than its rewards give"
 
 
-def _reward_again(process: "RewardProcess", template: "ChatTemplate", rollout: "Rollout", clock: ScoringTime,
+def _reward_again(process: RewardProcess, template: ChatTemplate, rollout: Rollout, clock: ScoringTime,
                   counts: Counter[str]) -> Generator[str, None, str]:
     """Differences in a rollout; adds how many of its rewards were computed; returns why it stopped before the end."""
-    from workings.rollouts.rollout import to_reward
     drawn = rollout.all_samples
     for start in range(0, len(drawn), CHUNK_COMPLETIONS):
         if reason := clock.reason_over:
@@ -181,9 +168,8 @@ def _reward_again(process: "RewardProcess", template: "ChatTemplate", rollout: "
     return ""
 
 
-def _reply_problems(rollout: "Rollout", counts: Counter[str]) -> Iterator[str]:
+def _reply_problems(rollout: Rollout, counts: Counter[str]) -> Iterator[str]:
     """Differences between a judge's recorded replies and its rewards; the judge is not asked again."""
-    from workings.scoring.model_judge import JUDGE, score_of
     for prompt, sample in rollout.all_samples:
         value = score_of(sample.judge_reply) or 0.0
         if sample.rewards.get(JUDGE) != value:
@@ -192,21 +178,15 @@ def _reply_problems(rollout: "Rollout", counts: Counter[str]) -> Iterator[str]:
         counts["rewards"] += 1
 
 
-def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest: str | None) -> Iterator[str]:
+def _reward_problems(recorded: Any, settings: RewardSettings, manifest_digest: str | None) -> Iterator[str]:
     """Problems of `config/rewards.json`, compared with the manifest, the recipe and this version's rewards."""
-    from workings.scoring.model_judge import JUDGE_VERSION, PROMPT
-    from workings.scoring.scorers import needs_library
     if manifest_digest != json_digest(recorded):
         yield f"{REWARDS} has digest {json_digest(recorded)[:16]}…, the manifest {str(manifest_digest)[:16]}…"
-    if not isinstance(recorded, list) or len(recorded) != len(settings.rewards):
-        yield f"{REWARDS} does not name the recipe's rewards"
-        return
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
-        if not isinstance(entry, dict) or (entry.get("name"), entry.get("weight")) != (name, reward.weight):
+        if (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             yield f"{REWARDS}: another reward or weight than the recipe's {name}"
         elif isinstance(reward, JudgeReward):
-            parameters = entry.get("parameters")
-            if not isinstance(parameters, dict) or parameters.get("prompt") != PROMPT or not str(
+            if field_of(entry, "parameters.prompt") != PROMPT or not str(
                     entry.get("version")).startswith(f"{JUDGE_VERSION} "):
                 yield f"{REWARDS}: its judge was asked by another prompt than that of version {JUDGE_VERSION}"
         # A version may name libraries, which may be others here or missing, and that of a file is its digest.
@@ -218,11 +198,10 @@ def _reward_problems(recorded: Any, settings: "RewardSettings", manifest_digest:
 
 def _versions(recorded: Any) -> dict[str, Any]:
     """Recorded versions of rewards by name."""
-    return {str(entry.get("name")): entry.get("version") for entry in recorded if isinstance(entry, dict)
-            } if isinstance(recorded, list) else {}
+    return {str(entry.get("name")): entry.get("version") for entry in recorded}
 
 
-def _kept_function_problems(unit: Unit, settings: "RewardSettings") -> Iterator[str]:
+def _kept_function_problems(unit: Unit, settings: RewardSettings) -> Iterator[str]:
     """Problems of reward functions that were given in Python, whose files the run keeps next to its recipe."""
     folder, versions = RECIPE.rpartition("/")[0], _versions(unit.json(REWARDS))
     functions = {f"{folder}/{reward.file}": reward_name(reward) for reward in settings.rewards
@@ -233,9 +212,8 @@ def _kept_function_problems(unit: Unit, settings: "RewardSettings") -> Iterator[
                 if file.rpartition("/")[0] == folder and file.endswith(".py") and file not in functions)
 
 
-def _other_libraries(recorded: Any, settings: "RewardSettings") -> dict[str, str]:
+def _other_libraries(recorded: Any, settings: RewardSettings) -> dict[str, str]:
     """Rewards that cannot be computed again here, and why: a library is missing or has another version."""
-    from workings.scoring.scorers import needs_library
     reasons = {}
     for reward in [reward for reward in settings.rewards if needs_library(reward.scorer)]:
         name = reward.scorer

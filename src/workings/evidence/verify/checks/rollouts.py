@@ -6,25 +6,23 @@ later updates from one rollout nothing but the bounds of these numbers is known.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any
+
+import numpy as np
 
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import Found, check, records
+from workings.evidence.verify.registry import Found, check, is_number, records
 from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of
+from workings.models.batch import Batch
 from workings.objectives.base import ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG_RATIO, REFERENCE, PolicyGradient
 from workings.record.layout import ROLLOUTS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from workings.models.batch import Batch
-    from workings.record.metrics import StepMetrics
-    from workings.rollouts.rollout import Group, Rollout
+from workings.record.metrics import StepMetrics
+from workings.rollouts.arithmetic import mismatch, rollout_metrics
+from workings.rollouts.rollout import Group, Rollout, sample_seed, select_groups
+from workings.ways.parts.rollout_batch import batch_of, completion_span, digest_of
 
 CLOSE_MEAN = 1e-9
 """Relative tolerance of a recomputed mean in the log."""
@@ -49,7 +47,6 @@ def rollouts(unit: Unit) -> Found:
     The batch of each step, recomputed from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
     divergences, how far sampler and trainer disagree, and the loss against the log.
     """
-    from workings.rollouts.arithmetic import mismatch, rollout_metrics
     inputs, position, names = rollout_inputs_of(unit), None, set[str]()
     gaps = [*_step_problems(unit, inputs)]
     yield from gaps
@@ -77,13 +74,9 @@ def rollouts(unit: Unit) -> Found:
     return f"{len(inputs.steps)} rollouts, {completions:,} completions of seed {unit.manifest.seed}"
 
 
-def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: "Rollout", steps: "dict[int, StepMetrics]",
+def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: Rollout, steps: dict[int, StepMetrics],
                     lines: dict[Any, dict[str, Any]]) -> Iterator[str]:
-    """Problems of the batches that were trained on a rollout, and of the numbers of their updates.
-
-    The updates' lines are removed from ``steps``; ``lines`` has them as the log has.
-    """
-    from workings.ways.parts.rollout_batch import batch_of, digest_of
+    """Problems of a rollout's batches and updates, whose lines are removed from ``steps``; ``lines``: as in the log."""
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
     for part in range(min(inputs.shape.updates, len(steps))):
@@ -104,7 +97,7 @@ def _metric_problems(values: Mapping[str, float], line: Mapping[str, Any]) -> It
     """Differences between the log's line and a rollout."""
     for name, value in values.items():
         logged = line.get(name)
-        if not isinstance(logged, int | float) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
+        if not is_number(logged) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
             yield f"step {line['step']}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
 
 
@@ -131,8 +124,7 @@ def _step_problems(unit: Unit, inputs: RolloutInputs) -> Iterator[str]:
         yield f"rollouts of steps {str(steps[:4])[1:-1]}… ({len(steps)}), {done} steps ask for {len(expected)}"
 
 
-def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> Iterator[str]:
-    from workings.rollouts.rollout import sample_seed
+def _sampling_problems(inputs: RolloutInputs, rollout: Rollout) -> Iterator[str]:
     groups_per_rollout = inputs.shape.completions // inputs.algorithm.group
     rounds, over = divmod(len(rollout.groups), groups_per_rollout)
     most = inputs.algorithm.max_sampling_rounds
@@ -156,7 +148,6 @@ def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> Iterator[st
     if bool(rollout.reference_log_probs) != bool(inputs.algorithm.has_reference and rollout.trained_samples):
         yield "log probabilities of a frozen model are there, or missing, against the recipe"
     yield from _choice_problems(rollout.groups, groups_per_rollout, dynamic=most > 1)
-    import numpy as np
     # A logarithm of a probability is at most 0; rounding may lift it a little.
     if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (
             *(np.asarray(sample.completion.log_probs) for _, sample in rollout.all_samples),
@@ -164,8 +155,7 @@ def _sampling_problems(inputs: RolloutInputs, rollout: "Rollout") -> Iterator[st
         yield "log probabilities above 0 or not finite"
 
 
-def _choice_problems(groups: "Sequence[Group]", groups_per_rollout: int, *, dynamic: bool) -> Iterator[str]:
-    from workings.rollouts.rollout import select_groups
+def _choice_problems(groups: Sequence[Group], groups_per_rollout: int, *, dynamic: bool) -> Iterator[str]:
     spreads = [group.has_spread for group in groups]
     if select_groups(spreads, groups_per_rollout, dynamic=dynamic) != [group.kept for group in groups]:
         yield "other groups were learned from than the rule chooses"
@@ -207,15 +197,11 @@ def sampler(unit: Unit) -> Found:
 # --- numbers of an update --------------------------------------------------------------------------------------------
 
 def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
-    """Numbers of a line that no update can have: below zero, shares above 1, a part that takes longer than the whole.
-
-    Args:
-        line: of `train/metrics.jsonl`.
-    """
+    """Numbers of a metrics line that no update can have: below zero, shares above 1, a part longer than the whole."""
     place = f"step {line.get('step')}"
     numbers = {name: line[name] for name in NEVER_NEGATIVE if name in line}
     # Divergences are sums of rounded terms, each at least 0 but for its rounding.
-    if wrong := [name for name, value in numbers.items() if not _is_number(value) or value < -ROUNDING]:
+    if wrong := [name for name, value in numbers.items() if not is_number(value) or value < -ROUNDING]:
         yield f"{place}: {wrong[0]} is {str(numbers[wrong[0]])[:20]}"
     elif numbers.get("clip_fraction", 0) > 1 + ROUNDING:
         yield f"{place}: clip_fraction is {numbers['clip_fraction']:g}"
@@ -224,7 +210,7 @@ def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
                f"{line['seconds']:g}")
 
 
-def _objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch",
+def _objective_problems(inputs: RolloutInputs, rollout: Rollout, batch: Batch,
                         line: Mapping[str, Any]) -> Iterator[str]:
     """Numbers of the objective in a step's line that contradict the log probabilities that the update computed."""
     # With several updates per rollout, log probabilities are recorded for the first only.
@@ -233,19 +219,18 @@ def _objective_problems(inputs: RolloutInputs, rollout: "Rollout", batch: "Batch
     log_probs = trainer_log_probs(rollout, batch)
     for name, value, tolerance in expected_metrics(inputs.algorithm.objective, log_probs, batch):
         recorded = line.get(name)
-        if not _is_number(recorded) or not abs(recorded - value) <= tolerance:
+        if not is_number(recorded) or not abs(recorded - value) <= tolerance:
             yield (f"step {line.get('step')}: {name} is {str(recorded)[:20]}, the recorded log probabilities give "
                    f"{value:g}")
 
 
-def expected_metrics(objective: PolicyGradient, log_probs_BS: "np.ndarray",
-                     batch: "Batch") -> Iterator[tuple[str, float, float]]:
+def expected_metrics(objective: PolicyGradient, log_probs_BS: np.ndarray,
+                     batch: Batch) -> Iterator[tuple[str, float, float]]:
     """Name, value and tolerance of the loss and of each metric of the objective."""
-    import numpy as np
     mask_BS = _rows(batch.loss_mask)
     signals = {name: _rows(x) for name, x in batch.signals.items()}
     with np.errstate(all="ignore"):  # what overflows is no number that the log could have
-        terms = objective.terms(_array_functions(), log_probs_BS, mask_BS, signals)
+        terms = objective.terms(_NUMPY, log_probs_BS, mask_BS, signals)
         size, near = _rounding(objective, log_probs_BS, mask_BS, signals)
     yield "loss", float(terms.total / batch.divisor), ROUNDING + CLOSE_SUM * size / batch.divisor
     for name, (total, count) in terms.metrics.items():
@@ -254,11 +239,9 @@ def expected_metrics(objective: PolicyGradient, log_probs_BS: "np.ndarray",
         yield name, value, ROUNDING + CLOSE_SUM * abs(value) + slack
 
 
-def _rounding(objective: PolicyGradient, log_probs_BS: "np.ndarray", mask_BS: "np.ndarray",
-              signals: Mapping[str, "np.ndarray"]) -> tuple[float, float]:
+def _rounding(objective: PolicyGradient, log_probs_BS: np.ndarray, mask_BS: np.ndarray,
+              signals: Mapping[str, np.ndarray]) -> tuple[float, float]:
     """The sum of the sizes of the loss's terms, which may cancel, and the number of tokens close to a bound."""
-    import numpy as np
-
     # The terms' sizes bound the rounding of their sum: terms that cancel leave a small sum with a large error.
     tokens_B1 = mask_BS.sum(-1, keepdims=True)
     share_BS = mask_BS / np.maximum(tokens_B1, 1)
@@ -277,11 +260,8 @@ def _rounding(objective: PolicyGradient, log_probs_BS: "np.ndarray", mask_BS: "n
         np.sum(near_BS))
 
 
-def trainer_log_probs(rollout: "Rollout", batch: "Batch") -> "np.ndarray":
+def trainer_log_probs(rollout: Rollout, batch: Batch) -> np.ndarray:
     """The update's log probabilities ``[B, S]``; 0 where nothing is learned, as engines have it."""
-    import numpy as np
-
-    from workings.ways.parts.rollout_batch import completion_span
     log_probs_BS = np.zeros(_rows(batch.loss_mask).shape)
     for number, ((prompt, sample), drawn) in enumerate(zip(rollout.trained_samples, rollout.trainer_log_probs,
                                                            strict=True)):
@@ -289,18 +269,11 @@ def trainer_log_probs(rollout: "Rollout", batch: "Batch") -> "np.ndarray":
     return log_probs_BS
 
 
-def _rows(x: "np.ndarray") -> "np.ndarray":
+def _rows(x: np.ndarray) -> np.ndarray:
     """``[A, B, S]`` as rows, in the precision in which nothing here is rounded."""
     return x.reshape(-1, x.shape[-1]).astype("f8")
 
 
-def _array_functions() -> ArrayFunctions:
-    import numpy as np
-
-    return ArrayFunctions(exp=np.exp, expm1=np.expm1, log=np.log, minimum=np.minimum, clip=np.clip,
-                          log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
-                          stack=lambda arrays: np.stack(arrays, -1))
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+_NUMPY = ArrayFunctions(exp=np.exp, expm1=np.expm1, log=np.log, minimum=np.minimum, clip=np.clip,
+                        log_sigmoid=lambda x: -np.logaddexp(0, -x), stop_gradient=np.asarray,
+                        stack=lambda arrays: np.stack(arrays, -1))

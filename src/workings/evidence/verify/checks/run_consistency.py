@@ -1,18 +1,21 @@
-"""Level 1: manifest, seal, times, tokenizer and evaluations of a run agree."""
+"""Level 1: manifest, seal, times, tokenizer, evaluations and views of a run agree."""
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
+from workings.evidence.pack.form import PACK
+from workings.evidence.readmes import pack_readme, run_readme
 from workings.evidence.verify.checks.evaluation_lines import ANSWERED_HERE
-from workings.evidence.verify.record import STARTS, Record, Unit
-from workings.evidence.verify.registry import Found, check, for_each_unit, not_checked, record_check
-from workings.evidence.verify.result import CheckFinding
-from workings.record.layout import EVALUATION_CONFIG, EVALUATION_UNITS, MEASURED, PLAN, SUMS, TOKENIZER
+from workings.evidence.verify.record import PACK_KIND, STARTS, Unit, field_of
+from workings.evidence.verify.registry import Found, check, contradictions, not_checked
+from workings.plugins import OURS
+from workings.record import layout
 from workings.record.manifest import REASONS
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
@@ -106,7 +109,7 @@ def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[date
 def _memory_problems(unit: Unit) -> Iterator[str]:
     """Problems of the measured peak: within the device's memory, not below the log, which never falls."""
     peak, limit = (unit.json_object(file).get(key) if unit.has(file) else None
-                   for file, key in ((MEASURED, "measured_peak_bytes"), (PLAN, "limit_bytes")))
+                   for file, key in ((layout.MEASURED, "measured_peak_bytes"), (layout.PLAN, "limit_bytes")))
     if isinstance(peak, int) and isinstance(limit, int) and 0 < limit < peak:
         yield f"peak of {peak:,} bytes on a device with {limit:,}"
     # A resumed run has the peak of its last process, and lines of the earlier ones.
@@ -119,39 +122,34 @@ def _memory_problems(unit: Unit) -> Iterator[str]:
         yield f"a measured peak of {peak:,} bytes, {max(logged):,} in the log"
 
 
-@record_check("consistency.made_from")
-def made_from(record: Record) -> Iterator[CheckFinding]:
+@check("consistency.made_from", "units", when=lambda unit: not unit.is_run)
+def made_from(unit: Unit) -> Found:
     """The seal's origin is the root digest of the run around it; settings that repeat it agree."""
+    origin = unit.seal["made_from"]
+    if unit.kind in layout.EVALUATION_UNITS:
+        if unit.parent is not None and origin != unit.parent.root:
+            yield f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…"
+        if _origin_text(unit.json_object(layout.EVALUATION_CONFIG).get("made_from", origin)) != _origin_text(origin):
+            yield f"{layout.EVALUATION_CONFIG} names another origin than the seal"
     # An evaluation of an untrained model is alone, and its origin may be next to it.
-    roots = {unit.root for unit in record.units if unit.has(SUMS)}
-
-    def find(unit: Unit) -> Found:
-        origin = unit.seal["made_from"]
-        if unit.kind in EVALUATION_UNITS:
-            if unit.parent is not None and origin != unit.parent.root:
-                yield f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…"
-            config = unit.json(EVALUATION_CONFIG)
-            if not isinstance(config, dict) or _origin_text(config.get("made_from", origin)) != _origin_text(origin):
-                yield f"{EVALUATION_CONFIG} names another origin than the seal"
-        if unit.parent is None and not is_absent(origin) and origin not in roots:
-            yield not_checked(f"made from {_origin_text(origin)}, which is not here", blocking=False)
-        return f"made from {_origin_text(origin)}"
-    return for_each_unit([unit for unit in record.units if not unit.is_run], find)
+    if unit.parent is None and not is_absent(origin) and origin not in unit.record.by_root:
+        yield not_checked(f"made from {_origin_text(origin)}, which is not here", blocking=False)
+    return f"made from {_origin_text(origin)}"
 
 
 @check("consistency.made_from", "evaluations")
 def evaluated_model(unit: Unit) -> Found:
     """What the evaluation's settings say of the model against the manifest of the run."""
-    run, settings = unit.parent, unit.json_object(EVALUATION_CONFIG)
+    run, settings = unit.parent, unit.json_object(layout.EVALUATION_CONFIG)
     if run is None:
         return None
-    pairs = (("tokenizer", "digest", run.manifest.data_digests.get("tokenizer")),
-             ("engine", "name", run.manifest.engine))
-    yield from (f"{part} {key} is {str(settings[part].get(key))[:40]!r}, the run's is {str(expected)[:40]!r}"
-                for part, key, expected in pairs if isinstance(settings.get(part), dict) and expected is not None
-                and not is_absent(settings[part]) and settings[part].get(key) != expected)
-    if isinstance(settings.get("source"), dict) and settings["source"].get("kind") not in ANSWERED_HERE:
-        yield f"completions are {str(settings['source'].get('kind'))[:40]!r}, not generated by the run"
+    expected = {"tokenizer.digest": run.manifest.data_digests.get("tokenizer"), "engine.name": run.manifest.engine}
+    yield from contradictions(layout.EVALUATION_CONFIG, settings, {
+        name: value for name, value in expected.items()
+        if value is not None and not is_absent(settings.get(name.partition(".")[0], {"absent": ""}))}, "the run's is")
+    kind = field_of(settings, "source.kind")
+    if "source" in settings and kind not in ANSWERED_HERE:
+        yield f"completions are {str(kind)[:40]!r}, not generated by the run"
     return f"engine {run.manifest.engine!r} and the run's tokenizer"
 
 
@@ -162,14 +160,14 @@ def _origin_text(origin: Any) -> str:
 @check("consistency.tokenizer")
 def tokenizer(unit: Unit) -> Found:
     """`Tokenizer.digest`, recomputed from the files without a library, because they are untrusted."""
-    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{TOKENIZER}/tokenizer.json"
-    settings = f"{TOKENIZER}/tokenizer_config.json"
+    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{layout.TOKENIZER}/tokenizer.json"
+    settings = f"{layout.TOKENIZER}/tokenizer_config.json"
     if manifest_digest is None or not unit.has(name):
         return not_checked(f"no {name} or no digest of it", blocking=False)
     # Over the parsed content, as when it was recorded: spacing and order of keys do not change a tokenizer.
     digest = _tokenizer_digest(unit.json(name), unit.json_object(settings) if unit.has(settings) else {})
     if digest != manifest_digest:
-        yield f"{TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"
+        yield f"{layout.TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"
     return f"digest {manifest_digest[:16]}…"
 
 
@@ -186,3 +184,35 @@ def _tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
              "chat_template": template if isinstance(template, str) else ""}
     # The same form as where the digest is made: sorted keys, no escapes.
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+# --- views: texts generated from a record, which are no evidence -----------------------------------------------------
+
+@check("consistency.views", "units")
+def texts(unit: Unit) -> Found:
+    """README, rendered again, byte for byte; those of another version are not compared."""
+    views = views_of(unit)
+    if not views:
+        return None
+    writer = unit.manifest.workings_version if unit.is_run else str(unit.json_object(PACK).get("workings_version"))
+    if writer != version(OURS):
+        return not_checked(f"written by workings {writer[:20]}; `workings verify --render` prints what this version "
+                           "makes of the record", blocking=False)
+    yield from (f"{name} is not what the record gives: `workings verify --render {name}` prints that"
+                for name, render in views.items()
+                if not unit.has(name) or unit.read(name) != render().encode("utf-8"))
+    return ", ".join(views)
+
+
+def views_of(unit: Unit) -> dict[str, Callable[[], str]]:
+    """What renders the texts of a unit, by their names in it; none of what `train` did not write."""
+    if unit.is_run:
+        return {layout.README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
+    return {layout.README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
+
+
+def _pack_readme(pack: Unit) -> str:
+    contents, units = pack.json_object(PACK), pack.units_inside
+    return pack_readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
+        path: (unit.manifest, unit.json(layout.OVERRIDES) if unit.has(layout.OVERRIDES) else {})
+        for path, unit in units.items() if unit.is_run}, by_digest=bool(contents["by_digest"]))

@@ -7,7 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.evidence.attest import envelope, keys
 from workings.evidence.attest.envelope import ENVELOPE_NAME, FORM, PUBLIC_NAME, OpenedEnvelope, subject_name
-from workings.evidence.verify.record import Unit
+from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import Found, check, join_first, not_checked
 from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
@@ -44,14 +44,14 @@ def signed(run: Unit) -> Found:
     if not names:
         return not_checked("not signed", blocking=False)
     # A unit that was added after the signing is not a forgery; it only lacks its own signature.
-    if missing := _missing(run, covered):
+    if missing := sorted(_units_by_name(run).keys() - covered):
         yield not_checked(f"in no signed statement: {join_first(missing)}", blocking=False)
     return "; ".join(good) if good else not_checked(NO_LIBRARY, blocking=False)
 
 
-def _missing(run: Unit, covered: set[str]) -> list[str]:
-    """Names of the units that no statement covers."""
-    return sorted(subject_name(run.manifest, path) for path in _units_by_path(run) if path not in covered)
+def _units_by_name(run: Unit) -> dict[str, Unit]:
+    """The run and the units in it, by their names in a statement."""
+    return {subject_name(run.manifest, "" if unit is run else unit.path_in(run)): unit for unit in (run, *run.inside)}
 
 
 def _file_problems(run: Unit) -> Iterator[str]:
@@ -77,12 +77,12 @@ def _public_key(run: Unit, name: str) -> Any:
 def trust(run: Unit) -> Found:
     """Each signature's key against those of `--key`: a key in a record only shows that one signer made all."""
     # Keys that are in the record are never trusted by themselves: a forger can add a new key.
-    if not run.record.given.trusted:
+    if not run.record.trusted:
         return not_checked("signed, but no key was given to trust (--key)", blocking=False) if _envelopes(run) else None
     if not keys.is_available():
         # This one blocks the level, because the reader has asked for it by giving a key.
         return not_checked(NO_LIBRARY)
-    trusted = [keys.public_key(data) for data in run.record.given.trusted]
+    trusted = [keys.public_key(data) for data in run.record.trusted]
     covered = set[str]()
     for name in _envelopes(run):
         with suppress(RecordError):  # `attestation.signed` refuses it
@@ -90,14 +90,9 @@ def trust(run: Unit) -> Found:
             if any(envelope.signed_by(opened, key) for key in trusted):
                 covered |= _covered(run, opened)
     named = ", ".join(str(key.keyid) for key in trusted)
-    if missing := _missing(run, covered):
+    if missing := sorted(_units_by_name(run).keys() - covered):
         yield f"not signed by key {named}: {join_first(missing)}"
     return f"{len(covered)} units signed by key {named}"
-
-
-def _units_by_path(run: Unit) -> dict[str, Unit]:
-    """The run and the units in it, by their path in the run."""
-    return {"": run, **{unit.path_in(run): unit for unit in run.record.units if unit.parent is run}}
 
 
 def _envelopes(run: Unit) -> list[str]:
@@ -122,21 +117,15 @@ def _open(run: Unit, name: str) -> OpenedEnvelope:
 
 
 def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
-    """Paths of the units that the statement names correctly. Raises `RecordError` for any other content."""
-    statement = opened.statement
-    if not isinstance(statement.get("subject"), list) or statement != {**FORM, "subject": statement["subject"]}:
+    """Names of the units that the statement names correctly. Raises `RecordError` for any other content."""
+    subjects, units = opened.statement.get("subject"), _units_by_name(run)
+    if not isinstance(subjects, list) or opened.statement != {**FORM, "subject": subjects}:
         raise RecordError(f"not an in-toto statement of the form {FORM['predicateType']}")
-    names = {subject_name(run.manifest, path): (path, unit) for path, unit in _units_by_path(run).items()}
-    covered = set[str]()
-    for subject in statement["subject"]:
-        name = str(subject.get("name")) if isinstance(subject, dict) else ""
-        if name not in names:
-            raise RecordError(f"it names {shown(name)}, which is not here")
-        path, unit = names[name]
+    covered = {str(field_of(subject, "name")): subject for subject in subjects}
+    for name, subject in covered.items():
         # Equal as a whole, because an extra digest or key would be unchecked.
-        if subject != {"name": name, "digest": {"sha256": unit.root}}:
-            raise RecordError(f"it names another root for {shown(name)} than {unit.root[:16]}…")
-        covered.add(path)
-    if "" not in covered:
-        raise RecordError("it does not name the run itself")
-    return covered
+        if name not in units or subject != {"name": name, "digest": {"sha256": units[name].root}}:
+            raise RecordError(f"it names {shown(name)}, which is not here, or has another root")
+    if len(covered) != len(subjects) or run.manifest.name not in covered:
+        raise RecordError("it names a unit twice, or not the run itself")
+    return set(covered)

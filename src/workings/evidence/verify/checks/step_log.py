@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from pydantic import ValidationError
-
 from workings.config.training import TrainingConfig
-from workings.errors import RecordError
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import Found, check, differing, not_checked, only_if_written_by_train, same_json
+from workings.evidence.verify.registry import Found, check, contradictions, not_checked, require_train, same_json
 from workings.evidence.verify.tree import shown
 from workings.models.shards import whole_file
 from workings.record.checkpoints import KEPT, best_checkpoint
-from workings.record.layout import CONFIG, EVENTS, MANIFEST, METRICS, STATE
+from workings.record.layout import EVENTS, MANIFEST, METRICS, STATE
 from workings.training.schedule import Schedule
 
 WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5}|\.shard_\d{5}_of_\d{5})?\.safetensors$")
@@ -49,10 +46,7 @@ def learning_rate(unit: Unit) -> Found:
     training = unit.section("training")
     if "learning_rate" not in training:
         return not_checked("the recipe's snapshot names no learning rate")
-    try:
-        schedule = Schedule.from_config(TrainingConfig.model_validate(training))
-    except ValidationError as error:
-        raise RecordError(f"{CONFIG}: training cannot be read ({str(error)[:80]})") from None
+    schedule = Schedule.from_config(TrainingConfig.model_validate(training))
     for step in unit.steps:
         expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
         # Cosines of two machines differ in the last bits.
@@ -72,14 +66,20 @@ def last_checkpoint(unit: Unit) -> Found:
     if not folders:
         return not_checked("the run holds no checkpoint", blocking=False)
     for number, folder in folders.items():
-        state = unit.json(f"{folder}/{STATE}")
-        if not isinstance(state, dict) or state.get("step") != number:
-            yield f"{folder}: its state is of step {state.get('step') if isinstance(state, dict) else 'none'}"
+        state = unit.json_object(f"{folder}/{STATE}")
+        if state.get("step") != number:
+            yield f"{folder}: its state is of step {state.get('step')}"
         elif unit.written_by_train:
-            yield from _state_problems(unit, number, state)
+            # Tokens and time add up from the lines of its steps. Counts are exact; seconds were summed step by step,
+            # with other rounding.
+            rows = unit.steps[:number]
+            yield from (f"{folder}: {name} is {str(told)[:20]}, the log adds up to {value}" for name, value in (
+                ("tokens", sum(row.tokens for row in rows)),
+                ("supervised_tokens", sum(row.supervised_tokens for row in rows)),
+                ("training_seconds", math.fsum(row.seconds for row in rows)))
+                if not math.isclose(told := state["facts"][name], value, rel_tol=1e-9))
     last = max(folders)
-    # A run that failed may have died before it could save its last step; every other one saves it before it is
-    # sealed.
+    # A run that failed may have died before it could save its last step; every other one saves it before sealing.
     if last > done or (unit.manifest.status != "failed" and last != done):
         yield f"the last checkpoint is of step {last}, {done} steps were completed"
     yield from _file_problems(unit)
@@ -109,10 +109,8 @@ def _kept_problems(unit: Unit) -> Iterator[str]:
     section, done, numbers = unit.section("checkpoint"), unit.manifest.completed_steps, [*unit.checkpoints]
     if "checkpoint" not in unit.manifest.config or unit.manifest.resumes or unit.manifest.status == "failed":
         return
-    every, keep, best = section.get("every_steps"), section.get("keep_last"), unit.best
-    if type(every) is not int or type(keep) is not int or every < 1 or keep < 1:
-        yield "the recipe's checkpoint.every_steps or keep_last is no count"
-    elif section.get("every_minutes"):  # when those were due, only a clock knew
+    every, keep, best = section["every_steps"], section["keep_last"], unit.best
+    if section.get("every_minutes"):  # when those were due, only a clock knew
         if numbers[-1:] != [done] or len(numbers) > keep + (best is not None):
             yield f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {keep} and the last step's"
     else:
@@ -141,36 +139,20 @@ def _weights_problems(unit: Unit) -> Iterator[str]:
                                 "changed any")
 
 
-def _state_problems(unit: Unit, number: int, state: dict[str, Any]) -> Iterator[str]:
-    """Problems of a checkpoint's state: tokens and time add up from the lines of its steps."""
-    facts, rows = state.get("facts"), unit.steps[:number]
-    if not isinstance(facts, dict):
-        yield f"step_{number:06d}: its state says nothing"
-        return
-    sums = {"tokens": sum(row.tokens for row in rows),
-            "supervised_tokens": sum(row.supervised_tokens for row in rows),
-            "training_seconds": math.fsum(row.seconds for row in rows)}
-    # Counts are exact; seconds were summed step by step, with other rounding.
-    yield from (f"step_{number:06d}: {name} is {str(facts.get(name))[:20]}, the log adds up to {value}"
-                for name, value in sums.items() if not isinstance(facts.get(name), int | float)
-                or not math.isclose(facts[name], value, rel_tol=1e-9))
-
-
-@check("consistency.checkpoints", when=lambda unit: unit.best is not None or KEPT in unit.manifest.facts,
-       precondition=only_if_written_by_train)
+@check("consistency.checkpoints", when=lambda unit: unit.best is not None or KEPT in unit.manifest.facts)
 def kept(unit: Unit) -> Found:
     """Step, measure and values of the manifest against the log; patience that was at an end before the run was."""
+    require_train(unit)
     best, said = unit.best, unit.manifest.facts.get(KEPT)
-    if best is None or not isinstance(said, dict):
+    if best is None or said is None:
         yield (f"{MANIFEST} names {'a' if best is None else 'no'} kept checkpoint, by recipe and log there is "
                f"{'none' if best is None else 'one'}")
         return None
     names = ("step", "measure", "value", "measured", "last_step", "last_value")
-    yield from differing(((f"{MANIFEST}: {KEPT}.{name}", said.get(name), getattr(best, name)) for name in names),
-                         "by the log it is")
-    earlier = best_checkpoint(unit.section("checkpoint"), [line for line in unit.metrics
-                                                           if line["step"] < best.last_step],
-                              unit.manifest.planned_steps)
+    yield from contradictions(f"{MANIFEST}: {KEPT}", said, {name: getattr(best, name) for name in names},
+                              "by the log it is")
+    before = [line for line in unit.metrics if line["step"] < best.last_step]
+    earlier = best_checkpoint(unit.section("checkpoint"), before, unit.manifest.planned_steps)
     if earlier is not None and earlier.ends_the_run:
         yield f"the run continued after step {earlier.last_step}: {earlier.reason}"
     return f"step {best.step} was kept: its {best.measure} {best.value:.4g} is the best of {best.measured}"
@@ -180,9 +162,9 @@ def kept(unit: Unit) -> Found:
 
 def _resume_problems(row: dict[str, Any]) -> Iterator[str]:
     """Numbers of one resume that cannot be: it keeps the steps of its checkpoint, and passes over newer ones only."""
-    step, kept, dropped = row.get("from_step"), row.get("kept_steps"), row.get("dropped_steps", 0)
-    if type(step) is not int or type(dropped) is not int or min(step, dropped) < 0 or not same_json(
-            row.get("kept_steps", step), step):
+    step, dropped = row["from_step"], row.get("dropped_steps", 0)
+    kept = row.get("kept_steps", step)
+    if type(step) is not int or type(dropped) is not int or min(step, dropped) < 0 or not same_json(kept, step):
         yield f"{EVENTS}: resumed after step {str(step)[:20]} with {str(kept)[:20]} steps kept, {str(dropped)[:20]} not"
         return
     for text in _listed(row, "damaged_checkpoints"):
@@ -224,9 +206,9 @@ def _origin_problems(unit: Unit) -> Iterator[str]:
         return
     folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
     beside = f"{folder}/{told.get('name')}".lstrip("/")
-    earlier = unit.record.runs_by_root.get(root)
+    earlier = unit.record.by_root.get(root)
     if earlier is None:
-        if beside in unit.record.run_paths:
+        if any(run.path == beside for run in unit.record.runs):
             yield f"{EVENTS}: it resumed root {root[:16]}…, but {beside[:60]} has another"
         return
     resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})

@@ -7,25 +7,19 @@ Those of rollouts are checked with these (`checks.rollouts`).
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
 from workings.errors import RecordError
-from workings.evidence.verify.checks.data_order import (
-    batches_of,
-    kept_rows,
-    only_if_few_sequences,
-    planned_steps,
-    row_ids,
-)
+from workings.evidence.verify.checks.data_order import batches_of, kept_rows, planned_steps, row_ids
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.record import Unit, computed_once
-from workings.evidence.verify.registry import Found, check, join_first, not_checked, records
+from workings.evidence.verify.registry import Found, check, contradictions, is_number, join_first, not_checked, records
 from workings.objectives.top_tokens import MAX_TOKENS, MIN_REST
 from workings.record.digest import is_digest, json_digest
-from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE, SUMS, TEACHER, TOP_TOKENS, top_tokens_file
-
-if TYPE_CHECKING:
-    from workings.data.top_tokens import TopTokenFiles, TopTokensOfRow
+from workings.record.layout import CHECKPOINTS, CONFIG, MODEL_SHAPE, TEACHER, TOP_TOKENS, top_tokens_file
 
 TOLERANCE = 1e-4
 """Tolerance for a sum of float32 probabilities, and for a mean of them in the log."""
@@ -36,29 +30,31 @@ ROW_BYTES = 400
 @check("consistency.teacher", when=records(TEACHER))
 def teacher(unit: Unit) -> Found:
     """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
-    recorded_digest, facts = unit.manifest.data_digests.get("teacher"), unit.json(TEACHER)
-    problems = [] if recorded_digest == json_digest(facts) else [
-        f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(recorded_digest)[:16]}…"]
+    facts = unit.json_object(TEACHER)
+    digest = unit.manifest.data_digests.get("teacher")
+    problems = [] if digest == json_digest(facts) else [
+        f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(digest)[:16]}…"]
     problems += _fact_problems(facts, unit.manifest.config["algorithm"])
-    for run in unit.record.runs if not problems else ():
-        if run.has(SUMS) and run.root == facts.get("root"):
-            problems += _run_problems(facts, run)
-        # No failure: names are not unique, and the true teacher may be elsewhere.
-        elif run.manifest.name == facts.get("run"):
-            yield not_checked(f"{run.title} has the teacher's name and another root, {run.root[:16]}…: it is not the "
-                              "run that was learned from", blocking=False)
+    same, root = unit.record.by_root.get(facts.get("root", "")), facts.get("root")
+    if same is not None and not problems:
+        problems += contradictions(TEACHER, facts, {
+            "run": same.manifest.name,
+            "tokenizer": same.manifest.data_digests.get("tokenizer", facts["tokenizer"])}, "of this root it is")
+        if others := [name for name, digest in facts["weights"].items() if same.sums.get(name) != digest]:
+            problems.append(f"{TEACHER}: {join_first(others)} with another digest than in the run of this root")
+    # No failure: names are not unique, and the true teacher may be elsewhere.
+    yield from (not_checked(f"{run.title} has the teacher's name and another root, {other[:16]}…: it is not the run "
+                            "that was learned from", blocking=False) for other, run in unit.record.by_root.items()
+                if not problems and run.is_run and other != root and run.manifest.name == facts.get("run"))
     yield from problems
-    return _sentence(facts) if not problems else None
+    return (f"run {facts['run']}, root {root[:16]}…, in {facts['precision']}" if root else
+            f"{facts['id']} at {facts['revision']}, in {facts['precision']}") if not problems else None
 
 
-def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> Iterator[str]:
-    if not isinstance(facts, dict) or not isinstance(facts.get("weights"), dict) or not facts["weights"]:
+def _fact_problems(facts: dict[str, Any], algorithm: dict[str, Any]) -> Iterator[str]:
+    if not facts["weights"]:
         yield f"{TEACHER} names no weights"
-        return
     base = facts.get("base", {})  # of a teacher with adapters: what they were trained on
-    if not isinstance(base, dict) or not isinstance(base.get("weights", {}), dict):
-        yield f"{TEACHER} names no weights that its adapters were trained on"
-        return
     digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
                *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
     if not all(map(is_digest, digests)):
@@ -68,25 +64,7 @@ def _fact_problems(facts: Any, algorithm: dict[str, Any]) -> Iterator[str]:
     checkpoint = facts.get("checkpoint")
     if checkpoint is not None and any(not name.startswith(f"{CHECKPOINTS}/{checkpoint}/") for name in facts["weights"]):
         yield f"{TEACHER}: weights of another checkpoint than {str(checkpoint)[:40]}"
-    if facts.get("precision") != algorithm.get("teacher_precision"):
-        yield (f"{TEACHER}: precision {str(facts.get('precision'))[:10]}, the recipe's is "
-               f"{str(algorithm.get('teacher_precision'))[:10]}")
-
-
-def _run_problems(facts: dict[str, Any], run: Unit) -> Iterator[str]:
-    """A teacher's facts against the run with its root."""
-    if facts.get("run") != run.manifest.name:
-        yield f"{TEACHER} calls it {str(facts.get('run'))[:40]!r}, the run of this root is {run.manifest.name[:40]!r}"
-    if facts.get("tokenizer") != run.manifest.data_digests.get("tokenizer", facts.get("tokenizer")):
-        yield f"{TEACHER} names another tokenizer than the run of this root"
-    if others := [name for name, digest in facts["weights"].items() if run.sums.get(name) != digest]:
-        yield f"{TEACHER}: {join_first(others)} with another digest than in the run of this root"
-
-
-def _sentence(facts: dict[str, Any]) -> str:
-    if "root" in facts:
-        return f"run {facts['run']}, root {facts['root'][:16]}…, in {facts['precision']}"
-    return f"{facts['id']} at {facts['revision']}, in {facts['precision']}"
+    yield from contradictions(TEACHER, facts, {"precision": algorithm.get("teacher_precision")}, "the recipe's is")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +79,7 @@ class _RowSummary:
     problems: tuple[str, ...]
 
 
-@check("consistency.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
+@check("consistency.top_tokens", when=records(TOP_TOKENS))
 def top_tokens(unit: Unit) -> Found:
     """Number of positions of the planned rows; different tokens of the vocabulary, in order; sums of at most 1."""
     if not unit.metrics:  # the run ended before the teacher's tokens were complete, and before any step
@@ -114,7 +92,7 @@ def top_tokens(unit: Unit) -> Found:
     return f"{sum(row.positions for row in summaries.values()):,} positions of {len(summaries):,} rows"
 
 
-@check("recompute.top_tokens", when=records(TOP_TOKENS), precondition=only_if_few_sequences)
+@check("recompute.top_tokens", when=records(TOP_TOKENS))
 def logged_teacher(unit: Unit) -> Found:
     """Mean probability of the top tokens and mean entropy of each step again; no divergence is below 0."""
     summaries = _row_summaries(unit) if unit.metrics else {}
@@ -128,17 +106,15 @@ def logged_teacher(unit: Unit) -> Found:
         for key, value in (("teacher_mass", math.fsum(summaries[name].mass for name in names) / count),
                            ("teacher_entropy", math.fsum(summaries[name].entropy for name in names) / count)):
             logged = line.get(key)
-            if not isinstance(logged, float | int) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
+            if not is_number(logged) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
                 yield f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}"
         # The minimized divergence is never negative, up to rounding.
-        loss = line.get("loss")
-        if isinstance(loss, float | int) and loss < -TOLERANCE:
-            yield f"{subject}: loss {loss:g}, and no divergence is below 0"
+        if line["loss"] < -TOLERANCE:
+            yield f"{subject}: loss {line['loss']:g}, and no divergence is below 0"
     return f"{len(unit.metrics)} steps"
 
 
-def _files(unit: Unit) -> "TopTokenFiles":
-    from workings.data.top_tokens import TopTokenFiles
+def _files(unit: Unit) -> TopTokenFiles:
     count = unit.manifest.config["algorithm"].get("top_k")
     if type(count) is not int or not 1 <= count <= MAX_TOKENS:
         raise RecordError(f"{CONFIG}: algorithm.top_k is no count of tokens")
@@ -160,9 +136,7 @@ def _row_summaries(unit: Unit) -> dict[str, _RowSummary]:
     return summaries
 
 
-def _summary(row: "TopTokensOfRow", vocabulary: int) -> _RowSummary:
-    import numpy as np
-
+def _summary(row: TopTokensOfRow, vocabulary: int) -> _RowSummary:
     tokens, log_probs = row.tokens_NK, row.log_probs_NK.astype(np.float64)
     with np.errstate(over="ignore"):  # the logarithm of an invalid probability may have any size
         probabilities = np.exp(log_probs)

@@ -10,14 +10,15 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from workings.config.families import FAMILIES
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.training import OptimizerConfig, PrecisionConfig
 from workings.errors import RecordError
 from workings.evidence.verify.record import Unit, computed_once, section_of
-from workings.evidence.verify.registry import Found, check, join_first, not_checked
+from workings.evidence.verify.registry import Found, check, join_first, not_checked, require_train
+from workings.evidence.verify.result import NotChecked
 from workings.evidence.verify.tree import shown
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
@@ -50,12 +51,11 @@ _Sizes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """Header of a safetensors file: formats, shapes and offsets of its tensors."""
+    """Header of a safetensors file: formats, shapes and first bytes (counted from the file's) of its tensors."""
 
     dtypes: dict[str, str]
     shapes: _Sizes
     offsets: dict[str, int]
-    """First byte of each tensor, from the beginning of the file."""
 
     def formats(self, names: Iterator[str] | None = None) -> str:
         """Number formats of some tensors, or of all, under their names in a manifest."""
@@ -123,17 +123,13 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
 def model(unit: Unit) -> Found:
     """Number of parameters in the manifest; sizes, source and number formats in the recipe."""
     shape = recorded_shape(unit)
-    if isinstance(shape, str):
-        return not_checked(shape, blocking=False)
     manifest, count, section = unit.manifest, parameter_count(shape), unit.section("model")
     if count != manifest.parameters:
         yield f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}"
-    if section.get("verified", shape.verified) != shape.verified:
-        yield (f"the recipe's model.verified is {str(section['verified'])[:20]}, of the family {shape.family} it is "
-               f"{shape.verified}")
-    sizes, source = shape.to_json(), section.get("source")
-    yield from (f"the recipe's model has {key} {str(asked)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-                for key, asked in section_of(section, "shape").items() if sizes.get(key, asked) != asked
+    sizes, source = {**shape.to_json(), "verified": shape.verified}, section.get("source")
+    asked = section_of(section, "shape") | ({"verified": section["verified"]} if "verified" in section else {})
+    yield from (f"the recipe's model has {key} {str(value)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
+                for key, value in asked.items() if sizes.get(key, value) != value
                 # Weights from elsewhere bring their own family.
                 and (key != "family" or source == "scratch"))
     # Random weights come from the seed, and no file has them.
@@ -141,7 +137,12 @@ def model(unit: Unit) -> Found:
         yield f"random weights, and {len(manifest.weight_digests)} files of weights"
     if unit.engine_is_ours:
         yield from _source_problems(unit, section)
-        yield from _format_problems(unit)
+        used, precision = manifest.actual_dtypes, unit.section("precision")
+        yield from (f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
+                    for part in sorted(used.keys() - FORMATS) if precision)
+        compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
+        if precision and used.get("compute", compute) != compute:
+            yield f"computed in {used['compute'][:20]!r}, the recipe asks for {compute!r}"
     return f"{shape.family}, {count:,} parameters"
 
 
@@ -149,8 +150,6 @@ def model(unit: Unit) -> Found:
 def tensors(unit: Unit) -> Found:
     """Names, shapes and formats of weights and moments; the optimizer's own count of steps."""
     expected = expected_tensors(unit)
-    if isinstance(expected, str):
-        return not_checked(expected, blocking=False)
     files, elsewhere = 0, 0
     for folder in unit.checkpoints.values():
         for file in (expected.file, OPTIMIZER):
@@ -194,12 +193,10 @@ class Expected:
         # Float32 masters are copies of the weights and no moments; a plan counts them by themselves.
         moments = sum(prod(size) * BITS[code] // 8 for name, (size, code) in self.moments.items()
                       if not name.startswith(f"{MASTER}."))
-        if self.file == ADAPTERS:
-            adapters = sum(prod(size) for size in self.weights.values()) * BITS["F32"] // 8
-            is_packed = any("uint8" in formats for formats in self.frozen)
-            whole = {} if is_packed else {"parameters": parameters * BITS[self.stored] // 8 + adapters}
-            return {**whole, "moments": moments}
-        return {"parameters": parameters * BITS[self.stored] // 8, "moments": moments}
+        if any("uint8" in formats for formats in self.frozen):
+            return {"moments": moments}
+        adapters = sum(map(prod, self.weights.values())) * BITS["F32"] // 8 if self.file == ADAPTERS else 0
+        return {"parameters": parameters * BITS[self.stored] // 8 + adapters, "moments": moments}
 
     def problems(self, unit: Unit, name: str, parts: list[str]) -> list[str]:
         """Problems of one file, or of the shards ``parts`` of it."""
@@ -256,52 +253,40 @@ def _step_problems(unit: Unit, name: str) -> list[str]:
 
 
 @computed_once("shape")
-def recorded_shape(unit: Unit) -> ModelShape | str:
-    """The shape of a run's model, or why it cannot be used. Raises `RecordError` for an invalid one."""
-    if not unit.written_by_train:
-        return f"no {MODEL_SHAPE}"
-    value = unit.json(MODEL_SHAPE)
-    if not isinstance(value, dict) or "config" in value or value.get("family") not in FAMILIES:
+def recorded_shape(unit: Unit) -> ModelShape:
+    """The shape of a run's model. Raises `NotChecked` where it cannot be used, and `RecordError` for an invalid one."""
+    require_train(unit)
+    value = unit.json_object(MODEL_SHAPE)
+    if "config" in value or value.get("family") not in FAMILIES:
         # To check less than the recipe allows would be a way to say anything.
         asked = section_of(unit.section("model"), "shape").get("family")
-        if asked in FAMILIES or not isinstance(value, dict) or not isinstance(value.get("family"), str):
+        if asked in FAMILIES or not isinstance(value.get("family"), str):
             raise RecordError(f"{MODEL_SHAPE}: no shape of a family, and the recipe asks for {str(asked)[:40]!r}")
         # A family of another package would be imported for its name, which a stranger may have written.
-        return f"{MODEL_SHAPE} is of no family of this project"
+        raise NotChecked(f"{MODEL_SHAPE} is of no family of this project", blocking=False)
     known = {field.name: field.type for field in fields(ModelShape)}
     if unknown := sorted(set(value) - set(known)):
         if unit.written_by_this_version:
             raise RecordError(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not write")
-        return f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know"
+        raise NotChecked(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know", blocking=False)
     # Before `tensor_shapes`, which makes an entry for every layer.
     large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
     large += [key for key, size in value.items() if isinstance(size, bool) is not (known[key] in (bool, "bool"))]
     if large or type(value.get("layers")) is not int or value["layers"] > MAX_LAYERS:
         raise RecordError(f"{MODEL_SHAPE}: sizes that no model has")
-    try:
-        shape = ModelShape(**value)
-        tensor_shapes(shape)
-    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise RecordError(f"{MODEL_SHAPE}: not a model's shape ({str(error)[:80]})") from None
+    tensor_shapes(shape := ModelShape(**value))
     return shape
 
 
-def expected_tensors(unit: Unit) -> Expected | str:
-    """The tensors of each checkpoint of a run, or why they are unknown. Raises `RecordError` for a bad recipe."""
+def expected_tensors(unit: Unit) -> Expected:
+    """The tensors of each checkpoint of a run. Raises `NotChecked` if unknown, and `RecordError` for a bad recipe."""
     shape, recipe = recorded_shape(unit), unit.manifest.config
-    if isinstance(shape, str):
-        return shape
     if not unit.engine_is_ours:
-        return "an engine from elsewhere: what its checkpoints hold is that package's word"
-    try:
-        method: Any = TypeAdapter(MethodConfig).validate_python(recipe.get("method", FULL))
-        optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(recipe.get("optimizer"))
-        precision = PrecisionConfig.model_validate(recipe.get("precision"))
-    except ValidationError as error:
-        raise RecordError(f"{CONFIG}: no method, optimizer or precision ({str(error)[:80]})") from None
+        raise NotChecked("an engine from elsewhere: what its checkpoints hold is that package's word", blocking=False)
+    method: Any = TypeAdapter(MethodConfig).validate_python(recipe.get("method", FULL))
+    optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(recipe.get("optimizer"))
+    precision = PrecisionConfig.model_validate(recipe.get("precision"))
     weights = tensor_shapes(shape) if isinstance(method, FullConfig) else _adapter_shapes(method, shape)
-    if isinstance(weights, str):
-        return weights
     trained = {name: size for name, size in weights.items()
                if not isinstance(method, FullConfig) or not is_frozen(name, shape)}
     inside = (family_of(shape).layer_prefix + ".", PEFT_PREFIX)
@@ -320,11 +305,11 @@ def expected_tensors(unit: Unit) -> Expected | str:
                     sharded=unit.section("checkpoint").get("sharded") is True)
 
 
-def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes | str:
+def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes:
     family = family_of(shape)
     # peft's names of layers with another prefix are not worked out here.
     if family.layer_prefix != "model.layers":
-        return f"adapters of a {shape.family} model are named in transformers' own way"
+        raise NotChecked(f"adapters of a {shape.family} model are named in transformers' own way", blocking=False)
     module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in module_names]:
         raise RecordError(f"{CONFIG}: {shape.family} has no projection {unknown[0][:40]!r}")
@@ -352,15 +337,3 @@ def _source_problems(unit: Unit, section: dict[str, Any]) -> Iterator[str]:
         yield f"the recipe's weights are {str(name)[:60]!r}, the manifest's {manifest.model_id[:60]!r}"
     if isinstance(manifest.model_revision, Absent) is not (source == "scratch"):
         yield f"model.source is {source}, and model_revision is {str(manifest.model_revision)[:40]!r}"
-
-
-def _format_problems(unit: Unit) -> Iterator[str]:
-    """Problems of number formats: those that were used against those of the recipe."""
-    used, precision = unit.manifest.actual_dtypes, unit.section("precision")
-    if not precision:
-        return
-    yield from (f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
-                for part in sorted(used.keys() - FORMATS))
-    compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
-    if used.get("compute", compute) != compute:
-        yield f"computed in {used['compute'][:20]!r}, the recipe asks for {compute!r}"

@@ -1,0 +1,245 @@
+"""Levels 1 and 2: the recipe as written gives that which ran; an evaluation is the one that its run announced."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from workings.config.load import parse_recipe
+from workings.config.recipe import Recipe
+from workings.data.generators import addition
+from workings.data.generators.base import items_bytes
+from workings.data.named_sets import shipped_sets
+from workings.errors import RequestError
+from workings.evaluation.settings import settings_of
+from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
+from workings.evidence.verify.checks.evaluation_lines import asked_our_engine
+from workings.evidence.verify.record import Unit, field_of
+from workings.evidence.verify.registry import (
+    Found,
+    check,
+    contradictions,
+    differences,
+    not_checked,
+    require_train,
+    same_json,
+)
+from workings.plugins import OURS
+from workings.record import layout
+from workings.record.digest import bytes_digest
+from workings.record.values import is_absent
+
+MAX_RECIPE_BYTES = 1 << 18
+"""A recipe has a few kilobytes; a larger text is not parsed."""
+KEYS_THAT_DECIDE_ANSWERS = ("model", "items", "decoding", "engine", "template")
+"""Keys of an evaluation that decide its answers."""
+
+
+@check("consistency.recipe")
+def recipe(unit: Unit) -> Found:
+    """The recipe, read and resolved again; defaults are compared only for a record of this version."""
+    require_train(unit)
+    if unit.manifest.facts.get("smoke") is True:
+        return not_checked("a smoke run: its recipe was made small", blocking=False)
+    words = unit.json_object(layout.OVERRIDES)
+    overrides = words["overrides"]
+    # Broken bytes become signs that no recipe has, and the parser's error names the place.
+    text = unit.read(layout.RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
+    # Other versions may have other defaults; written keys mean the same.
+    same_version = unit.written_by_this_version
+    try:
+        # An empty folder: no file that the recipe names is opened.
+        loaded = parse_recipe(text, layout.RECIPE, Path(), overrides)
+    except RequestError as error:
+        if same_version and unit.recipe is not None:
+            yield (f"{layout.RECIPE}: this version reads the recipe that ran, and not the one as written: "
+                   f"{error.given[:120]}")
+        return not_checked(f"this version does not read it: {error.given[:120]}", blocking=False)
+    expected = loaded.resolved() if same_version else loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    if loaded.recipe.training.epochs and has_few_sequences(unit):
+        # The file says how often the rows are gone through; how many steps that is follows from them.
+        expected["training"]["steps"] = batches_of(unit).steps_in(loaded.recipe.training.epochs)
+    recorded = unit.json(layout.CONFIG)
+    more = sorted(_keys(recorded) - _keys(expected)) if same_version else []
+    yield from (f"{layout.CONFIG}: {key[:40]} is no key of the recipe as written" for key in more)
+    yield from (f"{layout.CONFIG}: {place}" for place in differences(recorded, expected, common=True))
+    if same_version and words.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
+        yield f"{layout.OVERRIDES}: renamed is not what the recipe's keys give"
+    return f"{layout.RECIPE} and {len(overrides)} overrides" if same_version else not_checked(
+        f"defaults of {unit.manifest.workings_version[:20]}; written keys agree", blocking=False)
+
+
+def _keys(value: Any, path: str = "") -> set[str]:
+    """The keys of nested objects, with dots between them."""
+    return {key for name, inner in value.items() for key in (path + name, *_keys(inner, f"{path}{name}."))
+            } if isinstance(value, dict) else set()
+
+
+@check("consistency.recipe", when=lambda unit: unit.written_by_train)
+def config(unit: Unit) -> Found:
+    """Digests of evaluation data against the recipe; the event that announces the evaluation."""
+    section, digests = unit.section("evaluation"), unit.manifest.data_digests
+    # Those that the recipe names have a digest, and no others.
+    for key, name in (("items", "items"), ("traces", "evaluation_traces")):
+        if "evaluation" in unit.manifest.config and (name in digests) is (section.get(key, "none") == "none"):
+            yield (f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and {layout.DATA_DIGESTS} has "
+                   f"{'one' if name in digests else 'none'} of {name}")
+    if unit.written_by_this_version and unit.recipe is not None:
+        yield from _announcement_problems(unit, unit.recipe)
+    return f"config digest {unit.manifest.config_digest[:16]}…"
+
+
+def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
+    """The event that announces the evaluation: once, before the first step, as the recipe asks."""
+    told = [row for row in unit.events if row.get("kind") == layout.ANNOUNCED]
+    asked = int(recipe.evaluation.items != "none")
+    # An attempt that was killed at once announced nothing, and a later one could know the answers.
+    if len(told) > asked or (len(told) < asked and not unit.manifest.resumes):
+        yield f"{len(told)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
+    for row in told[:1]:
+        yield from contradictions(f"{layout.EVENTS}: announced", row, {
+            "decoding": settings_of(recipe).decoding(), "evaluation": layout.RECIPE_EVALUATION}, "by the recipe")
+
+
+# --- evaluations -----------------------------------------------------------------------------------------------------
+
+@check("consistency.announced", "measurements")
+def announced(unit: Unit) -> Found:
+    """Items by digest, and how they were asked, against the run's recipe and its first events."""
+    run, config = unit.parent, unit.json_object(layout.EVALUATION_CONFIG)
+    if run is None:
+        yield from _shipped_template_problems(config)
+        return not_checked("it is in no run: nothing was announced", blocking=False)
+    recipe, announcement = run.recipe, _announcement(run)
+    # Only the evaluation of the recipe is announced; others are compared as far as they name this run.
+    if unit.path_in(run) != layout.RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" \
+            or not run.written_by_train:
+        if run.written_by_train:
+            yield from _later_problems(run, config)
+            yield from _twin_problems(unit, config)
+        return not_checked("not announced before the first step: made afterwards, with freely chosen items",
+                           blocking=False)
+    yield from contradictions(layout.EVALUATION_CONFIG, config, _by_recipe(config, recipe), "the recipe says")
+    yield from contradictions(layout.EVALUATION_CONFIG, config, _by_run(run, config), "the run's is")
+    # The digest of the file's bytes, which differs from that of the items in it.
+    file_digest, known_digest = run.manifest.data_digests.get("items"), _known_digest(recipe)
+    if known_digest and known_digest != file_digest:
+        yield (f"the set {recipe.evaluation.items!r} has digest {known_digest[:16]}…, the run was given "
+               f"{str(file_digest)[:16]}…")
+    if announcement is None:
+        return not_checked("evaluated as the recipe says; the file of its items is not here", blocking=False)
+    yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
+        "items": config["items"], "decoding": config.get("decoding"), "evaluation": layout.RECIPE_EVALUATION,
+    }, "evaluated was")
+    return f"{config['items']['count']} items, announced before the first step"
+
+
+def _announcement(run: Unit) -> dict[str, Any] | None:
+    """The first event that announces an evaluation: later ones could be written when the answers are known."""
+    return next((row for row in run.events if row.get("kind") == layout.ANNOUNCED), None)
+
+
+@check("recompute.items", when=lambda run: run.manifest.status == "complete" and run.recipe_evaluation is None)
+def announced_is_here(run: Unit) -> Found:
+    """The first events of a complete run against the evaluations in it."""
+    # No failure: between its last step and its evaluation an honest run looks the same.
+    if told := _announcement(run):
+        yield not_checked(f"an evaluation of {str(field_of(told, 'items.count'))[:20]} items was announced before the "
+                          "first step and is not here: removed, or not made yet")
+    return None
+
+
+def _by_recipe(config: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """Decoding and scoring by the recipe's section."""
+    settings = settings_of(recipe)
+    expected = {"form": settings.form, "aggregate": settings.aggregate, "scorer.name": settings.scorer,
+                "source": {"kind": "generated"}, "template.name": recipe.data.template,
+                **{f"decoding.{name}": value for name, value in settings.decoding().items()}}
+    # Limits have no key in a recipe: they are those of the version.
+    return expected | ({"limits": settings.limits(), "extraction.rules": settings.extraction()["rules"]}
+                       if field_of(config, "software.workings") == version(OURS) else {})
+
+
+def _by_run(run: Unit, config: dict[str, Any]) -> dict[str, Any]:
+    """Device, version, template and step by the run."""
+    manifest, device = run.manifest, run.manifest.device
+    expected: dict[str, Any] = {
+        "engine.platform": device.platform, "engine.device": device.kind, "engine.devices": device.count,
+        "software.workings": manifest.workings_version, **_template_digest(run, config)}
+    return expected | ({"model.run": manifest.name, "model.step": run.kept_step} if _names_a_model(config) else {})
+
+
+def _names_a_model(config: dict[str, Any]) -> bool:
+    return isinstance(model := config.get("model"), dict) and not is_absent(model)
+
+
+def _later_problems(run: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """What an evaluation that was made later says of its model, against the run around it: name, step and template.
+
+    The machine and the version may be others than those that trained.
+    """
+    name = {"model.run": run.manifest.name} if _names_a_model(config) else {}
+    yield from contradictions(layout.EVALUATION_CONFIG, config, name | _template_digest(run, config), "the run's is")
+    step = field_of(config, "model.step")
+    # A damaged checkpoint is skipped for an older one, so any of them may have been evaluated.
+    # `type`, because a boolean is an integer for `isinstance`.
+    if name and (type(step) is not int or not 0 <= step <= run.manifest.completed_steps
+                 or (run.checkpoints and step not in run.checkpoints)):
+        yield (f"{layout.EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took "
+               f"{run.manifest.completed_steps} and keeps {str([*run.checkpoints])[1:60]}")
+
+
+def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """On a CPU one model answers the same items greedily with the same texts, however often it is asked."""
+    if field_of(config, "engine.platform") != "cpu" or field_of(config, "decoding.temperature") != 0:
+        return
+    # Of the same run: two runs may differ in their last bits.
+    for other in unit.record.measurements:
+        if other is unit or other.parent is not unit.parent:
+            continue
+        twin = other.json_object(layout.EVALUATION_CONFIG)
+        if all(same_json(config.get(key), twin.get(key)) for key in KEYS_THAT_DECIDE_ANSWERS):
+            ours, theirs = ([(row.get("id"), row.get("completion")) for row in each.lines(layout.PREDICTIONS)]
+                            for each in (unit, other))
+            if ours != theirs:
+                yield f"the same model gave other answers to the same items in {other.title}"
+
+
+def _template_digest(run: Unit, config: dict[str, Any]) -> dict[str, str]:
+    """Digest of a shipped chat template or the tokenizer's, by its field; empty if it is made for the recipe."""
+    name = str(field_of(config, "template.name"))
+    if run.section("data").get("reasoning") == "channel":
+        return {}
+    if name == "tokenizer":
+        source = run.json_object(f"{layout.TOKENIZER}/tokenizer_config.json").get("chat_template")
+        # Several named templates are a list, which is not supported here.
+        return {"template.digest": bytes_digest(source.encode())} if isinstance(source, str) else {}
+    return {"template.digest": shipped} if (shipped := _shipped_digest(name)) else {}
+
+
+def _shipped_digest(name: str) -> str:
+    """Digest of a chat template that this package ships; empty for another one."""
+    shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
+    if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
+        return ""
+    # Without the last line's end, as `ChatTemplate` takes the file.
+    return bytes_digest(shipped.read_bytes().removesuffix(b"\n"))
+
+
+def _shipped_template_problems(config: dict[str, Any]) -> Iterator[str]:
+    """Contradictions between an evaluation of weights and a shipped template."""
+    ours = asked_our_engine(config) and field_of(config, "software.workings") == version(OURS)
+    # The template that asks Gemma 4 to think is made for the evaluation.
+    if ours and config.get("form") != "channel" and (
+            shipped := _shipped_digest(str(field_of(config, "template.name")))):
+        yield from contradictions(layout.EVALUATION_CONFIG, config, {"template.digest": shipped}, "the shipped one is")
+
+
+def _known_digest(recipe: Recipe) -> str:
+    """Digest of a named set of items; empty for a file."""
+    name = recipe.evaluation.items
+    if name == "addition":
+        # As in `workings.inputs.datasets`, which this package may not import.
+        return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
+    return shipped_sets()[name].sha256 if name in shipped_sets() else ""
