@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from workings.errors import RequestError, StorageError
@@ -70,9 +69,10 @@ def _open(path: Path) -> int:
 
 def _lock_patiently(descriptor: int) -> None:
     """Lock; waits for a process that only tests the lock (`is_held`)."""
-    for _ in range(ATTEMPTS):
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(RETRY_SECONDS)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for attempt in range(ATTEMPTS):
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(RETRY_SECONDS)
