@@ -245,7 +245,7 @@ class EvaluationWriter:
         # Only now: an empty folder in a sealed run would be one that no sum covers.
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.partial.rename(self.out)
-        atomic.sync(self.out.parent)
+        atomic.sync_directory(self.out.parent)
 
     def _check_config(self) -> None:
         path, config = self.partial / EVALUATION_CONFIG, self._config

@@ -166,7 +166,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-        atomic.sync(out.parent)
+        atomic.sync_directory(out.parent)
     return exported
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workings.record.canonical import record_line
-from workings.record.storage import storage
+from workings.record.storage import FOLDERS, PRIVATE, SYNCABLE, storage
 
 TEMPORARY_SUFFIX = ".tmp"
 """Temporary files are hidden (`.name.tmp`), so that a unit that still holds one is never sealed."""
@@ -32,7 +32,7 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
             temporary.unlink(missing_ok=True)
             raise
         # The rename is an entry of the folder: until the folder is synced, a power cut may bring the old file back.
-        sync(path.parent)
+        sync_directory(path.parent)
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -68,13 +68,19 @@ def together(*paths: Path) -> Iterator[None]:
         raise
 
 
-def sync(path: Path) -> None:
-    """Wait until a file's bytes, or a folder's names, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+def sync_file(path: Path) -> None:
+    """Wait until a file's bytes are on the disk."""
+    descriptor = os.open(path, SYNCABLE | PRIVATE)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until a folder's names are on the disk, where the system lets us."""
+    if FOLDERS:
+        sync_file(path)
 
 
 def sync_tree(root: Path) -> None:
@@ -83,5 +89,5 @@ def sync_tree(root: Path) -> None:
         for directory, _, names in os.walk(root):
             # Files before the folder that names them, so that no name on the disk means bytes that are missing.
             for name in names:
-                sync(Path(directory, name))
-            sync(Path(directory))
+                sync_file(Path(directory, name))
+            sync_directory(Path(directory))

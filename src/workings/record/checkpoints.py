@@ -83,7 +83,7 @@ class CheckpointStore:
                 self._discard(final)
             # Until here the folder has a hidden name, which no resume looks at.
             temporary.rename(final)
-            atomic.sync(self.directory)
+            atomic.sync_directory(self.directory)
             # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final

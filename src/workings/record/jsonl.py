@@ -7,7 +7,7 @@ from typing import Any
 from workings.errors import RecordError
 from workings.record import atomic
 from workings.record.canonical import loads, record_line
-from workings.record.storage import MAX_BYTES, parsed_bytes, read_plain, refuse_too_large, storage
+from workings.record.storage import MAX_BYTES, PRIVATE, parsed_bytes, read_plain, refuse_too_large, storage
 
 
 class Appender:
@@ -17,7 +17,7 @@ class Appender:
         self.path = path
         with storage(path, "open"):
             # With O_APPEND the kernel puts each write at the end, even with several writers.
-            self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
         """Add one line. It survives the death of this process at once, and that of the machine after `sync`.

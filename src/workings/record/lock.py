@@ -1,13 +1,26 @@
-"""One writer per run directory: a lock on the folder itself, which the kernel releases when the process ends."""
+"""One writer per run directory: a lock that the kernel releases when the process ends.
 
+It is on the folder itself, without a file. On Windows, which cannot lock folders, it is on a hidden file next to the
+folder, which is removed with the lock.
+"""
+
+import contextlib
 import errno
-import fcntl
 import os
 import time
 from pathlib import Path
 
 from workings.errors import RequestError, StorageError
+from workings.record.storage import FOLDERS, PRIVATE
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    import msvcrt
+
+# The first is what flock says; the others are what Windows says.
+HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+"""Error codes of a lock that another process holds."""
 ATTEMPTS, RETRY_SECONDS = 5, 0.01
 
 
@@ -22,17 +35,19 @@ class DirectoryLock:
             StorageError: the folder's file system has no locks.
         """
         self.path = path
-        self._descriptor = _open(path)
+        self._lock_path = _lock_path(path)
+        self._descriptor = _open(self._lock_path)
         try:
             _lock_patiently(self._descriptor)
         except OSError as error:
-            self.release()
-            if error.errno == errno.EWOULDBLOCK:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            if error.errno in HELD:
                 raise RequestError(f"another process is writing to {path}", "a run directory with one writer",
                                    "wait for that process, stop it, or choose another --out") from None
             raise StorageError(f"could not lock {path}: {error.strerror}; choose a folder on a local disk") from error
         # Another process may have sealed and renamed the folder between our open and our lock.
-        if not path.exists() or not os.path.samestat(os.fstat(self._descriptor), path.stat()):
+        if not path.exists() or (FOLDERS and not os.path.samestat(os.fstat(self._descriptor), path.stat())):
             self.release()
             raise RequestError(f"another process has just finished {path}", "an unfinished run directory", "")
 
@@ -42,6 +57,9 @@ class DirectoryLock:
             # Closing gives the lock back.
             os.close(self._descriptor)
             self._descriptor = -1
+            if not FOLDERS:
+                with contextlib.suppress(OSError):  # another process has opened it
+                    self._lock_path.unlink()
 
 
 def is_held(path: Path) -> bool:
@@ -50,29 +68,50 @@ def is_held(path: Path) -> bool:
     Raises:
         OSError: the folder's file system has no locks.
     """
-    if not path.exists():
+    lock_path = _lock_path(path)
+    if not lock_path.exists():
         return False
-    descriptor = _open(path)
+    descriptor = _open(lock_path)
     try:
-        # Shared, so that two processes that ask at the same time do not take each other for a writer.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        # Shared (but on Windows), so that two processes that ask at the same time do not take each other for a writer.
+        _lock(descriptor, shared=True)
+    except OSError as error:
+        if error.errno in HELD:
+            return True
+        raise
     finally:
+        # Closing also gives back the lock that asking has taken.
         os.close(descriptor)
     return False
 
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def _lock_path(path: Path) -> Path:
+    """File or folder that is locked for a folder."""
+    # Next to the folder and not in it, because a sealed folder may hold no further file.
+    return path if FOLDERS else path.with_name(f".{path.name}.lock")
+
+
+def _open(lock_path: Path) -> int:
+    return os.open(lock_path, os.O_RDONLY | os.O_DIRECTORY | PRIVATE if FOLDERS else os.O_RDWR | os.O_CREAT | PRIVATE)
 
 
 def _lock_patiently(descriptor: int) -> None:
     """Lock; waits for a process that only tests the lock (`is_held`)."""
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if attempt == ATTEMPTS - 1:
+            return _lock(descriptor)
+        except OSError as error:
+            if error.errno not in HELD:
                 raise
+            # A short wait, because `doctor` and `ui` hold the lock for a moment to test it.
             time.sleep(RETRY_SECONDS)
+    return _lock(descriptor)
+
+
+def _lock(descriptor: int, *, shared: bool = False) -> None:
+    """Lock an open folder or file, or raise `OSError` at once; closing it unlocks it."""
+    if FOLDERS:
+        # The lock belongs to this descriptor: the kernel frees it when the process ends, however it ends.
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    else:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]

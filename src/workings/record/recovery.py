@@ -33,7 +33,7 @@ def finish_sealing(final: Path) -> str:
             seal_unit(partial, "run", status, None)
         # One rename, last: a folder with the final name is always sealed.
         partial.rename(final)
-        atomic.sync(final.parent)
+        atomic.sync_directory(final.parent)
     return status
 
 
@@ -123,7 +123,7 @@ def begin_from_sealed(final: Path) -> None:
         # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
         atomic.sync_tree(staging)
         staging.rename(partial)
-        atomic.sync(partial.parent)
+        atomic.sync_directory(partial.parent)
 
 
 def _cannot_go_on(path: Path, why: str) -> RecordError:

@@ -1,4 +1,7 @@
-"""Access to the file system: files of strangers, and errors of failed writes as messages that a user can act on.
+"""Access to the file system: opening files and folders, files of strangers too, and errors of failed writes.
+
+Flags differ between systems: POSIX has some that Windows lacks, and opens folders. What the system says when a write
+fails becomes a message that a user can act on.
 
 Of untrusted files only regular ones are read, so that none can hang the reader or fill the memory: no links, which may
 lead to private files, no endless devices, no unwritten pipes. The size is that which a reader sees, so that a file with
@@ -15,6 +18,14 @@ from typing import Any, BinaryIO
 
 from workings.errors import RecordError, RequestError, StorageError
 
+PRIVATE = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""Flags of files that children do not inherit (on Windows they never do), with bytes unchanged."""
+PLAIN_ONLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags with which links are not followed, and pipes are not waited for."""
+FOLDERS = hasattr(os, "O_DIRECTORY")
+"""Whether a folder can be opened: to be locked, and to wait until its names are on the disk."""
+SYNCABLE = os.O_RDONLY if FOLDERS else os.O_RDWR
+"""Flags to open a file for syncing; Windows needs write access."""
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and start again with --resume",
     errno.EDQUOT: "the disk quota is used up: free some space and start again with --resume",
@@ -82,8 +93,7 @@ def open_plain(path: Path, limit: int | None = None) -> BinaryIO:
         # Looked at before it is opened, because opening alone does something to some devices; and once more when it is
         # open, because another file may be there by then.
         _refuse_others(path, path.lstat(), limit)
-        # Links are not followed, and pipes are not waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
     except FileNotFoundError:
         raise RecordError(f"{path.name} is missing") from None
     except OSError as error:
@@ -107,6 +117,12 @@ def read_plain(path: Path, limit: int | None = MAX_BYTES) -> bytes:
     if limit is not None and len(data) > limit:
         raise RecordError(f"{path.name}: larger than {limit:,} bytes")
     return data
+
+
+def is_hollow(facts: os.stat_result) -> bool:
+    """Whether a large file has hardly any bytes on the disk: a terabyte of nothing would take an hour to be read."""
+    # `st_blocks` counts units of 512 bytes, with any blocks of the file system. Windows has no such field.
+    return facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000
 
 
 def memory_limit() -> int:
@@ -147,8 +163,7 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
-    # A terabyte of nothing would take an hour to be read. `st_blocks` counts units of 512 bytes on every file system.
-    if facts.st_size > HOLLOW_BYTES and facts.st_blocks * 512 < facts.st_size / 1000:
+    if is_hollow(facts):
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, but hardly any are on the disk")
     if limit is not None and facts.st_size > limit:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, and at most {limit:,} are read")

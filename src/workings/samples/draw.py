@@ -83,7 +83,7 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
         out.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(out)
-        atomic.sync(out.parent)
+        atomic.sync_directory(out.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         lock.release()
