@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 
-from workings.engines.torch.embedding import FixedTable, times_scale
+from workings.engines.torch.embedding import FixedTable, StoredEmbedding
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.half import half_product
 from workings.engines.torch.triton.operations import wide_product
@@ -55,18 +55,6 @@ class StoredLinear(nn.Linear):
             y, bias_format = _Product.apply(input.to(self.compute), self.weight, self.unrounded), self.compute
         bias = self._parameters["bias"]
         return y if bias is None else y + bias.to(bias_format)
-
-
-class StoredEmbedding(nn.Embedding):
-    """Rows of the table, cast after the lookup; Gemma's are multiplied after the cast."""
-
-    compute: torch.dtype
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """``[..., D]``."""
-        # Looked up first: only the batch's rows are cast, not the vocabulary.
-        rows = F.embedding(input, self.weight).to(self.compute)
-        return times_scale(self, rows)
 
 
 class StoredConv1d(nn.Conv1d):

@@ -24,7 +24,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
+from workings.engines.torch.embedding import FixedTable, share_gradient
 from workings.engines.torch.linear_attention import by_own_operations, compute_states
 from workings.engines.torch.lora import add_adapters, base_weights, store_weight
 from workings.engines.torch.matmul import mix_formats
@@ -194,9 +194,11 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     with unset_fake_temporarily():  # peft moves modules, which fake tensors do not allow; meta tensors have no memory
         model, several = empty_model(spec), spec.mesh.fsdp > 1
     # A table that is not split among processes must not be moved with the split parameters.
-    table = per_layer_table(model) if spec.table_on_host or several else None
+    table: Any = per_layer_table(model) if spec.table_on_host or several else None
     if table is not None:
-        keep_in_place(table, spec.compute_dtype)
+        # Here and below classes are exchanged, not modules: names, weights and ties stay.
+        table.__class__ = FixedTable
+        table.compute = spec.compute_dtype
     # Split parameters stay on `meta` until FSDP has split them: none ever has the whole model.
     allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
     if table is not None and spec.device.type != "meta":
