@@ -55,14 +55,12 @@ class AttentionMask:
         return self._masks[key]
 
     def _make(self, length: int, window: int, device: torch.device) -> Tensor:
-        if self.distance is not None:
-            assert self.seen is not None
-            allowed = (self.distance >= 0) & (self.distance < window) & self.seen[:, None]
-            return allowed[:, None]
         # Places in the row, not in the segment: within one segment their distances are the same.
         index = torch.arange(length, device=device)
-        distance = index[:, None] - index[None, :]
-        allowed = ((distance >= 0) & (distance < window))[None]
+        distance = (index[:, None] - index)[None] if self.distance is None else self.distance
+        allowed = (distance >= 0) & (distance < window)
+        if self.seen is not None:
+            allowed = allowed & self.seen[:, None]
         if self.segment_ids is not None:
             allowed = allowed & (self.segment_ids[:, :, None] == self.segment_ids[:, None, :])
         return allowed[:, None]

@@ -1,7 +1,6 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +72,11 @@ def optimizer_tensors(state: State) -> dict[str, Tensor]:
     return slots | scale | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}
 
 
-def weights_file(spec: TorchSpec) -> str:
-    """Name of the file of a checkpoint's weights."""
+def _weights_file(spec: TorchSpec) -> str:
     return files.MODEL_FILE if isinstance(spec.method, FullConfig) else files.ADAPTER_FILE
 
 
-def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
+def _saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
     """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
     if not isinstance(spec.method, FullConfig):
         return dict(state.trained)
@@ -86,9 +84,9 @@ def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
 
 
 def _files(spec: TorchSpec, state: State) -> dict[str, dict[str, Tensor]]:
-    """Tensors of a checkpoint by file: the weights (of adapters those alone), optimizer state and step count."""
+    """Tensors of a checkpoint by file."""
     release_gathered(state.root)
-    return {weights_file(spec): saved(spec, state), files.OPTIMIZER_FILE: optimizer_tensors(state)}
+    return {_weights_file(spec): _saved(spec, state), files.OPTIMIZER_FILE: optimizer_tensors(state)}
 
 
 def save(spec: TorchSpec, state: State, directory: Path) -> None:
@@ -111,11 +109,7 @@ def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
                 own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
         write_shard(directory, file, (mesh.rank, mesh.processes),
                     {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
-                    partial(_on_host, own))
-
-
-def _on_host(tensors: Mapping[str, Tensor], name: str) -> np.ndarray:
-    return to_numpy(tensors[name])
+                    lambda key, own=own: to_numpy(own[key]))
 
 
 def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
@@ -127,7 +121,7 @@ def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
 @torch.no_grad()
 def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) -> None:
     """Fill weights from a checkpoint. Raises `RecordError` as `restore`."""
-    file = files.CheckpointFile(directory, weights_file(spec))
+    file = files.CheckpointFile(directory, _weights_file(spec))
     for name, weight in weights.items():
         # Shapes are compared whole; each process reads its rows, so any number of processes can resume.
         local(weight).copy_(_read(file, name, weight))
@@ -140,7 +134,7 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     Raises:
         RecordError: a file or tensor is missing, damaged, or of another shape or format.
     """
-    read_saved(spec, directory, saved(spec, state))
+    read_saved(spec, directory, _saved(spec, state))
     file = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
         for name, x in tree.items():

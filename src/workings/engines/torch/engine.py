@@ -164,7 +164,7 @@ class TorchEngine(TorchPlanning):
     def _checked(self, state: State) -> State:
         """The state, after the attention masks of a model that is unverified have been checked on a short row."""
         if not self.spec.shape.verified:
-            check_masks(self.spec, state.root).refuse(self.request)
+            check_masks(self.spec, state.root, self.request)
         return state
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:

@@ -68,10 +68,9 @@ def compute_states(model: PreTrainedModel) -> None:
                 layer.linear_attn.causal_conv1d_update = partial(_filter_one, layer.linear_attn.causal_conv1d_update)
 
 
-def _filter_one(update: Any, hidden: Tensor, held: Tensor, weight: Tensor, *others: Any) -> Tensor:
+def _filter_one(update: Any, hidden: Tensor, held: Tensor, weight: Tensor, *others: Any) -> Any:
     """transformers' filter of one new token, which computes in the format of its weight."""
-    filtered: Tensor = update(hidden, held, weight.to(hidden.dtype), *others)
-    return filtered
+    return update(hidden, held, weight.to(hidden.dtype), *others)
 
 
 def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, *,
@@ -89,7 +88,7 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
         beta: ``[B, S, H]`` how much of its share each token writes.
         initial_state: ``[B, H, K, V]``; None: zeros.
         output_final_state: whether the state after the last token comes back.
-        others: what transformers' kernels take further, which says nothing here.
+        others: of transformers' kernels.
     """
     del others
     length = query.shape[1]

@@ -43,11 +43,7 @@ LOGIT_FACTOR = "workings_logit_factor"
 
 
 def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
-    """The configuration of transformers' class.
-
-    Args:
-        shape: of the model.
-        values: content of its ``config.json``, with what this engine changes in it.
+    """The configuration of transformers' class, from a ``config.json`` with what this engine changes in it.
 
     Raises:
         RequestError: transformers itself has no causal class for the model, or refuses its settings.
@@ -89,10 +85,6 @@ def prepare_model(model: PreTrainedModel) -> None:
                            "a model whose stored tensors are all parameters", "")
 
 
-GLOBAL, SLIDING = slice(0, 2), slice(2, 4)
-"""Attribute of `TwoRotations` with a layer's cosines and sines."""
-
-
 class TwoRotations(nn.Module):
     """Cosines and sines of global layers, then those of sliding ones."""
 
@@ -106,7 +98,7 @@ class TwoRotations(nn.Module):
 
 
 def _take(part: slice, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Forward hook of a layer: of four tensors the two of its kind."""
+    """Forward hook of a layer: of the four tensors of `TwoRotations` the two of its kind."""
     del module
     return args, kwargs | {"position_embeddings": kwargs["position_embeddings"][part]}
 
@@ -126,7 +118,7 @@ def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
     base = model.base_model
     base.rotary_emb = TwoRotations(base.rotary_emb, type(base.rotary_emb)(plain))
     for layer, kind in zip(base.layers, config.layer_types, strict=True):
-        part = SLIDING if kind == "sliding_attention" else GLOBAL
+        part = slice(2, 4) if kind == "sliding_attention" else slice(0, 2)
         layer.register_forward_pre_hook(partial(_take, part), with_kwargs=True)
 
 
@@ -208,7 +200,7 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.verified
     if by_kernel:
         use_kernels(model)
-    # After `allocate`, because formats are read from the weights. A tied embedding's class is replaced again below.
+    # After `allocate`, because formats are read from the weights.
     mix_formats(model, spec.compute_dtype, spec.product_dtype, unrounded=by_kernel)
     # An unverified class may have an embedding that does more than look up rows, which must not be replaced.
     if spec.shape.verified or type(model.get_input_embeddings()) is nn.Embedding:
@@ -252,12 +244,8 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
                   cache: Any = None) -> Tensor:
     """``[B, S, D]`` normed hidden states of rows of tokens ``[B, S]``.
 
-    Args:
-        model: from `build_model`.
-        tokens: ids.
-        positions: of each token within its segment.
-        visible: keys that a query may attend to.
-        cache: transformers' key/value cache during generation; None in training.
+    ``positions`` are those within a segment; ``visible`` says which keys a query may attend to, and ``cache`` is
+    transformers' during generation.
     """
     cache_argument = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
     out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, use_cache=cache is not None,

@@ -27,14 +27,9 @@ from workings.hints import pip_install
 
 def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
               capability: str, limit_bytes: int) -> dict[ProgramName, Inspection]:
-    """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
+    """Trace programs of the PyTorch engine on a ``gpu`` or ``cpu``; what is found about each, by its name.
 
-    Args:
-        request: as for `TorchEngine.open`; ``mesh`` says how many processes share a step.
-        programs: by name, with their sizes.
-        platform: ``gpu`` or ``cpu``.
-        capability: compute capability of the card.
-        limit_bytes: memory of the card.
+    ``request.mesh`` says how many processes share a step; compute capability and memory are those of a card.
 
     Raises:
         RequestError: the engine does not do what is asked for, or PyTorch is not installed.

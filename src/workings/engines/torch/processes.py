@@ -120,9 +120,11 @@ def _store() -> Any:
     return store
 
 
-def _attempt() -> str:
-    """How often torchrun has restarted the processes: its store still holds what earlier ones stored."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+def _prefixed(kind: str) -> PrefixStore:
+    """A part of the store for the next run or group; processes count alike, so they agree on its name."""
+    # Where torchrun has restarted the processes, its store still holds what earlier ones stored.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"workings/{kind}/{attempt}/{next(_numbers)}", _store())
 
 
 def join() -> Processes | None:
@@ -133,17 +135,13 @@ def join() -> Processes | None:
                            "torchrun … -m workings train …, or WORLD_SIZE=1 for a separate run in each process")
     if world_size() == 1:
         return None
-    # Every process counts the same runs in the same order, so they agree on the name without a word.
-    name = f"workings/run/{_attempt()}/{next(_numbers)}"
-    return TorchProcesses(PrefixStore(name, _store()), int(os.environ["RANK"]), world_size())
+    return TorchProcesses(_prefixed("run"), int(os.environ["RANK"]), world_size())
 
 
 def open_group(platform: str) -> int:
     """Begin to compute together, unless the program has done so itself; this process's rank."""
     if not dist.is_initialized():
-        name = f"workings/group/{_attempt()}/{next(_numbers)}"
-        # A separate prefix keeps the group's keys apart from those of the runs.
-        dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _store()),
+        dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=_prefixed("group"),
                                 rank=int(os.environ["RANK"]), world_size=world_size(),
                                 timeout=timedelta(seconds=peer_timeout()))
     return dist.get_rank()

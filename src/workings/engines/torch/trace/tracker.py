@@ -48,14 +48,11 @@ def cublas_workspace(capability: str) -> int:
 
 CONTEXT_BYTES = 400 * 2 ** 20
 """Memory that the CUDA driver takes for a process before the first tensor; assumed, the upper end of 0.3 to 0.4 GiB."""
-
-
-ACTIVATIONS, RECOMPUTED = "activations", "recomputed activations"
 GATHERED, TRAVELLING = "gathered parameters", "gradients on their way to other processes"
 COMMUNICATION = {"all_gather": GATHERED, "allgather": GATHERED, "split_with_sizes_copy": GATHERED,
                  "reduce_scatter": TRAVELLING, "chunk_cat": TRAVELLING}
 """Parts of the names of operators that move tensors between processes, and what those tensors then are."""
-BACKWARD, GRADIENTS = "backward temporaries", "gradients"
+GRADIENTS = "gradients"
 ONLY_OWNER = 2
 """Uses of a storage that one tensor alone accounts for, as seen from inside a dispatch."""
 
@@ -97,7 +94,7 @@ class LiveStorages(TorchDispatchMode):
     def hold(self, tensors: Iterable[Tensor], category: str) -> None:
         """Log tensors that exist already."""
         for x in tensors:
-            self._seen(x, category, "held")
+            self._storage_seen(_storage(x), category, "held")
             self._state.add(_storage(x)._cdata)
 
     def call(self, x: Tensor, category: str) -> None:
@@ -110,10 +107,7 @@ class LiveStorages(TorchDispatchMode):
         """Call gradients by their name as soon as they are complete."""
         for param in parameters:
             if param.requires_grad:
-                param.register_hook(self._gradient)
-
-    def _gradient(self, grad: Tensor) -> None:
-        self.call(grad, GRADIENTS)
+                param.register_hook(lambda grad: self.call(grad, GRADIENTS))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator and look at what it returns."""
@@ -128,11 +122,10 @@ class LiveStorages(TorchDispatchMode):
         category = _category()
         for x in tree_leaves(out):
             if isinstance(x, Tensor):
-                self._seen(x, category, name)
+                self._storage_seen(_storage(x), category, name)
         if name.startswith(("c10d.", "fsdp.")):
             self._moved(name, args, kwargs)
-        workspace = self._workspaces.get(func)
-        if workspace is not None:
+        if workspace := self._workspaces.get(func):
             self._within(workspace(*args, **(kwargs or {})), name)
         return out
 
@@ -155,14 +148,10 @@ class LiveStorages(TorchDispatchMode):
                 and torch._C._storage_Use_Count(first.untyped_storage()._cdata) == ONLY_OWNER)
 
     def _within(self, size: int, name: str) -> None:
-        if size > 0:
-            self._count += 1
-            # It comes and goes within the operator: it can raise the peak, and nothing keeps it.
-            self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
-            self.log.hidden[name] += 1
-
-    def _seen(self, x: Tensor, category: str, name: str) -> None:
-        self._storage_seen(_storage(x), category, name)
+        self._count += 1
+        # It comes and goes within the operator: it can raise the peak, and nothing keeps it.
+        self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
+        self.log.hidden[name] += 1
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
         # An address serves one storage after another, hence the number that is never used twice.
@@ -205,6 +194,6 @@ def _category() -> str:
     if memory_regions.current():
         return memory_regions.current()
     if not in_backward():
-        return ACTIVATIONS
+        return "activations"
     # Backward runs with gradients disabled; only a checkpoint's second forward enables them.
-    return RECOMPUTED if torch.is_grad_enabled() else BACKWARD
+    return "recomputed activations" if torch.is_grad_enabled() else "backward temporaries"

@@ -75,7 +75,7 @@ def _differentiated(function: Callable[..., Tensor], inputs: list[Tensor], gradi
 
 
 def _norm(device: torch.device) -> Sequence[Tensor]:
-    # Axes in the order of a model's norms of heads, whose rows do not are in the order of the axes.
+    # As of a model's norms of heads: axes are not in the order of memory.
     x, d = (each.transpose(1, 2) for each in _drawn(device, (2, 5, 3, 40), (2, 5, 3, 40)))
     (weight,) = _drawn(device, (40,), dtype=torch.float32)
     return _differentiated(lambda a, w: norm(a, w, 1, 1e-6), [x, weight], d)
@@ -90,7 +90,6 @@ def _update(device: torch.device) -> Sequence[Tensor]:
 
 
 CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {"loss": _loss, "norm": _norm, "AdamW": _update}
-"""Test cases by name."""
 
 
 class NormByKernel(nn.Module):
