@@ -18,11 +18,8 @@ class BatchShape(NamedTuple):
     """Shape ``(A, B, S)`` of a batch's arrays."""
 
     accumulation: int
-    """Micro batches whose gradients are summed before one update."""
     rows: int
-    """Rows of a micro batch over all data-parallel devices."""
     positions: int
-    """Tokens of a row, padding included."""
 
     @property
     def all_rows(self) -> int:
@@ -58,12 +55,6 @@ class Batch:
 
     M is one number for all batches of a shape, because programs have fixed shapes.
     """
-
-    def __post_init__(self) -> None:
-        for name, x in self.signals.items():
-            # Another shape might be broadcast in the loss without an error.
-            if x.shape != self.tokens.shape:
-                raise ValueError(f"signal {name} of shape {x.shape} next to tokens of shape {self.tokens.shape}")
 
     @property
     def shape(self) -> BatchShape:

@@ -35,16 +35,6 @@ ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
 """`ModelShape.activation` -> Hugging Face's name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FamilyRefusal:
-    """Why an engine cannot run a family."""
-
-    expected: str
-    """Alternatives that the engine can run."""
-    try_next: str
-    """Setting to use instead."""
-
-
 # Compared by identity: its mappings have no hash, and of every family there is one object.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
@@ -80,8 +70,8 @@ class Family:
     """The recipe's `data.template` for published chat models of the family."""
     licence: str = ""
     """Terms of the published weights, where all of them have the same."""
-    refusals: Mapping[str, FamilyRefusal] = field(default_factory=dict)
-    """Engine -> why it cannot run the family."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Engine that cannot run the family -> what is expected instead: engine torch, and why."""
     norms_at_one: tuple[str, ...] = ()
     """Ends of the names of norms that multiply by their weight itself, where the others multiply by ``1 + weight``."""
     drawn_vectors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
@@ -110,8 +100,8 @@ class Family:
         """Raise `RequestError` for an engine that cannot run the family, or not at these sizes."""
         del shape
         if engine in self.refusals:
-            refusal = self.refusals[engine]
-            raise RequestError(f"engine: {engine} cannot train a {self.name} model", refusal.expected, refusal.try_next)
+            raise RequestError(f"engine: {engine} cannot train a {self.name} model", self.refusals[engine],
+                               "engine=torch")
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer (from 0): name below `layer_prefix` and number -> shape."""
@@ -132,7 +122,6 @@ class Family:
             shapes |= {f"self_attn.{letter}_proj.bias": (size,) for letter, size in zip("qkv", (query, key, key),
                                                                                          strict=True)}
         if shape.qk_norm:
-            # OLMo 3 norms all heads of a position together, the others each head by itself.
             sizes = (query, key) if shape.qk_norm_whole else (head, head)
             shapes |= {f"self_attn.{letter}_norm.weight": (size,) for letter, size in zip("qk", sizes, strict=True)}
         # Then `post_attention_layernorm` is a norm behind attention, and the one before the feed-forward has its own

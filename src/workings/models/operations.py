@@ -66,10 +66,7 @@ def state_operations(shape: ModelShape) -> int:
 def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
     """Operations of one row's forward attention, all layers: scores and weighted sum, or a state.
 
-    Args:
-        shape: of the model.
-        length: tokens of the row.
-        square: count all pairs, as plain attention computes them, instead of the causal ones.
+    With ``square`` all pairs count, as plain attention computes them, instead of the causal ones.
     """
     total = length * state_operations(shape)
     for layer in range(shape.layers):

@@ -1,6 +1,7 @@
 """Model families by name: those of this package, and those that other packages bring by their entry points."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from workings.config.families import FAMILIES, GROUP, known_families
@@ -46,27 +47,16 @@ def families() -> tuple[Family, ...]:
 
 
 def find_model_type(config: Mapping[str, Any]) -> Family:
-    """The family whose ``model_type`` a ``config.json`` names; packages are asked only where none of ours has it.
-
-    Raises:
-        RequestError: no family has it.
-    """
+    """The family whose ``model_type`` a ``config.json`` names. Raises `RequestError` where none has it."""
     wanted = config.get("model_type")
     _register_ours()
-    if not any(wanted in _model_types(family) for family in registered.values()):
-        # What is found is registered on the way, so the loop below sees it.
-        for name in known_families():
-            find_family(name)
-    for family in registered.values():
-        if wanted in _model_types(family):
+    # Packages are asked only where none of ours has it: what is found is registered on the way.
+    for family in chain(tuple(registered.values()), map(find_family, known_families())):
+        if wanted in (family.model_type, *family.other_model_types):
             return family
     raise RequestError(f"no family has model_type {wanted!r}",
                        f"one of {', '.join(family.model_type for family in registered.values())}",
                        "for training by transformers' own class, unverified: model.verified=false engine=torch")
-
-
-def _model_types(family: Family) -> tuple[str, ...]:
-    return (family.model_type, *family.other_model_types)
 
 
 def _register_ours() -> None:

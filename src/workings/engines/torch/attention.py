@@ -55,9 +55,11 @@ class AttentionMask:
         return self._masks[key]
 
     def _make(self, length: int, window: int, device: torch.device) -> Tensor:
-        # Places in the row, not in the segment: within one segment their distances are the same.
-        index = torch.arange(length, device=device)
-        distance = (index[:, None] - index)[None] if self.distance is None else self.distance
+        distance = self.distance
+        if distance is None:
+            # Places in the row, not in the segment: within one segment their distances are the same.
+            index = torch.arange(length, device=device)
+            distance = (index[:, None] - index)[None]
         allowed = (distance >= 0) & (distance < window)
         if self.seen is not None:
             allowed = allowed & self.seen[:, None]

@@ -22,19 +22,11 @@ from workings.models.family import (
 from workings.models.hf_config import MAX_VALUE, layer_types, read_sliding
 from workings.models.shape import ModelShape
 
-WITHOUT_EXPERTS = ("jax", "tunix")
-"""Engines that have no experts."""
-UNIFIED = "gemma4_unified_text"
-"""``model_type`` of the same text part in the 12B model's ``config.json``."""
-
 
 def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
     """A size of the global layers alone; 0 where they have that of the others.
 
-    Args:
-        config: content of ``config.json``.
-        key: of the size in `per_layer_config`, which transformers writes since 5.15.
-        earlier: its own key, which published models have.
+    transformers writes ``key`` into `per_layer_config` since 5.15; published models have ``earlier``.
 
     Raises:
         RequestError: sizes that are invalid, or are not those of all global layers and of no other.
@@ -86,7 +78,7 @@ class Gemma4(Family):
     def check_engine(self, engine: str, shape: ModelShape) -> None:
         """Experts run in transformers' own class alone."""
         super().check_engine(engine, shape)
-        if shape.experts and engine in WITHOUT_EXPERTS:
+        if shape.experts and engine in ("jax", "tunix"):
             raise RequestError(f"engine: {engine} cannot train a {self.name} model with experts",
                                "an engine that trains experts by transformers' own class", "engine=torch")
 
@@ -128,7 +120,7 @@ class Gemma4(Family):
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Kinds of layers and what differs between them, per-layer embeddings, and experts."""
-        # Among images tokens may see each other in the published models ("vision"); in text none sees what follows it.
+        # Of images tokens may see each other ("vision").
         if config.get("use_bidirectional_attention") == "all":
             raise RequestError("use_bidirectional_attention cannot be all",
                                "a model in which no token sees what follows it")
@@ -185,7 +177,7 @@ FAMILY = Gemma4(
     template="gemma4", licence="Apache License 2.0", local_rotation=True,
     needed=(*NEEDED, "num_key_value_heads", "head_dim", "sliding_window"),
     fixed={"attention_bias": False},
-    other_model_types=(UNIFIED,),
+    other_model_types=("gemma4_unified_text",),  # of the 12B model
     multimodal={"gemma4": {"model_type": "gemma4_text"}, "gemma4_unified": {"model_type": "gemma4_text"}},
     frozen=(LAYER_SCALAR, PER_LAYER_EMBEDDING),
     switches={"norm_plus_one": False, "norm_rounds_once": True, "post_norms": True, "qk_norm": True, "value_norm": True,

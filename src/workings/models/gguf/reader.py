@@ -22,9 +22,7 @@ EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 class GgufFile:
     """An open GGUF file; tensors are mapped from it and dequantized when they are read.
 
-    Args:
-        path: the file.
-        name: how messages call it; None: its path.
+    Messages call it by ``name``, if it is given, instead of its path.
 
     Raises:
         RequestError: the package `gguf` is missing, the file is damaged or a part of several, or its model or a number
@@ -63,8 +61,7 @@ class GgufFile:
         others = sorted({*self._tensors} - {*self.names.values()} - {ROPE_FACTORS})
         if missing or others:
             what = f"lacks {missing[0]}" if missing else f"has {others[0]}"
-            raise RequestError(f"{self.name} {what}",
-                               f"the tensors of a {self.shape.family} model")
+            raise RequestError(f"{self.name} {what}", f"the tensors of a {self.shape.family} model")
         for tensor, size in tensor_shapes(self.shape).items():
             if (found := self._size(self.names[tensor])) != size:
                 raise RequestError(f"{self.name}: {self.names[tensor]} has shape {found}",
