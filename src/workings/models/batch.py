@@ -72,11 +72,7 @@ class Batch:
         return self.divided_by or float(self.supervised_tokens)
 
     def with_loss_positions(self, most: int) -> "Batch":
-        """This batch with `loss_positions`, ``most`` of each row; without them if these are all positions.
-
-        Raises:
-            ValueError: a row has more supervised positions.
-        """
+        """This batch with `loss_positions`, ``most`` of each row. Raises `ValueError` for a row with more of them."""
         supervised = int(np.count_nonzero(self.loss_mask, axis=-1).max(initial=0))
         if supervised > most:
             raise ValueError(f"a row with {supervised} supervised positions in a batch of at most {most}")

@@ -69,11 +69,8 @@ class ChatTemplate:
         """The template that the recipe key `data.template` names.
 
         Of the values of `data.reasoning` `channel` switches on Gemma 4's thinking, and `think` that of models whose
-        prompts end it before it begins (Qwen 3.5 0.8B and 2B).
-
-        Raises:
-            RequestError: when the tokenizer lacks the template or the tokens that it needs, or `channel` is asked of
-                a template that is not Gemma 4's.
+        prompts end it before it begins (Qwen 3.5 0.8B and 2B). Raises `RequestError` when the tokenizer lacks the
+        template or the tokens that it needs, or `channel` is asked of a template that is not Gemma 4's.
         """
         made = cls._named(template, tokenizer)
         if reasoning == CHANNEL:
@@ -139,11 +136,7 @@ class ChatTemplate:
         return self.learned_text(Asked.of(prompt, history), Turn("assistant", completion))
 
     def read_text(self, asked: Asked) -> str:
-        """Text before a completion, BOS and turn marks included.
-
-        Raises:
-            RequestError: the template leaves out or changes the text of a turn, or does not show the tools.
-        """
+        """Text before a completion, BOS included. Raises `RequestError` if the template changes it or hides tools."""
         text = self._render(asked, (), True)
         self.refuse_other_texts(asked, text)
         return text
@@ -152,9 +145,8 @@ class ChatTemplate:
         """Text that the model has to write after `read_text`: the completion up to and including the stop token.
 
         An empty block of thinking that the template puts before the completion stays: the model has to write it, too.
-
-        Raises:
-            RequestError: when the template does not continue its own prompt, rewrites the completion or never stops.
+        Raises `RequestError` when the template does not continue its own prompt, rewrites the completion or never
+        stops.
         """
         # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
         thought, answer = self.split_thought(said.text)
@@ -163,10 +155,7 @@ class ChatTemplate:
     def observation_ids(self, text: str) -> list[int]:
         """Tokens between an answer's stop token and the next answer, with a text as the user's turn.
 
-        They continue any conversation: what comes before them is not tokenized again.
-
-        Raises:
-            RequestError: the template changes the turns before, or the text has control tokens.
+        Raises `RequestError` if the template changes the turns before, or the text has control tokens.
         """
         before = self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
         whole = self.read_text(Asked((*Asked.of("1+1?").turns, Turn("assistant", "2"), Turn("user", text))))
@@ -187,9 +176,7 @@ class ChatTemplate:
     def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
         """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 
-        Raises:
-            RequestError: the template writes a turn otherwise once the conversation has gone on, so that what is
-                learned would not be what is shown; or as `learned_text`.
+        Raises `RequestError` if the template writes a turn otherwise once the conversation has gone on.
         """
         spoken = [number for number, turn in enumerate(asked.turns) if turn.role == "assistant"]
         learned_turns = [(turn, place) for turn, place in enumerate(spoken, start=1) if asked.turns[place].learned]

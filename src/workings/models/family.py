@@ -140,11 +140,7 @@ class Family:
         return shapes
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Shape of a model from the content of its ``config.json``.
-
-        Raises:
-            RequestError: a key is missing, or a setting would be computed here differently from transformers.
-        """
+        """Shape from the content of a ``config.json``. Raises `RequestError` for what is absent or computed otherwise."""
         # One that is fixed may be null; whether it has its value is asked below.
         require(config, tuple(key for key in self.needed if not (key in self.fixed and key in config)))
         # Biases that are not computed would be left out of the model without a word.

@@ -96,11 +96,7 @@ KINDS = {SLIDING: "sliding", GLOBAL: "global", LINEAR: "linear"}
 
 
 def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary settings from either of Hugging Face's spellings (`rope_parameters`, or `rope_theta` and friends).
-
-    Raises:
-        RequestError: a kind of scaling that this package does not compute.
-    """
+    """Rotary settings from either of Hugging Face's spellings. Raises `RequestError` for another kind of scaling."""
     # transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`; published files have
     # either.
     given = config.get("rope_parameters") or {}

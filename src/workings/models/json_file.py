@@ -43,12 +43,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
-    """The object in bytes of JSON; ``where`` is the file's name in errors.
-
-    Raises:
-        RequestError: other bytes than JSON in UTF-8, no object, or a key that is there twice with two values.
-            Infinities stay: published files of models with a state have them.
-    """
+    """The object in bytes of JSON; ``where`` names the file in errors. Raises `RequestError` for anything else."""
     try:
         value = json.loads(data.decode(), object_pairs_hook=_agreeing)
     # ValueError: also bytes that are no UTF-8, and integers of more than 4,300 digits. RecursionError: nested too deep.

@@ -16,21 +16,13 @@ registered: dict[str, Family] = {}
 
 
 def register(family: Family) -> Family:
-    """Make a family known in this process.
-
-    Raises:
-        RequestError: its name, or the ``model_type`` that it reads, belongs to another family.
-    """
+    """Make a family known in this process. Raises `RequestError` if another one has its name or ``model_type``."""
     _register_ours()
     return _add(family)
 
 
 def find_family(name: str) -> Family:
-    """The family of this name.
-
-    Raises:
-        RequestError: none exists, two packages bring it, or what is brought is not a family of this name.
-    """
+    """The family of this name. Raises `RequestError` if there is none, or two packages bring it."""
     _register_ours()
     return registered[name] if name in registered else _add(_brought(name))
 

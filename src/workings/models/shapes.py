@@ -76,12 +76,8 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
 def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
     """Shape of a model of no known family (`model.verified: false`).
 
-    Args:
-        config: content of its ``config.json``.
-        stored: name and shape of every tensor in its files.
-
-    Raises:
-        RequestError: a family does represent it, or it is not a causal model in plain numbers.
+    ``config`` is the content of its ``config.json``, ``stored`` has name and shape of every tensor in its files. Raises
+    `RequestError` if a family does represent it, or it is not a causal model in plain numbers.
     """
     check_values(config)
     try:

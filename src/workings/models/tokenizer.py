@@ -42,11 +42,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Read a directory with `tokenizer.json`, or such a file itself.
-
-        Raises:
-            RequestError: when none exists, or when it cannot be read.
-        """
+        """Read a directory with `tokenizer.json`, or such a file itself. Raises `RequestError` if it cannot be read."""
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
             raise RequestError(f"there is no tokenizer {path}", "a directory with tokenizer.json, or such a file",

@@ -21,14 +21,10 @@ _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Train byte-pair encoding on texts; equal texts give equal tokenizers.
+    """Train byte-pair encoding on texts without control tokens; equal texts give equal tokenizers.
 
-    Args:
-        texts: what the model will read and write, without control tokens.
-        vocab_size: upper bound; fewer tokens come out when the texts hold no more pairs.
-
-    Raises:
-        RequestError: when ``vocab_size`` does not hold what is always there and the characters of the texts.
+    ``vocab_size`` is an upper bound. Raises `RequestError` where it does not hold what is always there and the
+    characters of the texts.
     """
     backend = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     backend.normalizer = normalizers.Replace(" ", "▁")

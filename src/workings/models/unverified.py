@@ -97,11 +97,7 @@ def unverified_family(shape: ModelShape) -> UnverifiedFamily:
 
 
 def layer_prefix(names: Iterable[str], layers: int) -> str:
-    """Prefix before a layer's number in the names of tensors.
-
-    Raises:
-        RequestError: no list of tensors is numbered from 0 to ``layers - 1``.
-    """
+    """Prefix before a layer's number in the names of tensors. Raises `RequestError` if no list of them is complete."""
     numbers: dict[str, set[int]] = {}
     for name in names:
         if match := NUMBERED.fullmatch(name):
@@ -115,13 +111,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
 
 
 def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """The shape of a model of no known family; arguments as of `shapes.unverified_from_hf`.
-
-    Of a model that also sees or hears, the text part is taken.
-
-    Raises:
-        RequestError: it is not a causal model in plain numbers, or a size is missing.
-    """
+    """The shape of a model of no known family, of its text part; arguments and errors as of `unverified_from_hf`."""
     text = config.get("text_config")
     values = dict(config)
     if isinstance(text, Mapping):

@@ -38,11 +38,7 @@ def projections(shape: ModelShape) -> tuple[str, ...]:
 
 
 def find_projections(names: Sequence[str], shape: ModelShape) -> tuple[str, ...]:
-    """The projections with these last parts, by which recipes and peft name them (`q_proj`), each once.
-
-    Raises:
-        RequestError: one that the model does not have.
-    """
+    """The projections with these last parts (`q_proj`), each once. Raises `RequestError` for one that is not there."""
     there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in names if name not in there]:
         raise RequestError(f"the model has no projection {' or '.join(unknown)}", f"projections of {shape.family}",

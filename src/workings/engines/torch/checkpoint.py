@@ -129,11 +129,7 @@ def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) 
 
 @torch.no_grad()
 def restore(spec: TorchSpec, state: State, directory: Path) -> State:
-    """Fill a state with what `save` wrote; the weights below adapters are not in it.
-
-    Raises:
-        RecordError: a file or tensor is missing, damaged, or of another shape or format.
-    """
+    """Fill a state with what `save` wrote. Raises `RecordError` for what is missing, damaged or of another form."""
     read_saved(spec, directory, _saved(spec, state))
     file = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
@@ -147,11 +143,7 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
 
 
 def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
-    """Fill a model from a directory in Hugging Face's format, cast to the formats it stores.
-
-    Raises:
-        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
-    """
+    """Fill a model from a directory in Hugging Face's format. Raises `RequestError` for that of another model."""
     source, weights = model_weights(directory, spec.shape), base_weights(model)
     # In the order of the shapes and not of the file: every process must read, and communicate, alike.
     for name in tensor_shapes(spec.shape):

@@ -165,12 +165,10 @@ class Decoder:
     def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
         """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.
 
-        Of several processes each has the rows of all at the end, in the processes' order. Each makes as many passes as
-        the others, because they gather the weights together: a process whose rows have ended goes on until all have.
-
-        Args:
-            hidden: ``[N, D]`` hidden state of each prompt's last token.
-            tell: is called with each token of a single row that is not a stop token.
+        ``hidden`` ``[N, D]`` are states of the prompts' last tokens. ``tell`` is called with each token of a single
+        row. Of several processes each has the rows of all at the end, in the processes' order. Each makes as many
+        passes as the others, because they gather the weights together: one whose rows have ended goes on until all
+        have.
         """
         self.choose(hidden)
         del hidden

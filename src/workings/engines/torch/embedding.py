@@ -80,7 +80,7 @@ def add_rows(gradient_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
     """Add row t to ``gradient[tokens[t]]`` in place, in an order that is the same in every run.
 
     Rows of the same token are summed first, in the order of the batch, as PyTorch's embedding does; every token is then
-    added once, so that concurrent additions to one place cannot happen.
+    added once.
     """
     # Stable: rows of one token stay in the batch's order, and with it the order of their sum.
     order = torch.argsort(tokens, stable=True)

@@ -175,11 +175,7 @@ FINDINGS = (
 
 
 def check_masks(spec: TorchSpec, root: FsdpRoot, request: EngineRequest) -> None:
-    """Compute one short row in several ways, without adapters; the state is left as it was.
-
-    Raises:
-        RequestError: the engine would train another model than transformers has.
-    """
+    """Compute one short row in several ways. Raises `RequestError` if the engine would train another model."""
     with switched_off(root.model):
         found: list[float] = root(partial(_differences, spec))
     # Without packing no row is before another one, and the last difference has no effect.

@@ -75,11 +75,8 @@ def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
 def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *, unrounded: bool = False) -> None:
     """Let every layer of a transformers model compute in ``compute`` from weights stored in another format.
 
-    Args:
-        model: from `allocate`.
-        compute: format of what passes from layer to layer.
-        products: format of products: the same, or float16 where the rest is float32.
-        unrounded: gradients of float32 matrices are float32 from the start (`StoredLinear.unrounded`).
+    Products are in ``products``: the same format, or float16 where the rest is float32. With ``unrounded`` gradients of
+    float32 matrices are float32 from the start (`StoredLinear.unrounded`).
     """
     for module in model.modules():
         weight = getattr(module, "weight", None)

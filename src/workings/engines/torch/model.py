@@ -43,11 +43,7 @@ LOGIT_FACTOR = "workings_logit_factor"
 
 
 def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
-    """The configuration of transformers' class, from a ``config.json`` with what this engine changes in it.
-
-    Raises:
-        RequestError: transformers itself has no causal class for the model, or refuses its settings.
-    """
+    """The configuration of transformers' class. Raises `RequestError` if it has none, or refuses these settings."""
     if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise RequestError(f"model_type: {shape.family} has no class for model.verified: false",
                            "a causal model whose class transformers itself has; code that comes with a model "
@@ -63,11 +59,7 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
 
 
 def prepare_model(model: PreTrainedModel) -> None:
-    """Checks and settings of a model of an unverified class for this engine.
-
-    Raises:
-        RequestError: a head with a bias, or tensors of its files that no optimizer trains.
-    """
+    """Settings of an unverified class for this engine. Raises `RequestError` for tensors that it would not train."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

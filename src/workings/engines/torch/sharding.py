@@ -88,11 +88,7 @@ class ProcessMesh:
 
 
 def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
-    """The processes that `torchrun` started, or this one alone.
-
-    Raises:
-        RequestError: another number of processes than the recipe asks for, or what cannot be split.
-    """
+    """The processes that `torchrun` started, or this one. Raises `RequestError` if the recipe asks for others."""
     world, copies = world_size(), request.mesh.replicate
     fsdp = max(1, world // copies) if request.mesh.fsdp == "auto" else request.mesh.fsdp
     mesh = ProcessMesh(fsdp=fsdp, replicate=copies)

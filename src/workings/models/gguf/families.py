@@ -171,16 +171,10 @@ def _query_scale(shape: ModelShape, architecture: Architecture) -> float:
 
 def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
                          factors: np.ndarray | None = None) -> ModelShape:
-    """Shape of the model in a GGUF file.
+    """Shape of the model in a GGUF file. Raises `RequestError` for keys that are missing or not read.
 
-    Args:
-        header: every key of the file with its value.
-        rows: of the embedding.
-        has_head: whether the file has an output matrix besides the embedding.
-        factors: content of `ROPE_FACTORS`, if the file has it.
-
-    Raises:
-        RequestError: an architecture or a setting that is not read, or a key is missing.
+    ``header`` has every key of the file, ``rows`` are those of the embedding, ``factors`` the content of
+    `ROPE_FACTORS`. ``has_head``: whether the file has an output matrix besides the embedding.
     """
     name = str(header.get("general.architecture", "none"))
     architecture = find_architecture(name)

@@ -22,11 +22,8 @@ EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 class GgufFile:
     """An open GGUF file; tensors are mapped from it and dequantized when they are read.
 
-    Messages call it by ``name``, if it is given, instead of its path.
-
-    Raises:
-        RequestError: the package `gguf` is missing, the file is damaged or a part of several, or its model or a number
-            format is not read.
+    Messages call it by ``name``, if it is given, instead of its path. Raises `RequestError` if the package `gguf` is
+    missing, the file is damaged or a part of several, or its model or a number format is not read.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:

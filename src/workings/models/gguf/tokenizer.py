@@ -80,11 +80,7 @@ class TokenizerFiles:
 
 
 def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
-    """The tokenizer of a GGUF file, from its header.
-
-    Raises:
-        RequestError: a kind of tokenizer or a pre-tokenizer that is not read, or no tokens.
-    """
+    """The tokenizer of a GGUF file, from its header. Raises `RequestError` for a kind that is not read."""
     keys = {key.removeprefix("tokenizer.ggml."): value for key, value in header.items()}
     tokens = list(keys.get("tokens", ()))
     kinds = [int(kind) for kind in keys.get("token_type", [Kind.NORMAL] * len(tokens))]

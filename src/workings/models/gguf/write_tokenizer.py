@@ -26,13 +26,8 @@ _GPT2 = "GPT-2's expression"
 def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> None:
     """Write tokens, merges and rules of a tokenizer; special tokens and the chat template are the caller's.
 
-    Args:
-        writer: of the GGUF file.
-        tokenizer: what the model was trained with.
-        rows: of the embedding; ids without a token are marked as unused.
-
-    Raises:
-        RequestError: llama.cpp has no rule that cuts and merges a text as this tokenizer does.
+    Of the ``rows`` of the embedding those without a token are marked as unused. Raises `RequestError` if llama.cpp has
+    no rule that cuts and merges a text as this tokenizer does.
     """
     content = tokenizer.to_json()
     if content["model"]["type"] != "BPE":

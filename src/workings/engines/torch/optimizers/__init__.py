@@ -52,11 +52,7 @@ def in_groups(optimizer: Optimizer, tensors: Iterable[TensorUpdate],
 
 @torch.no_grad()
 def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-    """Update a tensor, or a group from `in_groups`, with moments and float32 masters (slot ``master``), in place.
-
-    Returns:
-        How many stored weights changed, an int64 scalar on the device.
-    """
+    """Update a tensor, or a group from `in_groups`, in place; how many stored weights changed, int64 on the device."""
     name, param, grad, slots = group[0]
     if _fusable(optimizer, group[0], context):
         assert isinstance(optimizer, AdamW)

@@ -62,14 +62,11 @@ def inspect_step(request: EngineRequest, batch: BatchShape, platform: str,
 
 def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramShape, platform: str,
                     card: TracedCard) -> Inspection:
-    """Trace one program of a run, for a batch of this size.
+    """Trace one program of a run, for a batch of this size. Raises `RequestError` for what the engine does not do.
 
     On platform ``cpu`` live bytes count; on ``gpu`` what the caching allocator reserves, and what CUDA takes in
     addition. Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with
     its share of the rows.
-
-    Raises:
-        RequestError: the engine does not do what is asked for.
     """
     start = monotonic()
     refuse_conflicts(request, size[0] if program == "step" else 1)
