@@ -140,7 +140,7 @@ class Family:
         return shapes
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Shape from the content of a ``config.json``. Raises `RequestError` for what is absent or computed otherwise."""
+        """Shape by the content of ``config.json``. Raises `RequestError` for what is absent or computed otherwise."""
         # One that is fixed may be null; whether it has its value is asked below.
         require(config, tuple(key for key in self.needed if not (key in self.fixed and key in config)))
         # Biases that are not computed would be left out of the model without a word.

@@ -55,22 +55,17 @@ def pairs(length: int, window: int = 0) -> int:
     return window * (window + 1) // 2 + (length - window) * window
 
 
-def state_operations(shape: ModelShape) -> int:
-    """Operations of one token's forward through the states of all linear layers: read, correct, read again."""
-    # A state is a matrix `[key dim, value dim]` for each value head; each of three passes multiplies and adds once for
-    # each of its elements.
-    layers = sum(map(shape.is_linear, range(shape.layers)))
-    return layers * 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
-
-
 def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
     """Operations of one row's forward attention, all layers: scores and weighted sum, or a state.
 
     With ``square`` all pairs count, as plain attention computes them, instead of the causal ones.
     """
-    total = length * state_operations(shape)
+    # A state is a matrix for each value head that a token reads, corrects and reads again, by multiplying and adding.
+    of_state = 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
+    total = 0
     for layer in range(shape.layers):
         if shape.is_linear(layer):
+            total += length * of_state
             continue
         # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
         pair_operations = 2 * 2 * shape.heads * shape.head_dim_of(layer)

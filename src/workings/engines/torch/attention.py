@@ -23,8 +23,6 @@ EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
-LARGEST_GROUPED_HEAD = 256
-"""Largest head of PyTorch's flash kernel; the memory-efficient one takes larger ones (Gemma 4's global layers: 512)."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,8 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
     """PyTorch's scaled dot product attention: flash or memory-efficient kernels; no soft cap."""
     assert not softcap  # `choose` never hands it a capped model
     # Kernels that take grouped heads as they are exist for half precision without a mask only, and for heads of up to
-    # 256; the others would fall back to one that makes the whole square of scores.
-    grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= LARGEST_GROUPED_HEAD
+    # 256 (Gemma 4's global layers have 512); the others would fall back to one that makes the whole square of scores.
+    grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= 256
     if not grouped:
         k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
     # `is_causal` sets the first query next to the first key: without a mask there are as many keys as queries.

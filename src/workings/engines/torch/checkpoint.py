@@ -64,14 +64,6 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
         full_tensor(name)
 
 
-def optimizer_tensors(state: State) -> dict[str, Tensor]:
-    """Moments and step count as they are stored."""
-    slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
-             for slot, tree in state.moments.items() for name, x in tree.items()}
-    scale = {LOSS_SCALE: state.loss_scale.tensor()} if state.loss_scale else {}
-    return slots | scale | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}
-
-
 def _weights_file(spec: TorchSpec) -> str:
     return files.MODEL_FILE if isinstance(spec.method, FullConfig) else files.ADAPTER_FILE
 
@@ -86,7 +78,11 @@ def _saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
 def _files(spec: TorchSpec, state: State) -> dict[str, dict[str, Tensor]]:
     """Tensors of a checkpoint by file."""
     release_gathered(state.root)
-    return {_weights_file(spec): _saved(spec, state), files.OPTIMIZER_FILE: optimizer_tensors(state)}
+    slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
+             for slot, tree in state.moments.items() for name, x in tree.items()}
+    scale = {LOSS_SCALE: state.loss_scale.tensor()} if state.loss_scale else {}
+    return {_weights_file(spec): _saved(spec, state),
+            files.OPTIMIZER_FILE: slots | scale | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}}
 
 
 def save(spec: TorchSpec, state: State, directory: Path) -> None:

@@ -127,7 +127,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
             last.append(read_prompts(spec, model, *part, fixed))
         fixed.first_prompt = None
     else:  # a state has no slots
-        caches = [empty_cache(spec.shape, model) for _ in parts]
+        caches = [empty_cache(model) for _ in parts]
         last += [read_prompts(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
         cache = join_caches(caches) if len(caches) > 1 else caches[0]
         if copies > 1:

@@ -23,7 +23,6 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from workings.errors import RequestError
 from workings.hints import interpreter
-from workings.models.shape import ModelShape
 
 MODEL_TYPE, MODULE = "qwen3_5_text", "transformers.models.qwen3_5.modeling_qwen3_5"
 KERNELS = ("causal_conv1d_fn", "causal_conv1d_update", "chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule",
@@ -128,8 +127,7 @@ def _unit(x: Tensor) -> Tensor:
 
 def _chunks(x: Tensor) -> Tensor:
     """``[B, H, N, C, ...]`` float32 of ``[B, S, H, ...]``; places after the last token are zero, and write nothing."""
-    # `F.pad` counts axes from the last one.
-    padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)
+    padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)  # from the last axis on
     return F.pad(x.transpose(1, 2).float(), padding).unflatten(2, (-1, CHUNK))
 
 
@@ -139,14 +137,8 @@ def has_linear_state(model: PreTrainedModel) -> bool:
                for kind in getattr(model.config, "layer_types", None) or ())
 
 
-def empty_cache(shape: ModelShape, model: PreTrainedModel) -> DynamicCache:
-    """An empty cache for generation.
-
-    By the kinds of layers where some keep a state, and of an unverified model; layers that slide keep all positions,
-    because our masks count them all.
-    """
-    if shape.verified and not shape.has_state:
-        return DynamicCache()
+def empty_cache(model: PreTrainedModel) -> DynamicCache:
+    """A cache by the kinds of layers; those that slide keep all positions, because our masks count them all."""
     cache = DynamicCache(config=model.config)
     cache.layers = [DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer for layer in cache.layers]
     return cache

@@ -222,7 +222,7 @@ def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positio
     try:
         # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
         padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
-        cache, position = empty_cache(spec.shape, model), positions[:, POSITIONS:POSITIONS + 1]
+        cache, position = empty_cache(model), positions[:, POSITIONS:POSITIONS + 1]
         hidden_states(model, tokens[:, :padded], positions[:, :padded], AttentionMask(), cache)
         slots = torch.cat([positions[:, :padded], position], 1)
         seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)

@@ -66,19 +66,13 @@ def _loss(device: torch.device) -> Sequence[Tensor]:
     return log_z, logits.float(), total, wide_product(logits, right)
 
 
-def _differentiated(function: Callable[..., Tensor], inputs: list[Tensor], gradient: Tensor) -> Sequence[Tensor]:
-    """The value of a function, and its gradients by all of its inputs."""
-    with torch.enable_grad():
-        wanted = [x.detach().requires_grad_() for x in inputs]
-        value = function(*wanted)
-        return [value.detach().float(), *(x.float() for x in torch.autograd.grad(value, wanted, gradient))]
-
-
 def _norm(device: torch.device) -> Sequence[Tensor]:
     # As of a model's norms of heads: axes are not in the order of memory.
     x, d = (each.transpose(1, 2) for each in _drawn(device, (2, 5, 3, 40), (2, 5, 3, 40)))
-    (weight,) = _drawn(device, (40,), dtype=torch.float32)
-    return _differentiated(lambda a, w: norm(a, w, 1, 1e-6), [x, weight], d)
+    inputs = [x.requires_grad_(), _drawn(device, (40,), dtype=torch.float32)[0].requires_grad_()]
+    with torch.enable_grad():
+        y = norm(*inputs, 1, 1e-6)
+        return [y.detach().float(), *(each.float() for each in torch.autograd.grad(y, inputs, d))]
 
 
 def _update(device: torch.device) -> Sequence[Tensor]:
