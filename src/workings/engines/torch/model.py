@@ -8,7 +8,7 @@ Shape suffixes: B rows, S positions, D width, V vocabulary.
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -77,24 +77,6 @@ def prepare_model(model: PreTrainedModel) -> None:
                            "a model whose stored tensors are all parameters", "")
 
 
-class TwoRotations(nn.Module):
-    """Cosines and sines of global layers, then those of sliding ones."""
-
-    def __init__(self, stretched: nn.Module, plain: nn.Module) -> None:
-        super().__init__()
-        self.stretched, self.plain = stretched, plain
-
-    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, ...]:
-        """Four tensors ``[B, S, H]``."""
-        return (*self.stretched(x, position_ids), *self.plain(x, position_ids))
-
-
-def _take(part: slice, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Forward hook of a layer: of the four tensors of `TwoRotations` the two of its kind."""
-    del module
-    return args, kwargs | {"position_embeddings": kwargs["position_embeddings"][part]}
-
-
 def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
     """Let sliding layers of an OLMo 3 whose rotation is stretched turn by the plain one; other models stay as are.
 
@@ -108,10 +90,16 @@ def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
     plain = deepcopy(config)
     plain.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
     base = model.base_model
-    base.rotary_emb = TwoRotations(base.rotary_emb, type(base.rotary_emb)(plain))
+    # A module of the model, so that it moves with it.
+    base.plain_rotary_emb = type(base.rotary_emb)(plain)
+
+    def turn(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        del layer
+        return args, kwargs | {"position_embeddings": base.plain_rotary_emb(args[0], kwargs["position_ids"])}
+
     for layer, kind in zip(base.layers, config.layer_types, strict=True):
-        part = slice(2, 4) if kind == "sliding_attention" else slice(0, 2)
-        layer.register_forward_pre_hook(partial(_take, part), with_kwargs=True)
+        if kind == "sliding_attention":
+            layer.register_forward_pre_hook(turn, with_kwargs=True)
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.models.family import (
-    ACTIVATIONS,
     LAYER_SCALAR,
     NEEDED,
     PER_LAYER_EMBEDDING,
@@ -146,12 +145,9 @@ class Gemma4(Family):
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
         """Content of a ``config.json`` that transformers opens as this very model's text part."""
-        return {
-            "architectures": [self.architecture], "model_type": self.model_type, "vocab_size": shape.vocab_size,
-            "hidden_size": shape.width, "intermediate_size": shape.mlp_width, "num_hidden_layers": shape.layers,
-            "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
-            "max_position_embeddings": shape.context, "rms_norm_eps": shape.rms_norm_eps,
-            "tie_word_embeddings": shape.tied_embeddings, "hidden_activation": ACTIVATIONS[shape.activation],
+        config = {name: value for name, value in super().write_config(shape).items()
+                  if name not in ("rope_theta", "rope_scaling", "hidden_act")}
+        return config | {
             # null is transformers' word for "no cap"; a cap of 0 would divide by zero.
             "final_logit_softcapping": shape.final_softcap or None, "sliding_window": shape.sliding_window,
             # Written even where it equals the others', because transformers has its own default (512).
@@ -168,8 +164,7 @@ class Gemma4(Family):
                 "sliding_attention": {"rope_type": "default", "rope_theta": shape.local_rope_theta},
                 "full_attention": {"rope_type": "proportional", "rope_theta": shape.rope_theta,
                                    "partial_rotary_factor": shape.rotated_part,
-                                   **({"factor": shape.rope_scaling} if shape.rope_scaling != 1.0 else {})}},
-            **self.fixed}
+                                   **({"factor": shape.rope_scaling} if shape.rope_scaling != 1.0 else {})}}}
 
 
 FAMILY = Gemma4(
