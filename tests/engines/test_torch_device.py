@@ -22,13 +22,8 @@ def test_a_card_that_cannot_be_used_is_refused_with_the_finding(asked: str) -> N
         find_device(asked, {"gpu": "/dev/nvidia0"})
     assert device.cuda_problem() in caught.value.given
     assert "device=cpu" in caught.value.try_next
-
-
-@without_cuda
-def test_an_absent_card_is_refused() -> None:
-    with pytest.raises(DeviceError, match="this machine shows no GPU") as caught:
+    with pytest.raises(DeviceError, match="this machine shows no GPU"):
         find_device("cuda", {})
-    assert caught.value.try_next == "device=cpu"
 
 
 def test_a_kernel_that_fails_is_a_finding(monkeypatch) -> None:

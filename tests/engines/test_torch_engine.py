@@ -48,16 +48,6 @@ def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
     np.testing.assert_allclose(results[1:], [results[0]] * 2, rtol=1e-5)
 
 
-def test_a_micro_batch_without_supervised_tokens_adds_nothing() -> None:
-    engine = TorchEngine.open(request(tiny_shape()))
-    whole = random_batch(tiny_shape(), micro=2)
-    half = Batch(**{name: x[:1] for name, x in whole.arrays.items()})
-    whole.loss_mask[1] = 0.0
-    _, both = engine.step(engine.init(0), whole, 1e-3)
-    _, one = engine.step(engine.init(0), half, 1e-3)
-    np.testing.assert_allclose((both.loss, both.grad_norm), (one.loss, one.grad_norm), rtol=1e-6)
-
-
 @pytest.mark.parametrize("visible", [
     AttentionMask(), AttentionMask(segment_ids=torch.tensor([[1] * 9 + [2] * 11 + [0] * 3] * 2)),
 ])
