@@ -121,7 +121,7 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
         values |= {"architectures": config.get("architectures", []), MULTIMODAL_TYPE: config.get("model_type")}
     _refuse(values, config)
     kept = {key: value for key, value in values.items() if key not in NOT_KEPT}
-    sizes = {name: _size(kept, keys) for name, keys in SIZES.items()}
+    sizes: dict[str, Any] = {name: _size(kept, keys) for name, keys in SIZES.items()}
     tensors = text_tensors(stored, tied=values.get("tie_word_embeddings") is True)
     heads = sizes["heads"]
     made = ModelShape(

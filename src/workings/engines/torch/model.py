@@ -59,7 +59,7 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
 
 
 def prepare_model(model: PreTrainedModel) -> None:
-    """Settings of an unverified class for this engine. Raises `RequestError` for tensors that it would not train."""
+    """Settings of an unverified class for this engine. Raises `RequestError` for a head with a bias."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -71,10 +71,6 @@ def prepare_model(model: PreTrainedModel) -> None:
     if getattr(head, "bias", None) is not None:
         raise RequestError(f"the head of a {config.model_type} model has a bias",
                            "a head without one: the loss is computed from hidden states and the head's matrix", "")
-    buffers = {*model.state_dict()} - {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    if buffers:
-        raise RequestError(f"a {config.model_type} model has {sorted(buffers)[0]}, stored and not trained",
-                           "a model whose stored tensors are all parameters", "")
 
 
 def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:

@@ -122,17 +122,13 @@ def hyperparameters(shape: ModelShape) -> dict[str, Any]:
     """
     architecture = find_architecture(shape.family)
     _refuse_other_rules(shape, architecture)
-    values = common_header(shape)
-    if shape.sliding_window:
-        values["attention.sliding_window"] = shape.sliding_window
-        if shape.sliding_pattern != architecture.sliding_pattern:
-            values["attention.sliding_window_pattern"] = shape.sliding_pattern
+    values = common_header(shape) | {key: value for key, value in (
+        ("attention.sliding_window", shape.sliding_window), ("attn_logit_softcapping", shape.attention_softcap),
+        ("final_logit_softcapping", shape.final_softcap)) if value}
+    if shape.sliding_window and shape.sliding_pattern != architecture.sliding_pattern:
+        values["attention.sliding_window_pattern"] = shape.sliding_pattern
     if find_family(shape.family).local_rotation:
         values["rope.freq_base_swa"] = shape.local_rope_theta
-    if shape.attention_softcap:
-        values["attn_logit_softcapping"] = shape.attention_softcap
-    if shape.final_softcap:
-        values["final_logit_softcapping"] = shape.final_softcap
     if shape.rope_scaling != 1.0:
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": shape.rope_scaling}
     return values

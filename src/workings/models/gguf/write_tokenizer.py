@@ -7,9 +7,8 @@ library does. ``llama`` merges any two neighbors whose text is a token, best sco
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workings.errors import RequestError
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS, SPACE, Kind
@@ -49,14 +48,12 @@ def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> No
     writer.add_add_space_prefix(rules.space_prefix)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rules:
+class _Rules(NamedTuple):
+    """`tokenizer.ggml.model` and `tokenizer.ggml.pre`, and whether a space is put before every text."""
+
     model: str
-    """`tokenizer.ggml.model`."""
     pre: str
-    """`tokenizer.ggml.pre`."""
     space_prefix: bool = False
-    """Whether a space is put before every text."""
 
 
 def _find_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[tuple[str, str]]) -> _Rules:
