@@ -14,8 +14,9 @@ import numpy as np
 
 from workings.engines.safetensors_file import write_tensors
 from workings.models.shape import ModelShape
-from workings.models.shapes import tensor_shapes, to_hf_config
+from workings.models.shapes import to_hf_config
 from workings.models.tokenizer_training import train_tokenizer
+from workings.models.weights import tensor_shapes
 
 SHAPE = ModelShape(family="llama", vocab_size=300, layers=2, width=16, mlp_width=16, heads=2, kv_heads=1, head_dim=8,
                    context=64, activation="silu", scaled_embeddings=False, norm_plus_one=False)

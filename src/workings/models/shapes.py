@@ -13,10 +13,6 @@ from workings.models.hf_config import check_values
 from workings.models.registry import families, family_of, find_family, find_model_type
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_shape
-from workings.models.weights import parameter_count, tensor_shapes
-
-__all__ = ["catalog", "from_hf_config", "parameter_count", "published_shape", "shape_from_config", "tensor_shapes",
-           "to_hf_config", "unverified_from_hf"]
 
 
 def check_shape(shape: ModelShape) -> ModelShape:
