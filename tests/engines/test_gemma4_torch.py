@@ -94,7 +94,7 @@ def test_a_step_makes_no_second_table(memory: MemoryConfig) -> None:
     asked = request(shape, memory=memory, precision=PrecisionConfig(parameters="bf16", rounding="stochastic"))
     elements = int(np.prod(tensor_shapes(shape)[PER_LAYER_EMBEDDING]))
     engine = TorchEngine.open(asked)
-    state, live = engine.init(0), LiveStorages({})
+    state, live = engine.init(0), LiveStorages()
     live.hold(state.model.parameters(), "parameters")
     with live:
         engine.step(state, random_batch(shape, rows=2, length=8), 1e-3)

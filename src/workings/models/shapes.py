@@ -30,10 +30,7 @@ def shape_from_config(config: ShapeConfig, vocab_size: int) -> ModelShape:
     """The shape that a recipe describes; what it does not say comes from the family's published models."""
     switches = find_family(config.family).scratch_switches(config.heads, config.head_dim)
     switches["tied_embeddings"] = True  # from scratch, a second vocabulary matrix buys nothing at small size
-    return check_shape(ModelShape(
-        family=config.family, vocab_size=vocab_size, layers=config.layers, width=config.width,
-        mlp_width=config.mlp_width, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
-        context=config.context, **switches))
+    return check_shape(ModelShape(vocab_size=vocab_size, **config.model_dump(), **switches))
 
 
 @cache

@@ -175,7 +175,7 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     # A module of an unverified class may compute something else than its name says.
     by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.verified
     if by_kernel:
-        use_kernels(model)
+        use_kernels(model, spec.shape)
     # After `allocate`, because formats are read from the weights.
     mix_formats(model, spec.compute_dtype, spec.product_dtype, unrounded=by_kernel)
     # An unverified class may have an embedding that does more than look up rows, which must not be replaced.

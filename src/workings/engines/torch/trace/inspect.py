@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import monotonic
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,13 +25,7 @@ from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import MIN_BLOCK, PAGE, CachingAllocator, Event, Log, OutOfMemory, live_peak
 from workings.engines.torch.trace.programs import PROGRAMS
-from workings.engines.torch.trace.tracker import (
-    CONTEXT_BYTES,
-    LiveStorages,
-    Workspace,
-    card_workspaces,
-    cublas_workspace,
-)
+from workings.engines.torch.trace.tracker import CONTEXT_BYTES, LiveStorages, cublas_workspace
 from workings.engines.torch.triton.check import FIRST_CAPABILITY
 from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
@@ -120,14 +113,14 @@ def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: s
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
         on_card = platform == "gpu"
-        return follow(state, lambda: PROGRAMS[program](spec, state, size, request),
-                      card_workspaces() if on_card else {}, host_table=on_card and spec.table_on_host)
+        return follow(state, lambda: PROGRAMS[program](spec, state, size, request), on_card=on_card,
+                      host_table=on_card and spec.table_on_host)
 
 
-def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspace], *, host_table: bool = False) -> Log:
+def follow(state: State, run: Callable[[], None], *, on_card: bool = False, host_table: bool = False) -> Log:
     """The events of ``run`` on a state, fake or real; ``host_table``: per-layer embeddings are not on the device."""
     # What exists before the first operator is held by hand: no operator will return it.
-    live = LiveStorages(workspaces)
+    live = LiveStorages(on_card=on_card)
     table = per_layer_table(state.model)
     live.hold((x for x in state.model.parameters() if table is None or x is not table.weight), "parameters")
     if table is not None and not host_table:

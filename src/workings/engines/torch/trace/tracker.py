@@ -20,21 +20,15 @@ from torch.utils._pytree import tree_leaves
 from workings.engines.torch import memory_regions
 from workings.engines.torch.trace.allocator import Event, Log
 
-Workspace = Callable[..., int]
-"""From an operator's arguments to bytes beyond its outputs."""
 
+def _flash_backward(query: Tensor) -> int:
+    """Bytes that a card's flash attention takes in backward beyond its outputs.
 
-def _flash_backward(grad_out: Tensor, query: Tensor, *others: Any, **options: Any) -> int:
-    """Float32 sum of the query's gradient over blocks of keys, and a float32 number a query and head."""
+    They hold a float32 sum of the query's gradient over blocks of keys, and a float32 number a query and head.
+    """
     # The kernel pads query positions to blocks of 128.
     positions = -(-query.shape[2] // 128) * 128
-    heads = query.shape[0] * query.shape[1]
-    return 4 * heads * positions * (query.shape[3] + 1)
-
-
-def card_workspaces() -> dict[Any, Workspace]:
-    """Declared workspaces on a CUDA card by operator."""
-    return {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_backward}
+    return 4 * query.shape[0] * query.shape[1] * positions * (query.shape[3] + 1)
 
 
 def cublas_workspace(capability: str) -> int:
@@ -60,13 +54,13 @@ ONLY_OWNER = 2
 class LiveStorages(TorchDispatchMode):
     """While entered, logs every storage that an operator returns or that is resized, and when it goes.
 
-    Of a tensor that several processes share, this process's part is what counts.
+    Of a tensor that several processes share, this process's part is what counts. ``on_card``: what kernels of a card
+    take within an operator counts as well.
     """
 
-    def __init__(self, workspaces: dict[Any, Workspace]) -> None:
+    def __init__(self, *, on_card: bool = False) -> None:
         super().__init__()
-        self.log = Log()
-        self._workspaces = workspaces
+        self.log, self._on_card = Log(), on_card
         self._keys: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
@@ -125,8 +119,8 @@ class LiveStorages(TorchDispatchMode):
                 self._storage_seen(_storage(x), category, name)
         if name.startswith(("c10d.", "fsdp.")):
             self._moved(name, args, kwargs)
-        if workspace := self._workspaces.get(func):
-            self._within(workspace(*args, **(kwargs or {})), name)
+        if self._on_card and func is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default:
+            self._within(_flash_backward(args[1]), name)
         return out
 
     def _moved(self, name: str, args: Any, kwargs: Any) -> None:
