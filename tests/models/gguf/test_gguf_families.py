@@ -37,7 +37,7 @@ def test_rows_of_llama_are_stored_in_pairs_and_norms_of_gemma_with_one_added():
     # A head of eight rows: those that rotate together are four apart in Hugging Face's format.
     assert to_gguf(llama, "model.layers.0.self_attn.q_proj.weight", rows)[:8, 0].tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     assert to_gguf(llama, "model.layers.0.self_attn.v_proj.weight", rows)[:8, 0].tolist() == [*range(8)]
-    assert gguf_names(gemma)["model.layers.1.pre_feedforward_layernorm.weight"] == "blk.1.ffn_norm.weight"
+    assert gguf_names(gemma, "gemma3")["model.layers.1.pre_feedforward_layernorm.weight"] == "blk.1.ffn_norm.weight"
     norm = np.zeros(gemma.head_dim, np.float32)
     for name in ("model.norm.weight", "model.layers.0.self_attn.q_norm.weight"):
         assert to_gguf(gemma, name, norm).tolist() == [1.0] * gemma.head_dim

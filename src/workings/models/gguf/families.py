@@ -52,6 +52,9 @@ ARCHITECTURES: dict[str, Architecture] = {
 SIZES = {"layers": "block_count", "context": "context_length", "width": "embedding_length",
          "mlp_width": "feed_forward_length", "heads": "attention.head_count"}
 """Field of `ModelShape` -> key after the architecture's name. Every file has these keys."""
+RESPELLED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
+             ".router.per_expert_scale": ".experts.down_proj.scale"}
+"""Ends of Hugging Face's names -> how the tables of the `gguf` package spell them."""
 
 
 def find_architecture(name: str) -> Architecture:
@@ -62,24 +65,15 @@ def find_architecture(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def gguf_names(shape: ModelShape) -> dict[str, str]:
-    """Hugging Face's name of every tensor of a model -> its name in a GGUF file."""
-    find_architecture(shape.family)
-    return mapped_names(shape, shape.family)
-
-
-def mapped_names(shape: ModelShape, architecture: str, respelled: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`gguf_names` by the `gguf` package's table of an architecture.
-
-    ``respelled``: ends of Hugging Face's names -> how that table spells them.
-    """
+def gguf_names(shape: ModelShape, architecture: str) -> dict[str, str]:
+    """Hugging Face's name of every tensor of a model -> its name in a GGUF file of an architecture."""
     import gguf
 
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
     names, found = gguf.get_tensor_name_map(kinds[architecture], shape.layers), dict[str, str]()
     for name in tensor_shapes(shape):
-        theirs = next((name.removesuffix(end) + spelled for end, spelled in (respelled or {}).items()
-                       if name.endswith(end)), name)
+        theirs = next((name.removesuffix(end) + spelled for end, spelled in RESPELLED.items() if name.endswith(end)),
+                      name)
         if (other := names.get_name(theirs, try_suffixes=(".weight", ".bias", ".scale"))) is None:
             raise RequestError(f"GGUF has no name for {name} of a {shape.family} model",
                                "a model whose tensors all have a name in GGUF")
@@ -89,30 +83,22 @@ def mapped_names(shape: ModelShape, architecture: str, respelled: Mapping[str, s
 
 def to_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
     """A tensor of Hugging Face's ``name`` with the values of a GGUF file, in the same number format."""
-    if shape.norm_plus_one and name.endswith("norm.weight"):
-        return tensor + np.asarray(1, tensor.dtype)
-    if heads := _paired_heads(shape, name):
-        # [heads, half, pair, …] -> [heads, pair, half, …]
-        return tensor.reshape(heads, 2, -1, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
-    return tensor
+    return _changed(shape, name, tensor, added=1, halves=(2, -1))
 
 
 def from_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
     """The inverse of `to_gguf`. Norms should be float32: a value near 1 loses bits in a smaller format."""
+    return _changed(shape, name, tensor, added=-1, halves=(-1, 2))
+
+
+def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, added: int, halves: tuple[int, int]) -> np.ndarray:
     if shape.norm_plus_one and name.endswith("norm.weight"):
-        return tensor - np.asarray(1, tensor.dtype)
-    if heads := _paired_heads(shape, name):
-        return tensor.reshape(heads, -1, 2, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+        return tensor + np.asarray(added, tensor.dtype)
+    heads = shape.heads if ".q_proj." in name else shape.kv_heads if ".k_proj." in name else 0
+    if heads and ARCHITECTURES[shape.family].pairs_rows:
+        # [heads, half, pair, …] -> [heads, pair, half, …], and the way back.
+        return tensor.reshape(heads, *halves, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
     return tensor
-
-
-def _paired_heads(shape: ModelShape, name: str) -> int:
-    """Heads of a matrix or bias whose rows a GGUF file stores in pairs; 0 for any other tensor."""
-    if not ARCHITECTURES[shape.family].pairs_rows:
-        return 0
-    if ".q_proj." in name:
-        return shape.heads
-    return shape.kv_heads if ".k_proj." in name else 0
 
 
 def hyperparameters(shape: ModelShape) -> dict[str, Any]:

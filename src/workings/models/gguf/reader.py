@@ -77,7 +77,7 @@ class GgufFile:
     @cached_property
     def names(self) -> dict[str, str]:
         """Hugging Face's name of every tensor of the model -> its name in the file."""
-        return gguf_names(self.shape)
+        return gguf_names(self.shape, self.shape.family)
 
     @property
     def quantization(self) -> str:
