@@ -38,7 +38,6 @@ def outer_weights_met(shape: ModelShape) -> int:
 def weights_read(shape: ModelShape) -> int:
     """Stored parameters that computing a token reads: neither per-layer embeddings nor unused experts."""
     table = prod(outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
-    # Tensors of three dimensions are those of experts.
     experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()
                   if len(size) == 3)
     not_routed = experts // shape.experts * (shape.experts - shape.experts_per_token) if shape.experts else 0
@@ -49,7 +48,6 @@ def weights_read(shape: ModelShape) -> int:
 def pairs(length: int, window: int = 0) -> int:
     """Pairs of query and key in causal attention over one row; ``window``: positions that a query sees, 0: all."""
     if not window or window >= length:
-        # Position i sees itself and all before it: 1 + 2 + … + n.
         return length * (length + 1) // 2
     # The first positions see 1, 2, … up to `window` keys, all further ones exactly `window`.
     return window * (window + 1) // 2 + (length - window) * window

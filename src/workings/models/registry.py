@@ -53,7 +53,6 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
 
 def _register_ours() -> None:
     """Register the families of this package, once; the entry points are looked at for others of their names."""
-    # They are added in order, so the last one represents all.
     if FAMILIES[-1] in registered:
         return
     refuse_our_names(GROUP, FAMILIES, kind="model family")

@@ -11,11 +11,10 @@ of slices into the header's metadata, where a record allows no text, and Orbax w
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workings.errors import RecordError
 
@@ -24,20 +23,16 @@ _START = re.compile(r"(?:0|[1-9]\d{0,14})(?:,(?:0|[1-9]\d{0,14}))*")
 Size = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Slice:
-    """A part of a tensor in a file."""
+class Slice(NamedTuple):
+    """A part of a tensor: its file and its name there, its first index along each axis, and its size."""
 
     file: str
     key: str
-    """Its name in the file."""
     start: Size
-    """The first index along each axis."""
     size: Size
 
 
-@dataclass(frozen=True)
-class SlicedTensor:
+class SlicedTensor(NamedTuple):
     """A tensor that is made up of slices, which cover it without overlap."""
 
     format: Any

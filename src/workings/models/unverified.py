@@ -151,7 +151,6 @@ def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[s
             continue
         outer = next((prefix for prefix in OUTER_PREFIXES if name.startswith(prefix)), "")
         inner = name.removeprefix(outer)
-        # All but the head is below `model.` in a model of text alone.
         sizes[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
     return sizes
 

@@ -143,7 +143,6 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                scaling: float, visible: AttentionMask, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
-        # Layers of full attention say None.
         window = sliding_window or EVERYTHING
         distinct = visible.distinct
         if distinct is not None:

@@ -58,7 +58,6 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
 def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
     """``[T, K]`` int64 targets of every position; T may be 0."""
     count = targets.shape[-1] if targets.dim() == hidden.dim() else 1
-    # PyTorch's gathers take int64 only.
     return targets.reshape(-1, count).long()
 
 
@@ -109,7 +108,6 @@ def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *
             # Tokens from `below` on count in the normalizer and cannot be chosen.
             eligible = logits[:, :max(0, below - start)]
             largest, index = eligible.topk(min(count, eligible.shape[1]))
-            # The best so far and the best of this slice: the best of both are kept.
             best, tokens = torch.cat([best, largest], 1), torch.cat([tokens, index + start], 1)
             best, order = best.topk(min(count, best.shape[1]))
             tokens = tokens.gather(1, order)
@@ -247,7 +245,6 @@ def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, w
                               soft_cap: float) -> tuple[Tensor, Tensor]:
     """``[T]`` log of the sum of exponentials and ``[T, K]`` logits of the targets, slice by slice of the vocabulary."""
     positions = hidden.shape[0]
-    # Minus infinity is the neutral element of `logaddexp`.
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
     target_logits = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, weight.shape[0], width):
@@ -280,7 +277,6 @@ def _cap_slope(logits: Tensor, soft_cap: float) -> Tensor | None:
 
 def _normalizer_(logits_TC: Tensor) -> Tensor:
     """``[T]`` log of the sum of exponentials; leaves ``exp(logits - largest of the row)`` behind."""
-    # After subtracting the largest logit, exp cannot overflow.
     top = logits_TC.amax(-1)
     return logits_TC.sub_(top[:, None]).exp_().sum(-1).log_().add_(top)
 

@@ -198,7 +198,6 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size) -> Ten
     if transform := next((rule for end, rule in family.drawn_vectors.items() if name.endswith(end)), None):
         return torch.tensor([*map(transform, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
     if len(size) == 1:
-        # Vectors are norms and biases, which begin with fixed values.
         return torch.full(size, first_value(name, size[0], spec.shape))
     # A row of the per-layer embeddings has one for each layer.
     fan_in = spec.shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]

@@ -77,7 +77,6 @@ class Qwen35(Family):
         return shapes | {
             "linear_attn.in_proj_qkv.weight": (mixed, width), "linear_attn.in_proj_z.weight": (values, width),
             "linear_attn.in_proj_b.weight": (heads, width), "linear_attn.in_proj_a.weight": (heads, width),
-            # Its own filter for every channel.
             "linear_attn.conv1d.weight": (mixed, 1, shape.linear_conv_kernel),
             "linear_attn.A_log": (heads,), "linear_attn.dt_bias": (heads,),
             "linear_attn.norm.weight": (shape.linear_value_head_dim,),

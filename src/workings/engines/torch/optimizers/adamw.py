@@ -156,7 +156,6 @@ class AdamW8bit(Optimizer):
             return self.small.init(param)
         made: Slots = {}
         for slot, scale in SCALES.items():
-            # Zero is byte 127 of the signed values and byte 0 of the others.
             made[slot] = torch.full(param.shape, _zero(slot == "exp_avg"), dtype=torch.uint8, device=param.device)
             made[scale] = torch.zeros(-(-param.numel() // BLOCK_OF_8BIT), dtype=torch.float32, device=param.device)
         return made
