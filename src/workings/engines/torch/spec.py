@@ -68,7 +68,8 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     on_cpu = device.type == "cpu" and memory.cpu_optimizations
     kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
-    objective, mesh = request.objective, mesh or ProcessMesh()
+    objective = request.objective
+    mesh = mesh or ProcessMesh()
     alone = on_cpu and mesh.processes == 1
     return with_kernels(kernels, TorchSpec(
         shape=shape, device=device, mesh=mesh, attention=attention,
