@@ -18,7 +18,7 @@ from workings.models.family import (
     PER_LAYER_PROJECTION,
     Family,
 )
-from workings.models.hf_config import MAX_VALUE, layer_types, read_sliding
+from workings.models.hf_config import MAX_VALUE
 from workings.models.shape import ModelShape
 
 
@@ -130,7 +130,7 @@ class Gemma4(Family):
         shared, as_values = int(config.get("num_kv_shared_layers") or 0), bool(config.get("attention_k_eq_v"))
         double = shared and config.get("use_double_wide_mlp")
         experts = config if config.get("enable_moe_block") else {}
-        return read_sliding(config, self.switches["sliding_pattern"], last_global=True) | {
+        return super().read_attention(config) | {
             "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
             "global_head_dim": _of_global_layers(config, "head_dim", "global_head_dim"),
             # transformers reads this number only where values are keys.
@@ -149,9 +149,9 @@ class Gemma4(Family):
                   if name not in ("rope_theta", "rope_scaling", "hidden_act")}
         return config | {
             # null is transformers' word for "no cap"; a cap of 0 would divide by zero.
-            "final_logit_softcapping": shape.final_softcap or None, "sliding_window": shape.sliding_window,
+            "final_logit_softcapping": shape.final_softcap or None,
             # Written even where it equals the others', because transformers has its own default (512).
-            "layer_types": layer_types(shape), "global_head_dim": shape.global_head_dim or shape.head_dim,
+            "global_head_dim": shape.global_head_dim or shape.head_dim,
             "attention_k_eq_v": shape.keys_as_values,
             "num_global_key_value_heads": shape.global_kv_heads or shape.kv_heads,
             "num_kv_shared_layers": shape.shared_kv_layers,
