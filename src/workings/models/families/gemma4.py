@@ -23,12 +23,9 @@ from workings.models.shape import ModelShape
 
 
 def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
-    """A size of the global layers alone; 0 where they have that of the others.
+    """A size of the global layers; 0 where they have that of the others. Raises `RequestError` if they differ in it.
 
     transformers writes ``key`` into `per_layer_config` since 5.15; published models have ``earlier``.
-
-    Raises:
-        RequestError: sizes that are invalid, or are not those of all global layers and of no other.
     """
     own = config.get("per_layer_config")
     if own is None:
@@ -61,10 +58,6 @@ class Gemma4(Family):
         if shape.slides(shape.layers - 1):
             raise RequestError(f"the last layer ({shape.layers - 1}) of a gemma4 model must not slide",
                                "a global one: transformers takes it for one, regardless of what config.json says")
-        if shape.shared_mlp_width not in (0, 2 * shape.mlp_width):
-            raise RequestError(f"shared_mlp_width cannot be {shape.shared_mlp_width} with mlp_width: {shape.mlp_width}",
-                               "0, or twice mlp_width: config.json has no word for another number",
-                               f"shared_mlp_width: {2 * shape.mlp_width}")
         if shape.heads % shape.kv_heads_of(shape.layers - 1):
             raise RequestError(f"heads ({shape.heads}) must be a multiple of global_kv_heads ({shape.global_kv_heads})",
                                "a divisor")
