@@ -1,7 +1,7 @@
 """AdamW."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -137,6 +137,10 @@ def _zero(signed: bool) -> int:
         return int((_codes(signed, torch.device("cpu")) == 0).nonzero()[0])
 
 
+def _append(new: list[Tensor], _: object, value: Tensor) -> None:
+    new.append(value)
+
+
 class AdamW8bit(Optimizer):
     """AdamW; slots ``exp_avg`` (signed) and ``exp_avg_sq`` are bytes, ``…_absmax`` the scale of each block."""
 
@@ -177,7 +181,7 @@ class AdamW8bit(Optimizer):
             # Rounding is left to `write`: the rule inside gives float32 values.
             block = UpdateContext(step=context.step, learning_rate=context.learning_rate, scale=context.scale)
             new: list[Tensor] = []
-            self.small.update(vector[rows], gradient[rows], moments, block, lambda _, value, new=new: new.append(value),
+            self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
                               matrix=is_matrix(param))
             for slot, scale in SCALES.items():
                 flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(

@@ -62,10 +62,10 @@ def _loss(device: torch.device) -> Sequence[Tensor]:
 def _norm(device: torch.device) -> Sequence[Tensor]:
     # As of a model's norms of heads: axes are not in the order of memory.
     x, d = (each.transpose(1, 2) for each in _drawn(device, (2, 5, 3, 40), (2, 5, 3, 40)))
-    inputs = [x.requires_grad_(), _drawn(device, (40,), dtype=torch.float32)[0].requires_grad_()]
+    (weight,) = _drawn(device, (40,), dtype=torch.float32)
     with torch.enable_grad():
-        y = norm(*inputs, 1, 1e-6)
-        return [y.detach().float(), *(each.float() for each in torch.autograd.grad(y, inputs, d))]
+        y = norm(x.requires_grad_(), weight.requires_grad_(), 1, 1e-6)
+        return [y.detach().float(), *(each.float() for each in torch.autograd.grad(y, (x, weight), d))]
 
 
 def _update(device: torch.device) -> Sequence[Tensor]:
