@@ -21,6 +21,9 @@ from workings.models.family import (
 from workings.models.hf_config import MAX_VALUE
 from workings.models.shape import ModelShape
 
+WITHOUT_EXPERTS = ("jax", "tunix")
+"""Engines that have no experts."""
+
 
 def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
     """A size of the global layers; 0 where they have that of the others. Raises `RequestError` if they differ in it.
@@ -70,7 +73,7 @@ class Gemma4(Family):
     def check_engine(self, engine: str, shape: ModelShape) -> None:
         """Experts run in transformers' own class alone."""
         super().check_engine(engine, shape)
-        if shape.experts and engine in ("jax", "tunix"):
+        if shape.experts and engine in WITHOUT_EXPERTS:
             raise RequestError(f"engine: {engine} cannot train a {self.name} model with experts",
                                "an engine that trains experts by transformers' own class", "engine=torch")
 
