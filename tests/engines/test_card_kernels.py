@@ -2,11 +2,11 @@
 PyTorch; and which modules of transformers compute by them."""
 
 import json
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import PrecisionConfig
@@ -76,21 +76,6 @@ def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> N
     assert apart["AdamW"] < 1e-5
 
 
-@pytest.mark.skipif(not ON_CARD, reason="needs an NVIDIA card")
-def test_products_are_not_rounded() -> None:
-    from workings.engines.torch.triton.operations import add_product_
-
-    random = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(64, size, generator=random).bfloat16() for size in (48, 32))
-    total = torch.randn(48, 32, generator=random)
-    there = total.cuda()
-    add_product_(total, left, right)
-    add_product_(there, left.cuda(), right.cuda())
-    assert (there.cpu() - total).abs().max() < 1e-4
-    wide = operations.wide_product(left.cuda(), right.cuda()).cpu()
-    assert (wide - operations.wide_product(left, right)).abs().max() < 1e-4
-
-
 def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
     random = torch.Generator().manual_seed(0)
     param = torch.randn(40, generator=random)
@@ -111,25 +96,28 @@ def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
         assert torch.allclose(param, still, atol=1e-6)
 
 
-@pytest.mark.parametrize(("installed", "capability", "said"), [
-    (None, (9, 0), "Triton is not installed"), ("triton", (7, 5), "no bf16")])
-def test_why_a_card_has_no_kernels_is_said(monkeypatch: pytest.MonkeyPatch, installed: str | None,
-                                           capability: tuple[int, int], said: str) -> None:
-    monkeypatch.setattr(check, "find_spec", lambda name: installed)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    check.kernel_problem.cache_clear()
-    try:
-        assert said in check.kernel_problem(torch.device("cuda"))
-        assert not check.kernels_run_on(torch.device("cuda"))
-    finally:
+@pytest.fixture
+def found_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """What is said of the CPU as a card on a machine with Triton."""
+    def found(installed: str | None = "triton", capability: tuple[int, int] = (9, 0)) -> str:
+        monkeypatch.setattr(check, "find_spec", lambda name: installed)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
         check.kernel_problem.cache_clear()
+        return check.kernel_problem(CPU)
+
+    yield found
+    check.kernel_problem.cache_clear()
+
+
+def test_why_a_card_has_no_kernels_is_said(found_here: Callable[..., str]) -> None:
+    assert "Triton is not installed" in found_here(installed=None)
+    assert "no bf16" in found_here(capability=(7, 5))
 
 
 @pytest.mark.parametrize("case", check.CASES)
-def test_a_kernel_that_fails_or_computes_something_else_is_found(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    """On the CPU as the card, whose plain version is right, and then is not."""
-    monkeypatch.setattr(check, "find_spec", lambda name: name)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+def test_a_kernel_that_fails_or_computes_something_else_is_found(
+        monkeypatch: pytest.MonkeyPatch, found_here: Callable[..., str], case: str) -> None:
+    """Its plain version is right, and then is not."""
     right, calls = check.CASES[case], []
 
     def second_is_wrong(device: torch.device) -> object:
@@ -141,11 +129,7 @@ def test_a_kernel_that_fails_or_computes_something_else_is_found(monkeypatch: py
 
     for compute, said in ((right, ""), (second_is_wrong, "off by 0.1"), (fails, "Failed to find C compiler.")):
         monkeypatch.setitem(check.CASES, case, compute)
-        check.kernel_problem.cache_clear()
-        try:
-            found = check.kernel_problem(CPU)
-        finally:
-            check.kernel_problem.cache_clear()
+        found = found_here()
         assert said in found
         assert found.startswith(case if said else "")
         assert bool(found) is bool(said)
@@ -155,7 +139,7 @@ def _gradients(family: str, *, kernels: bool) -> dict[str, torch.Tensor]:
     engine = TorchEngine.open(request(tiny_shape(family)))
     state = engine.init(0)
     if kernels:
-        check.use_kernels(state.model)
+        check.use_kernels(state.model, engine.spec.shape)
         assert any(isinstance(each, check.NormByKernel) for each in state.model.modules())
         # Gemma 4's norms of values have no weight, and Qwen 3.5's of a state are no such norms.
         left = {type(each).__name__ for each in state.model.modules() if type(each).__name__.endswith("Norm")}
@@ -172,32 +156,6 @@ def test_a_model_by_kernels_has_the_gradients_of_transformers_own(family: str) -
     assert own.keys() == by_kernels.keys()
     for name, gradient in own.items():
         assert (gradient - by_kernels[name]).abs().max() <= 1e-4 * gradient.abs().max(), name
-
-
-def test_another_formula_keeps_its_own_operations() -> None:
-    class HalfRMSNorm(torch.nn.Module):
-        def __init__(self, size: int) -> None:
-            super().__init__()
-            self.weight, self.eps = torch.nn.Parameter(torch.ones(size)), 1e-6
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return operations.norm(x, self.weight, 0, self.eps) / 2
-
-    assert check.norm_offset(HalfRMSNorm) is None
-    assert check.norm_offset(torch.nn.LayerNorm) is None
-
-
-@pytest.mark.parametrize("place", ["a trace", "a model without memory"])
-def test_a_formula_is_judged_alike_wherever_it_is_first_asked_for(place: str) -> None:
-    """The answer is kept for the whole process, so that one of a trace would change what a run computes."""
-    made = TorchEngine.open(request(tiny_shape("gemma3"))).init(0).model
-    norm = next(type(each) for each in made.modules() if type(each).__name__.endswith("RMSNorm"))
-    check.norm_offset.cache_clear()
-    try:
-        with FakeTensorMode() if place == "a trace" else torch.device("meta"):
-            assert check.norm_offset(norm) == 1
-    finally:
-        check.norm_offset.cache_clear()
 
 
 def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhere() -> None:

@@ -1,7 +1,6 @@
 """What holds for every family on the PyTorch engine, compared with plain transformers: its classes, our export.
 
-Logits and greedy text of the older families are compared in `test_torch_engine`; what one family alone has is in a file
-for itself.
+What one family alone has is in a file for itself.
 """
 
 from pathlib import Path
@@ -31,15 +30,16 @@ from workings.models.batch import Batch
 from workings.models.weights import is_frozen, tensor_shapes
 
 GEMMA4 = [form for form in FORMS if form.startswith("gemma4")]
-QWEN = [form for form in FORMS if form.startswith("qwen")]
+QWEN = [form for form in FORMS if form.startswith("qwen3.5")]
 NEW = ["smollm3", "olmo3", "qwen3.5 4B"]
+OLDER = ["gemma", "gemma2", "gemma3", "gemma3 4B", "llama", "llama 3.1", "qwen2", "qwen2 7B", "qwen3"]
 LORA = LoraConfig(name="lora", rank=3, alpha=6)
 FEWER = LORA.model_copy(update={"target_modules": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj")})
 STATE = LORA.model_copy(update={"target_modules": ("in_proj_qkv", "in_proj_z", "out_proj", "q_proj")})
 PACKED = {"": {}, "chunked": {"memory": MemoryConfig(attention="chunked", remat="layer", loss_chunk=5)}}
 
 
-@pytest.mark.parametrize("form", [*NEW[:2], *GEMMA4, *QWEN])
+@pytest.mark.parametrize("form", [*OLDER, *NEW[:2], *GEMMA4, *QWEN])
 def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: Path) -> None:
     """Weights go out by our export and come back by theirs and by ours.
 
@@ -68,7 +68,7 @@ def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: 
         torch.testing.assert_close(found[name], x, rtol=2e-4, atol=5e-5 * largest, msg=name)
 
 
-@pytest.mark.parametrize("form", [*NEW, "olmo3 stretched", *GEMMA4])
+@pytest.mark.parametrize("form", [*OLDER, *NEW, "olmo3 stretched", *GEMMA4])
 def test_a_cache_and_recomputed_layers_change_nothing(form: str) -> None:
     """Text of the cache is the likeliest of a whole forward without one; recomputed gradients are equal bit for bit.
 

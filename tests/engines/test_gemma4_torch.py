@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
 from tests.engines.tiny import losses, random_batch, request, tiny_shape
-from tests.engines.torch_oracle import FORMS, gradients, rough, same
+from tests.engines.torch_oracle import FORMS, rough, same
 from tests.engines.torch_oracle import opened as form_opened
 from workings.config.method import QloraConfig
 from workings.config.training import AdafactorConfig, MemoryConfig, PrecisionConfig
@@ -25,31 +23,6 @@ from workings.models.weights import PER_LAYER_EMBEDDING, tensor_shapes
 
 HOST = MemoryConfig(per_layer_embeddings="host")
 opened = partial(form_opened, "gemma4 E2B")
-
-
-def test_shared_layers_send_gradients_to_the_keys_of_an_earlier_layer() -> None:
-    """unsloth-zoo #813 once more: without what the shared layers send, these gradients would be others."""
-    engine = opened()
-    state, batch = rough(engine), random_batch(engine.spec.shape)
-    whole = gradients(engine, state, batch)
-    with pytest.MonkeyPatch.context() as patch:
-        name = f"workings_{engine.spec.attention}"
-        patch.setitem(transformers.AttentionInterface._global_mapping, name,
-                      _cut_shared(transformers.AttentionInterface()[name]))
-        cut = gradients(engine, state, batch)
-    assert torch.equal(whole["loss"], cut["loss"])
-    for layer, kind in ((2, "sliding"), (3, "global")):
-        name = f"model.layers.{layer}.self_attn.k_proj.weight"
-        assert float((whole[name] - cut[name]).norm()) > 1e-2 * float(whole[name].norm()), kind
-
-
-def _cut_shared(attend: Any) -> Any:
-    """An attention function that stops the gradient of a shared layer's keys and values, which are an earlier one's."""
-    def cut(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **given: Any) -> Any:
-        if module.is_kv_shared_layer:
-            key, value = key.detach(), value.detach()
-        return attend(module, query, key, value, *args, **given)
-    return cut
 
 
 @pytest.mark.slow
@@ -121,7 +94,7 @@ def test_a_step_makes_no_second_table(memory: MemoryConfig) -> None:
     asked = request(shape, memory=memory, precision=PrecisionConfig(parameters="bf16", rounding="stochastic"))
     elements = int(np.prod(tensor_shapes(shape)[PER_LAYER_EMBEDDING]))
     engine = TorchEngine.open(asked)
-    state, live = engine.init(0), LiveStorages({})
+    state, live = engine.init(0), LiveStorages()
     live.hold(state.model.parameters(), "parameters")
     with live:
         engine.step(state, random_batch(shape, rows=2, length=8), 1e-3)

@@ -1,10 +1,12 @@
 """What the PyTorch engine does to save memory: the same numbers as the plain ways, and less memory."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
 from tests.engines.tiny import request, tiny_shape
 from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig
@@ -95,16 +97,22 @@ def gradients(step: int, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     return {name: (draw.normal(size=x.shape) * 10.0 ** -(step % 4)).astype(np.float32) for name, x in values.items()}
 
 
-def run_ours(config: Any, steps: int, dtype: Any = torch.float32, **change: Any) -> tuple[dict, dict]:
-    """Tensors after this many updates at 3e-2, and their moments."""
-    values = {name: torch.tensor(x).to(dtype) for name, x in start().items()}
-    optimizer = make_optimizer(config, torch.float32)
+def assert_equal(config: Any, oracle: Any, steps: int, tolerance: float) -> dict[str, Any]:
+    """Our updates at 3e-2 are those of an oracle, which gets parameters by name; our moments."""
+    values = {name: torch.tensor(x) for name, x in start().items()}
+    parameters = {name: torch.nn.Parameter(x.clone()) for name, x in values.items()}
+    optimizer, oracles = make_optimizer(config, torch.float32), oracle(parameters)
     moments = {name: optimizer.init(x) for name, x in values.items()}
     for step in range(1, steps + 1):
         for name, grad in gradients(step, values).items():
-            update_tensors(optimizer, [TensorUpdate(name, values[name], torch.tensor(grad).to(dtype), moments[name])],
-                           UpdateContext(step=step, learning_rate=3e-2, **change))
-    return values, moments
+            parameters[name].grad = torch.tensor(grad)
+            update_tensors(optimizer, [TensorUpdate(name, values[name], torch.tensor(grad), moments[name])],
+                           UpdateContext(step=step, learning_rate=3e-2))
+        for theirs in oracles:
+            theirs.step()
+    for name, expected in parameters.items():
+        np.testing.assert_allclose(values[name].numpy(), expected.detach().numpy(), rtol=tolerance, atol=tolerance)
+    return moments
 
 
 @pytest.mark.parametrize("block", [100, 2 ** 22])
@@ -112,20 +120,10 @@ def run_ours(config: Any, steps: int, dtype: Any = torch.float32, **change: Any)
 def test_adafactor_equals_transformers_over_ten_steps(monkeypatch: pytest.MonkeyPatch, block: int,
                                                       decay: float) -> None:
     """Row by row and whole, a matrix and a vector; transformers decays vectors too, we do not."""
-    theirs = pytest.importorskip("transformers").Adafactor
     monkeypatch.setattr(base, "BLOCK", block)
-    parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
-    settings: dict[str, Any] = {"lr": 3e-2, "scale_parameter": False, "relative_step": False, "warmup_init": False}
-    oracles = [theirs([parameters["a.weight"]], weight_decay=decay, **settings),
-               theirs([parameters["norm.weight"]], **settings)]
-    for step in range(1, 11):
-        for name, grad in gradients(step, start()).items():
-            parameters[name].grad = torch.tensor(grad)
-        for oracle in oracles:
-            oracle.step()
-    ours, _ = run_ours(AdafactorConfig(name="adafactor", weight_decay=decay), 10)
-    for name, expected in parameters.items():
-        np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=1e-6, atol=1e-6)
+    theirs = partial(transformers.Adafactor, lr=3e-2, scale_parameter=False, relative_step=False, warmup_init=False)
+    assert_equal(AdafactorConfig(name="adafactor", weight_decay=decay), lambda parameters: [
+        theirs([parameters["a.weight"]], weight_decay=decay), theirs([parameters["norm.weight"]])], 10, 1e-6)
 
 
 def tensors_of(optimizer: Any, sizes: dict[str, tuple[int, ...]]) -> list[TensorUpdate]:
@@ -162,17 +160,10 @@ def test_small_tensors_are_updated_together_as_each_is_alone() -> None:
 
 def test_adamw_in_8_bits_equals_bitsandbytes() -> None:
     bitsandbytes = pytest.importorskip("bitsandbytes")
-    parameters = {name: torch.nn.Parameter(torch.tensor(x)) for name, x in start().items()}
-    oracle = bitsandbytes.optim.AdamW8bit(list(parameters.values()), lr=3e-2, weight_decay=0.0)
-    for step in range(1, 6):
-        for name, grad in gradients(step, start()).items():
-            parameters[name].grad = torch.tensor(grad)
-        oracle.step()
-    ours, moments = run_ours(AdamW8bitConfig(name="adamw8bit"), 5)
+    moments = assert_equal(AdamW8bitConfig(name="adamw8bit"), lambda parameters: [
+        bitsandbytes.optim.AdamW8bit([*parameters.values()], lr=3e-2, weight_decay=0.0)], 5, 1e-5)
     assert moments["a.weight"]["exp_avg"].dtype == torch.uint8
     assert moments["norm.weight"]["exp_avg"].dtype == torch.float32
-    for name, expected in parameters.items():
-        np.testing.assert_allclose(ours[name].numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
 def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:

@@ -70,17 +70,6 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
     np.testing.assert_allclose(found["after"], curve(one, state, 1, 6)[1], rtol=tolerance, atol=1e-4)
 
 
-def test_one_process_writes_one_shard(tmp_path: Path) -> None:
-    one = engine("lora bf16", 1)
-    state, _ = curve(one, one.init(0), 1)
-    for folder, save in ((tmp_path / "whole", one.save), (tmp_path / "shards", one.save_shards)):
-        folder.mkdir()
-        save(state, folder)
-    same_tensors(tmp_path / "whole", tmp_path / "shards", count=1)
-    restored = one.restore(tmp_path / "shards")
-    assert curve(one, state, 2, 1)[1] == curve(one, restored, 2, 1)[1]
-
-
 @pytest.fixture(scope="module")
 def of_adapters(run_ranks: Callable[..., str]) -> dict[str, Any]:
     """What two processes say of a model with adapters, each of which has half of the rows and of the weights."""

@@ -17,6 +17,9 @@ LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "ke
          "global_kv_heads": 1}
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("gemma", {}), "gemma2": ("gemma2", {}), "gemma3": ("gemma3", {}),
+    "gemma3 4B": ("gemma3", {"rope_scaling": 8.0, "layers": 6, "sliding_pattern": 3}),
+    "llama": ("llama", {}), "llama 3.1": ("llama", {"rope_llama3": (32.0, 1.0, 4.0, 16)}),
+    "qwen2": ("qwen2", {}), "qwen2 7B": ("qwen2", {"tied_embeddings": False}), "qwen3": ("qwen3", {}),
     "smollm3": ("smollm3", {"layers": 4}), "olmo3": ("olmo3", {"layers": 4}),
     "olmo3 stretched": ("olmo3", {"layers": 4, "rope_yarn": (8.0, 16, 32.0, 1.0, 1.2079441541679836)}),
     "gemma4 E2B": ("gemma4", {}), "gemma4 31B": ("gemma4", LARGE),

@@ -67,7 +67,7 @@ def measure(case: str) -> dict[str, int]:
     opened = TorchEngine.open(ask(case))
     state = opened.init(0)
     before = state_bytes(state)
-    log = follow(state, lambda: step(opened.spec, state, SIZE, opened.request), {})
+    log = follow(state, lambda: step(opened.spec, state, SIZE, opened.request))
     state = opened.init(0)
     return {"pages": live_peak(log.events, PAGE).size, "followed": live_peak(log.events, 1).size,
             "allocated": before + allocated_peak(opened, state)}

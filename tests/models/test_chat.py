@@ -42,17 +42,12 @@ def test_rows_are_what_the_model_publishes_and_only_the_answer_is_learned(case: 
     assert (masked, learned) == (prompt, STYLES[style] + stop)
     assert row.loss_mask.tolist() == sorted(row.loss_mask.tolist())
     assert [template.tokenizer.token(token) for token in template.stop_ids] == stops
-    assert row.tokens[row.loss_mask == 0].tolist() == template.prompt_ids("What is 1+1?")
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_one_bos_or_none_where_the_model_knows_none(case: str) -> None:
-    template = CASES[case][0]()
     ids = template.prompt_ids("What is 1+1?")
+    assert row.tokens[row.loss_mask == 0].tolist() == ids
     if case == "qwen":
         assert template.bos_id is None
     else:
-        assert ids[0] == template.bos_id == template.tokenizer.bos_id
+        assert ids[0] == template.bos_id
         assert ids.count(template.bos_id) == 1
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from importlib.resources import files
-from typing import Any
 
 import pytest
 
@@ -129,27 +128,24 @@ def test_an_engine_that_cannot_run_a_family_says_which_can():
     assert not find_family("llama").refusals
 
 
-@pytest.mark.parametrize(("layers", "sizes"), [
-    ({"1": {"head_dim": 16}, "3": {"head_dim": 16}}, (16, 0)),
-    ({"1": {"head_dim": 16, "num_key_value_heads": 1}, "3": {"head_dim": 16, "num_key_value_heads": 1}}, (16, 1)),
-])
-def test_global_layers_of_gemma_4_as_transformers_writes_them_since_5_15(layers: dict[str, Any],
-                                                                        sizes: tuple[int, int]) -> None:
-    shape = replace(tiny_shape("gemma4"), layers=4, sliding_pattern=2, keys_as_values=True, shared_kv_layers=0,
-                    shared_mlp_width=0, per_layer_width=0)
-    config = to_hf_config(shape)
+def gemma4_with(layers: object) -> ModelShape:
+    """Read as transformers writes a Gemma 4 since 5.15, with these sizes of single layers."""
+    config = to_hf_config(replace(tiny_shape("gemma4"), layers=4, sliding_pattern=2, keys_as_values=True,
+                                  shared_kv_layers=0, shared_mlp_width=0, per_layer_width=0))
     for name in ("global_head_dim", "num_global_key_value_heads"):
         del config[name]
-    read = from_hf_config(config | {"per_layer_config": layers})
-    assert (read.global_head_dim, read.global_kv_heads) == sizes
+    return from_hf_config(config | {"per_layer_config": layers})
+
+
+def test_global_layers_of_gemma_4_may_have_their_sizes_layer_by_layer() -> None:
+    for sizes, expected in (({"head_dim": 16}, (16, 0)), ({"head_dim": 16, "num_key_value_heads": 1}, (16, 1))):
+        read = gemma4_with({"1": sizes, "3": sizes})
+        assert (read.global_head_dim, read.global_kv_heads) == expected
 
 
 @pytest.mark.parametrize("layers", [
-    {"1": {"head_dim": 16}}, {"1": {"head_dim": 16}, "3": {"head_dim": 8}}, {"0": {"head_dim": 16}}, [], {}, "all",
-    {"1": {"head_dim": "16"}, "3": {"head_dim": "16"}}, {"1": {"head_dim": True}, "3": {"head_dim": True}},
-    {"1": {"head_dim": 1 << 40}, "3": {"head_dim": 1 << 40}}, {"1": [], "3": []}])
+    {"1": {"head_dim": 16}}, {"1": {"head_dim": 16}, "3": {"head_dim": 8}}, {"0": {"head_dim": 16}}, {}, "all",
+    *({"1": {"head_dim": size}, "3": {"head_dim": size}} for size in ("16", True, 1 << 40)), {"1": [], "3": []}])
 def test_other_sizes_of_single_layers_are_refused(layers: object) -> None:
-    config = to_hf_config(replace(tiny_shape("gemma4"), layers=4, sliding_pattern=2, shared_kv_layers=0,
-                                  shared_mlp_width=0, per_layer_width=0))
     with pytest.raises(RequestError, match="per_layer_config"):
-        from_hf_config(config | {"per_layer_config": layers})
+        gemma4_with(layers)

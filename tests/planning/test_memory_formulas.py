@@ -6,7 +6,7 @@ from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
 from workings.models.batch import BatchShape
-from workings.models.shapes import parameter_count
+from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import adapters, exact_parts
 from workings.planning.plan import estimate
 from workings.planning.planned_run import PlannedRun

@@ -18,11 +18,8 @@ class BatchShape(NamedTuple):
     """Shape ``(A, B, S)`` of a batch's arrays."""
 
     accumulation: int
-    """Micro batches whose gradients are summed before one update."""
     rows: int
-    """Rows of a micro batch over all data-parallel devices."""
     positions: int
-    """Tokens of a row, padding included."""
 
     @property
     def all_rows(self) -> int:
@@ -59,12 +56,6 @@ class Batch:
     M is one number for all batches of a shape, because programs have fixed shapes.
     """
 
-    def __post_init__(self) -> None:
-        for name, x in self.signals.items():
-            # Another shape might be broadcast in the loss without an error.
-            if x.shape != self.tokens.shape:
-                raise ValueError(f"signal {name} of shape {x.shape} next to tokens of shape {self.tokens.shape}")
-
     @property
     def shape(self) -> BatchShape:
         """Shape of every array but ``loss_positions``."""
@@ -81,11 +72,7 @@ class Batch:
         return self.divided_by or float(self.supervised_tokens)
 
     def with_loss_positions(self, most: int) -> "Batch":
-        """This batch with `loss_positions`, ``most`` of each row; without them if these are all positions.
-
-        Raises:
-            ValueError: a row has more supervised positions.
-        """
+        """This batch with `loss_positions`, ``most`` of each row. Raises `ValueError` for a row with more of them."""
         supervised = int(np.count_nonzero(self.loss_mask, axis=-1).max(initial=0))
         if supervised > most:
             raise ValueError(f"a row with {supervised} supervised positions in a batch of at most {most}")

@@ -1,8 +1,7 @@
 """Chat turns around a prompt and an answer: Gemma's, the tokenizer's own, or none.
 
-A row is the prompt's tokens followed by the completion's tokens, encoded apart: that is what generation sees, for any
-the tokenizer would merge across the border. Chat templates without generation marks, Gemma's own among them, need
-nothing else: the prompt is what the template writes when it is asked for an answer, the completion is the rest.
+A row is the prompt's tokens followed by the completion's tokens, encoded apart, as generation sees them. The prompt is
+what the template writes when it is asked for an answer, the completion is the rest; no generation marks are needed.
 
 Gemma 4 thinks in a channel before it answers: `<|channel>thought`, a line break, its reasoning, a line break and
 `<channel|>`. The model writes the channel itself, so all of it is learned; `<|think|>` in the system turn, which asks
@@ -30,8 +29,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked, Turn
 
 _TURN_MARKS = {name: tokens for name, tokens in TEMPLATES.items() if name != "tokenizer"}
-"""Templates that come with this package, and the tokens that they need. `gemma` is that of Gemma 1, 2 and 3; the
-turns of Gemma 4 are those of its published prompt format, without tools."""
+"""Templates that come with this package, and the tokens that they need."""
 
 THINK = "<think>\n"
 """Begins a completion that reasons before it answers, as templates of thinking models write it."""
@@ -70,15 +68,9 @@ class ChatTemplate:
     def for_config(cls, template: str, tokenizer: Tokenizer, reasoning: str = "") -> "ChatTemplate":
         """The template that the recipe key `data.template` names.
 
-        Args:
-            template: the value of that key.
-            tokenizer: writes the tokens.
-            reasoning: the value of `data.reasoning`; `channel` switches on Gemma 4's thinking, `think` that of models
-                whose prompts end it before it begins (Qwen 3.5 0.8B and 2B), the others nothing.
-
-        Raises:
-            RequestError: when the tokenizer lacks the template or the tokens that it needs, or `channel` is asked of
-                a template that is not Gemma 4's.
+        Of the values of `data.reasoning` `channel` switches on Gemma 4's thinking, and `think` that of models whose
+        prompts end it before it begins (Qwen 3.5 0.8B and 2B). Raises `RequestError` when the tokenizer lacks the
+        template or the tokens that it needs, or `channel` is asked of a template that is not Gemma 4's.
         """
         made = cls._named(template, tokenizer)
         if reasoning == CHANNEL:
@@ -120,8 +112,8 @@ class ChatTemplate:
         """The template with Gemma 4's thinking switched on."""
         if self.name not in ("gemma4", "tokenizer"):
             raise RequestError(f"data.reasoning: {CHANNEL} does not fit data.template: {self.name}",
-                               "gemma4, or tokenizer where the model's own template is Gemma 4's: other models have no "
-                               "such channel", "data.template=gemma4, or data.reasoning=think")
+                               "gemma4, or tokenizer where the model's own template is Gemma 4's",
+                               "data.template=gemma4, or data.reasoning=think")
         # A token that is not in the vocabulary would be cut into ordinary pieces that the model does not know.
         missing = [token for token in (_ASKS_FOR_THOUGHT, *_CHANNEL_TOKENS)
                    if self.tokenizer.encode(token) != [self.tokenizer.control_tokens.get(token)]]
@@ -144,11 +136,7 @@ class ChatTemplate:
         return self.learned_text(Asked.of(prompt, history), Turn("assistant", completion))
 
     def read_text(self, asked: Asked) -> str:
-        """Text before a completion, BOS and turn marks included.
-
-        Raises:
-            RequestError: the template leaves out or changes the text of a turn, or does not show the tools.
-        """
+        """Text before a completion, BOS included. Raises `RequestError` if the template changes it or hides tools."""
         text = self._render(asked, (), True)
         self.refuse_other_texts(asked, text)
         return text
@@ -156,11 +144,9 @@ class ChatTemplate:
     def learned_text(self, asked: Asked, said: Turn) -> str:
         """Text that the model has to write after `read_text`: the completion up to and including the stop token.
 
-        Text after the stop token (Gemma's line break) is cut: nothing is ever generated there. An empty block of
-        thinking that the template puts before the completion stays: the model has to write it as well.
-
-        Raises:
-            RequestError: when the template does not continue its own prompt, rewrites the completion or never stops.
+        An empty block of thinking that the template puts before the completion stays: the model has to write it, too.
+        Raises `RequestError` when the template does not continue its own prompt, rewrites the completion or never
+        stops.
         """
         # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
         thought, answer = self.split_thought(said.text)
@@ -169,12 +155,9 @@ class ChatTemplate:
     def observation_ids(self, text: str) -> list[int]:
         """Tokens between an answer's stop token and the next answer, with a text as the user's turn.
 
-        They continue any conversation: what comes before them is not tokenized again.
-
-        Raises:
-            RequestError: the template changes the turns before, or the text has control tokens.
+        Raises `RequestError` if the template changes the turns before, or the text has control tokens.
         """
-        before = self._answered
+        before = self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
         whole = self.read_text(Asked((*Asked.of("1+1?").turns, Turn("assistant", "2"), Turn("user", text))))
         if not whole.startswith(before):
             raise self._wrong("it writes earlier turns otherwise once a conversation goes on")
@@ -186,11 +169,6 @@ class ChatTemplate:
         return tokens
 
     @cached_property
-    def _answered(self) -> str:
-        """A conversation up to the stop token of its first answer, 2."""
-        return self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
-
-    @cached_property
     def _observation_controls(self) -> int:
         """Control tokens that the template writes around an observation."""
         return sum(i in self.tokenizer.control_ids for i in self.observation_ids("a"))
@@ -198,12 +176,7 @@ class ChatTemplate:
     def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
         """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 
-        Of each turn, what is before it and what is learned of it are the beginning of the whole conversation's
-        text, so that nothing is learned that is not also shown.
-
-        Raises:
-            RequestError: the template writes a turn otherwise once the conversation has gone on; or as
-                `learned_text`.
+        Raises `RequestError` if the template writes a turn otherwise once the conversation has gone on.
         """
         spoken = [number for number, turn in enumerate(asked.turns) if turn.role == "assistant"]
         learned_turns = [(turn, place) for turn, place in enumerate(spoken, start=1) if asked.turns[place].learned]
@@ -267,8 +240,7 @@ class ChatTemplate:
             ends = [_end_of(value, text, start) for value in _leaves(call["function"].get("arguments", {}))]
             if start < 0 or -1 in ends:
                 raise self._wrong(f"it leaves out or changes a call of the tool {name}",
-                                  "a template that writes calls of tools",
-                                  "the template of a model that calls tools")
+                                  "a template that writes calls of tools", "the template of a model that calls tools")
             at = max([start + len(name), *ends])
         return at
 
@@ -372,12 +344,8 @@ class ChatTemplate:
     def control_counts(self, asked: Asked, said: Turn, thinks: bool = False) -> tuple[int, int]:
         """Control tokens that the template itself writes: in the prompt, and in the completion.
 
-        A row with more of them has some in a user's text, where they would forge or end a turn.
-
-        Args:
-            asked: all before the completion. Tools and calls are counted as they are.
-            said: the completion.
-            thinks: whether it begins with its reasoning; see `begins_with_reasoning`.
+        A row with more of them has some in a user's text, where they would forge or end a turn. Tools and calls are
+        counted as they are; ``thinks``: whether the completion begins with its reasoning.
         """
         # The template's own control tokens depend on the roles and not on the texts, so any text does.
         turns = tuple(turn._replace(text="a") for turn in asked.turns)
@@ -429,15 +397,12 @@ class ChatTemplate:
     def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
         """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
 
-        Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
+        Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn. The
+        larger models of Gemma 4 are asked with an empty channel, which finished turns are written without.
         """
-        if conversation.startswith(before):
-            return conversation[len(before):], False
-        if before.endswith(THINK) and conversation.startswith(before.removesuffix(THINK)):
-            return conversation[len(before) - len(THINK):], True
-        # The larger models of Gemma 4 are asked with an empty channel, which finished turns are written without.
-        if before.endswith(_NO_THOUGHT) and conversation.startswith(before.removesuffix(_NO_THOUGHT)):
-            return conversation[len(before) - len(_NO_THOUGHT):], False
+        for end in ("", THINK, _NO_THOUGHT):
+            if before.endswith(end) and conversation.startswith(before.removesuffix(end)):
+                return conversation[len(before) - len(end):], end == THINK
         raise self._wrong("the prompt with its answer does not begin with the prompt alone")
 
     @cached_property
@@ -471,10 +436,7 @@ class ChatTemplate:
 
 
 class _GenerationMarks(Extension):
-    """`{% generation %}`, with which some templates mark the assistant's text: here it marks nothing.
-
-    The border between prompt and completion comes from the prompt itself, for templates with marks and without.
-    """
+    """`{% generation %}`, with which some templates mark the assistant's text: here it marks nothing."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.hf_config import read_rotation, require, write_rotation
+from workings.models.hf_config import layer_types, read_rotation, read_sliding, require, write_rotation
 from workings.models.shape import ModelShape
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -33,16 +33,6 @@ NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
           "max_position_embeddings")
 ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
 """`ModelShape.activation` -> Hugging Face's name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyRefusal:
-    """Why an engine cannot run a family."""
-
-    expected: str
-    """Alternatives that the engine can run."""
-    try_next: str
-    """Setting to use instead."""
 
 
 # Compared by identity: its mappings have no hash, and of every family there is one object.
@@ -80,8 +70,8 @@ class Family:
     """The recipe's `data.template` for published chat models of the family."""
     licence: str = ""
     """Terms of the published weights, where all of them have the same."""
-    refusals: Mapping[str, FamilyRefusal] = field(default_factory=dict)
-    """Engine -> why it cannot run the family."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Engine that cannot run the family -> what is expected instead: engine torch, and why."""
     norms_at_one: tuple[str, ...] = ()
     """Ends of the names of norms that multiply by their weight itself, where the others multiply by ``1 + weight``."""
     drawn_vectors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
@@ -110,8 +100,8 @@ class Family:
         """Raise `RequestError` for an engine that cannot run the family, or not at these sizes."""
         del shape
         if engine in self.refusals:
-            refusal = self.refusals[engine]
-            raise RequestError(f"engine: {engine} cannot train a {self.name} model", refusal.expected, refusal.try_next)
+            raise RequestError(f"engine: {engine} cannot train a {self.name} model", self.refusals[engine],
+                               "engine=torch")
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
         """Tensors of one layer (from 0): name below `layer_prefix` and number -> shape."""
@@ -132,7 +122,6 @@ class Family:
             shapes |= {f"self_attn.{letter}_proj.bias": (size,) for letter, size in zip("qkv", (query, key, key),
                                                                                          strict=True)}
         if shape.qk_norm:
-            # OLMo 3 norms all heads of a position together, the others each head by itself.
             sizes = (query, key) if shape.qk_norm_whole else (head, head)
             shapes |= {f"self_attn.{letter}_norm.weight": (size,) for letter, size in zip("qk", sizes, strict=True)}
         # Then `post_attention_layernorm` is a norm behind attention, and the one before the feed-forward has its own
@@ -151,11 +140,7 @@ class Family:
         return shapes
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Shape of a model from the content of its ``config.json``.
-
-        Raises:
-            RequestError: a key is missing, or a setting would be computed here differently from transformers.
-        """
+        """Shape by the content of ``config.json``. Raises `RequestError` for what is absent or computed otherwise."""
         # One that is fixed may be null; whether it has its value is asked below.
         require(config, tuple(key for key in self.needed if not (key in self.fixed and key in config)))
         # Biases that are not computed would be left out of the model without a word.
@@ -195,6 +180,9 @@ class Family:
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of `ModelShape` that say what attention sees and how scores are scaled."""
+        if "sliding_pattern" in self.switches:
+            return read_sliding(config, self.switches["sliding_pattern"],
+                                last_global=self.switches.get("last_layer_global", False))
         if config.get("use_sliding_window"):
             raise RequestError(f"a {self.name} model cannot have use_sliding_window: true",
                                "a model without sliding windows")
@@ -217,5 +205,5 @@ class Family:
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
         """The settings that `read_attention` reads."""
-        del shape
-        return {}
+        slides = "sliding_pattern" in self.switches
+        return {"sliding_window": shape.sliding_window, "layer_types": layer_types(shape)} if slides else {}

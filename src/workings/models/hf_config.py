@@ -48,7 +48,7 @@ _DEPTH = 3
 def check_values(config: Mapping[str, Any], place: str = "") -> None:
     """Raise `RequestError` for a value that no model has; ``place`` is the key that this object is under.
 
-    A key that is missing or null says nothing here: whether it is needed is the family's matter.
+    Whether a key that is missing or null is needed is the family's matter.
     """
     for key, value in config.items():
         if value is not None and (expected := _expected(key, value)):
@@ -96,25 +96,16 @@ KINDS = {SLIDING: "sliding", GLOBAL: "global", LINEAR: "linear"}
 
 
 def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary settings from either of Hugging Face's spellings (`rope_parameters`, or `rope_theta` and friends).
-
-    Raises:
-        RequestError: a kind of scaling that this package does not compute.
-    """
+    """Rotary settings from either of Hugging Face's spellings. Raises `RequestError` for another kind of scaling."""
     # transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`; published files have
     # either.
     given = config.get("rope_parameters") or {}
     # Where layers turn by two bases, the parameters are nested by the kind of layer.
-    full = given.get("full_attention", given)
-    local = given.get("sliding_attention", {})
+    full, local = given.get("full_attention", given), given.get("sliding_attention", {})
     scaling = dict(config.get("rope_scaling") or {}) | {k: v for k, v in full.items() if k != "rope_theta"}
-    fields: dict[str, Any] = {}
-    theta = full.get("rope_theta", config.get("rope_theta"))
-    if theta is not None:
-        fields["rope_theta"] = float(theta)
-    local_theta = local.get("rope_theta", config.get("rope_local_base_freq"))
-    if local_theta is not None:
-        fields["local_rope_theta"] = float(local_theta)
+    bases = {"rope_theta": full.get("rope_theta", config.get("rope_theta")),
+             "local_rope_theta": local.get("rope_theta", config.get("rope_local_base_freq"))}
+    fields: dict[str, Any] = {name: float(base) for name, base in bases.items() if base is not None}
     # `type` is the older spelling.
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "linear":
@@ -163,33 +154,19 @@ def write_rotation(shape: ModelShape) -> dict[str, Any]:
 
 
 def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: bool = False) -> dict[str, Any]:
-    """Window and pattern of sliding layers; the kind of each layer only where no pattern gives the list.
-
-    Args:
-        config: content of a ``config.json``.
-        usual_pattern: every how many layers one is global, in a file that does not say it.
-        last_global: whether the family's last layer is global in any case.
-    """
-    return {"sliding_window": int(config["sliding_window"]), **_read_pattern(
-        config, SLIDING, "sliding_pattern", int(config.get("sliding_window_pattern") or usual_pattern),
+    """Window and pattern of sliding layers; with ``last_global`` the family's last layer is global in any case."""
+    return {"sliding_window": int(config["sliding_window"]), **read_pattern(
+        config, SLIDING, "sliding_pattern", config.get("sliding_window_pattern") or usual_pattern,
         last_global=last_global)}
 
 
-def read_linear(config: Mapping[str, Any], usual_pattern: int) -> dict[str, Any]:
-    """Every how many layers one attends, the others keeping a state; the kind of each only where no pattern gives it.
+def read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, *,
+                 last_global: bool = False) -> dict[str, Any]:
+    """``field``: every how many layers one is global and those between ``other``; the kind of each where that is none.
 
-    Args:
-        config: content of a ``config.json``.
-        usual_pattern: every how many layers one attends, in a file that does not say it.
+    ``usual``: the pattern of files from before `layer_types`.
     """
-    return _read_pattern(config, LINEAR, "linear_pattern", int(config.get("full_attention_interval") or usual_pattern))
-
-
-def _read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, *,
-                  last_global: bool = False) -> dict[str, Any]:
-    """``field``: every how many layers one is global and those between ``other``; or the kind of each layer."""
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
-    # Files from before `layer_types` give the pattern alone.
     if not kinds:
         return {field: usual}
     if len(kinds) != layers or not {*kinds} <= {other, GLOBAL}:

@@ -44,15 +44,7 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     absent = f"there is no folder {name}"
     try:
         # Here and not above: a local directory needs neither the package nor the time to import it.
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            GatedRepoError,
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-            RevisionNotFoundError,
-        )
+        from huggingface_hub import errors, snapshot_download
     except ModuleNotFoundError:
         raise RequestError(absent, "an existing local directory; the Hub needs the package huggingface_hub",
                            pip_install("hub")) from None
@@ -61,20 +53,20 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         wanted = list(PATTERNS if tensors else SMALL)
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     # Before its base class `RepositoryNotFoundError`, whose advice is another.
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise RequestError(f"{name} is gated",
                            "a repository whose licence you have accepted and a token that may read it",
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
     # Before its base class `HfHubHTTPError`, which represents a Hub that cannot be reached.
-    except RevisionNotFoundError:
+    except errors.RevisionNotFoundError:
         raise RequestError(f"{name} has no revision {revision}", "a branch, tag or commit of that repository",
                            "set `model.revision: main`") from None
-    except (RepositoryNotFoundError, HFValidationError):
+    except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise RequestError(absent, "a local directory or the id of a repository that your token can see",
                            "check the spelling; for a private or gated one set HF_TOKEN") from None
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        why = "the Hub cannot be reached" if isinstance(error, LocalEntryNotFoundError) else first_line(error)
-        raise RequestError(f"{name} is neither a folder here nor downloaded: {why}",
+    # Without a network, and without an earlier download.
+    except (errors.LocalEntryNotFoundError, errors.HfHubHTTPError, OSError) as error:
+        raise RequestError(f"{name} is neither a folder here nor downloaded: {first_line(error)}",
                            "a local directory, an earlier download, or a reachable Hub",
                            "give a local directory, as `save_pretrained` writes it") from None
     return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for

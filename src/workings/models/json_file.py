@@ -39,22 +39,15 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
     try:
         return read_bytes(path, max_bytes=max_bytes).decode()
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path} is not text in UTF-8: {error}", "a text file in UTF-8",
-                           "download it again") from None
+        raise RequestError(f"{path} is not text in UTF-8: {error}", "a text file", "download it again") from None
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
-    """The object in bytes of JSON; ``where`` is the file's name in errors.
-
-    Raises:
-        RequestError: other bytes than JSON in UTF-8, no object, nested too deep, or a key that is there twice with
-            two values. Infinities stay: published files of models with a state have them.
-    """
+    """The object in bytes of JSON; ``where`` names the file in errors. Raises `RequestError` for anything else."""
     try:
         value = json.loads(data.decode(), object_pairs_hook=_agreeing)
-    except RecursionError:
-        raise RequestError(f"{where} is nested too deep", "a JSON object", "download it again") from None
-    except ValueError as error:  # also bytes that are no UTF-8, and integers of more than 4,300 digits
+    # ValueError: also bytes that are no UTF-8, and integers of more than 4,300 digits. RecursionError: nested too deep.
+    except (ValueError, RecursionError) as error:
         raise RequestError(f"{where} is not JSON: {str(error)[:200]}", "a JSON object in UTF-8",
                            "download it again") from None
     if not isinstance(value, dict):

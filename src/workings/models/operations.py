@@ -38,7 +38,6 @@ def outer_weights_met(shape: ModelShape) -> int:
 def weights_read(shape: ModelShape) -> int:
     """Stored parameters that computing a token reads: neither per-layer embeddings nor unused experts."""
     table = prod(outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
-    # Tensors of three dimensions are those of experts.
     experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()
                   if len(size) == 3)
     not_routed = experts // shape.experts * (shape.experts - shape.experts_per_token) if shape.experts else 0
@@ -49,31 +48,22 @@ def weights_read(shape: ModelShape) -> int:
 def pairs(length: int, window: int = 0) -> int:
     """Pairs of query and key in causal attention over one row; ``window``: positions that a query sees, 0: all."""
     if not window or window >= length:
-        # Position i sees itself and all before it: 1 + 2 + … + n.
         return length * (length + 1) // 2
     # The first positions see 1, 2, … up to `window` keys, all further ones exactly `window`.
     return window * (window + 1) // 2 + (length - window) * window
 
 
-def state_operations(shape: ModelShape) -> int:
-    """Operations of one token's forward through the states of all linear layers: read, correct, read again."""
-    # A state is a matrix `[key dim, value dim]` for each value head; each of three passes multiplies and adds once for
-    # each of its elements.
-    layers = sum(map(shape.is_linear, range(shape.layers)))
-    return layers * 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
-
-
 def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
     """Operations of one row's forward attention, all layers: scores and weighted sum, or a state.
 
-    Args:
-        shape: of the model.
-        length: tokens of the row.
-        square: count all pairs, as plain attention computes them, instead of the causal ones.
+    With ``square`` all pairs count, as plain attention computes them, instead of the causal ones.
     """
-    total = length * state_operations(shape)
+    # A state is a matrix for each value head that a token reads, corrects and reads again, by multiplying and adding.
+    of_state = 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
+    total = 0
     for layer in range(shape.layers):
         if shape.is_linear(layer):
+            total += length * of_state
             continue
         # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
         pair_operations = 2 * 2 * shape.heads * shape.head_dim_of(layer)

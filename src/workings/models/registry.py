@@ -1,6 +1,7 @@
 """Model families by name: those of this package, and those that other packages bring by their entry points."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from workings.config.families import FAMILIES, GROUP, known_families
@@ -15,21 +16,13 @@ registered: dict[str, Family] = {}
 
 
 def register(family: Family) -> Family:
-    """Make a family known in this process.
-
-    Raises:
-        RequestError: its name, or the ``model_type`` that it reads, belongs to another family.
-    """
+    """Make a family known in this process. Raises `RequestError` if another one has its name or ``model_type``."""
     _register_ours()
     return _add(family)
 
 
 def find_family(name: str) -> Family:
-    """The family of this name.
-
-    Raises:
-        RequestError: none exists, two packages bring it, or what is brought is not a family of this name.
-    """
+    """The family of this name. Raises `RequestError` if there is none, or two packages bring it."""
     _register_ours()
     return registered[name] if name in registered else _add(_brought(name))
 
@@ -46,32 +39,20 @@ def families() -> tuple[Family, ...]:
 
 
 def find_model_type(config: Mapping[str, Any]) -> Family:
-    """The family whose ``model_type`` a ``config.json`` names; packages are asked only where none of ours has it.
-
-    Raises:
-        RequestError: no family has it.
-    """
+    """The family whose ``model_type`` a ``config.json`` names. Raises `RequestError` where none has it."""
     wanted = config.get("model_type")
     _register_ours()
-    if not any(wanted in _model_types(family) for family in registered.values()):
-        # What is found is registered on the way, so the loop below sees it.
-        for name in known_families():
-            find_family(name)
-    for family in registered.values():
-        if wanted in _model_types(family):
+    # Packages are asked only where none of ours has it: what is found is registered on the way.
+    for family in chain(tuple(registered.values()), map(find_family, known_families())):
+        if wanted in (family.model_type, *family.other_model_types):
             return family
     raise RequestError(f"no family has model_type {wanted!r}",
                        f"one of {', '.join(family.model_type for family in registered.values())}",
                        "for training by transformers' own class, unverified: model.verified=false engine=torch")
 
 
-def _model_types(family: Family) -> tuple[str, ...]:
-    return (family.model_type, *family.other_model_types)
-
-
 def _register_ours() -> None:
     """Register the families of this package, once; the entry points are looked at for others of their names."""
-    # They are added in order, so the last one represents all.
     if FAMILIES[-1] in registered:
         return
     refuse_our_names(GROUP, FAMILIES, kind="model family")

@@ -13,10 +13,6 @@ from workings.models.hf_config import check_values
 from workings.models.registry import families, family_of, find_family, find_model_type
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_shape
-from workings.models.weights import parameter_count, tensor_shapes
-
-__all__ = ["catalog", "from_hf_config", "parameter_count", "published_shape", "shape_from_config", "tensor_shapes",
-           "to_hf_config", "unverified_from_hf"]
 
 
 def check_shape(shape: ModelShape) -> ModelShape:
@@ -34,18 +30,14 @@ def shape_from_config(config: ShapeConfig, vocab_size: int) -> ModelShape:
     """The shape that a recipe describes; what it does not say comes from the family's published models."""
     switches = find_family(config.family).scratch_switches(config.heads, config.head_dim)
     switches["tied_embeddings"] = True  # from scratch, a second vocabulary matrix buys nothing at small size
-    return check_shape(ModelShape(
-        family=config.family, vocab_size=vocab_size, layers=config.layers, width=config.width,
-        mlp_width=config.mlp_width, heads=config.heads, kv_heads=config.kv_heads, head_dim=config.head_dim,
-        context=config.context, **switches))
+    return check_shape(ModelShape(vocab_size=vocab_size, **config.model_dump(), **switches))
 
 
 @cache
 def catalog() -> dict[str, dict[str, Any]]:
     """The published shapes as the data file has them: name -> row (``shape``, ``parameters``, ``source``, …)."""
     text = files("workings.models").joinpath("published_shapes.json").read_text(encoding="utf-8")
-    rows: dict[str, dict[str, Any]] = {row["name"]: row for row in json.loads(text)["models"]}
-    return rows
+    return {row["name"]: row for row in json.loads(text)["models"]}
 
 
 def published_shape(name: str) -> ModelShape:
@@ -54,9 +46,8 @@ def published_shape(name: str) -> ModelShape:
     if name not in rows:
         near = get_close_matches(name, rows, 1) or ["gemma-2b"]
         raise RequestError(f"there is no model shape {name!r}", f"one of {', '.join(rows)}", f"shape: {near[0]}")
-    # JSON has no tuples, and a frozen shape has to be hashable.
-    row = {key: tuple(value) if isinstance(value, list) else value for key, value in rows[name]["shape"].items()}
-    return check_shape(ModelShape(**(dict(find_family(str(row["family"])).switches) | row)))
+    row = rows[name]["shape"]
+    return check_shape(ModelShape(**(dict(find_family(row["family"]).switches) | row)))
 
 
 def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
@@ -67,25 +58,19 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     """
     check_values(config)
     text = config.get("text_config")
-    if isinstance(text, Mapping):
-        for family in families():
-            if config.get("model_type") in family.multimodal:
-                # Published files leave out what equals transformers' defaults, so those are filled in first.
-                tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-                config = {**family.multimodal[config["model_type"]], **tied, **text}
-                break
+    known = {kind: left_out for family in families() for kind, left_out in family.multimodal.items()}
+    if isinstance(text, Mapping) and config.get("model_type") in known:
+        # Published files leave out what equals transformers' defaults, so those are filled in first.
+        tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+        config = {**known[config["model_type"]], **tied, **text}
     return check_shape(find_model_type(config).read_config(config))
 
 
 def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
     """Shape of a model of no known family (`model.verified: false`).
 
-    Args:
-        config: content of its ``config.json``.
-        stored: name and shape of every tensor in its files.
-
-    Raises:
-        RequestError: a family does represent it, or it is not a causal model in plain numbers.
+    ``config`` is the content of its ``config.json``, ``stored`` has name and shape of every tensor in its files. Raises
+    `RequestError` if a family does represent it, or it is not a causal model in plain numbers.
     """
     check_values(config)
     try:
@@ -94,8 +79,7 @@ def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int
     except RequestError:
         return check_shape(unverified_shape(config, stored))
     raise RequestError(f"model.verified: false contradicts the verified family {family}",
-                       "true: no record may say that it is not",
-                       "model.verified=true, or leave it out")
+                       "true: no record may say that it is not", "model.verified=true, or leave it out")
 
 
 def to_hf_config(shape: ModelShape) -> dict[str, Any]:

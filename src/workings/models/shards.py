@@ -1,22 +1,20 @@
 """Sharded checkpoints: the names of files and of slices, and the tensors that slices make up.
 
 Each process writes one file of weights and one of moments, ``model.shard_00001_of_00004.safetensors`` for the second of
-four. It has the slices that this process's devices hold. A slice is a tensor whose name says where it begins:
-``NAME@128,0`` has the rows from 128 on. A tensor that one device holds whole keeps its name.
+four, with the slices that its devices hold. A slice is a tensor whose name says where it begins: ``NAME@128,0`` has the
+rows from 128 on. A tensor that one device holds whole keeps its name.
 
-There is no index, which could contradict the files: shapes follow from the slices, because every number belongs to
-exactly one of them. PyTorch's own writer of safetensors puts the places of slices into the header's metadata, where a
-record allows no text, and Orbax writes another format than safetensors, so neither is used.
+There is no index, which could contradict the files: shapes follow from the slices. PyTorch's own writer puts the places
+of slices into the header's metadata, where a record allows no text, and Orbax writes another format.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from workings.errors import RecordError
 
@@ -25,20 +23,16 @@ _START = re.compile(r"(?:0|[1-9]\d{0,14})(?:,(?:0|[1-9]\d{0,14}))*")
 Size = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Slice:
-    """A part of a tensor in a file."""
+class Slice(NamedTuple):
+    """A part of a tensor: its file and its name there, its first index along each axis, and its size."""
 
     file: str
     key: str
-    """Its name in the file."""
     start: Size
-    """The first index along each axis."""
     size: Size
 
 
-@dataclass(frozen=True)
-class SlicedTensor:
+class SlicedTensor(NamedTuple):
     """A tensor that is made up of slices, which cover it without overlap."""
 
     format: Any
@@ -58,11 +52,7 @@ def whole_file(name: str) -> str:
 
 
 def shard_files(names: Iterable[str], file: str) -> list[str]:
-    """The names among ``names`` of the shards of ``file``, in their order.
-
-    Raises:
-        RecordError: there are none, or they are not the shards of one checkpoint.
-    """
+    """Names of the shards of ``file``, in order. Raises `RecordError` unless they are those of one checkpoint."""
     found = sorted(name for name in names if name != file and whole_file(name) == file)
     if not found:
         raise RecordError(f"there is no {file} and no shard of it")
@@ -93,14 +83,7 @@ def slice_name(name: str, start: Sequence[int], size: Size, shape: Size) -> str:
 
 
 def join_slices(found: Iterable[tuple[str, str, Any, Size]]) -> dict[str, SlicedTensor]:
-    """Tensors by name.
-
-    Args:
-        found: the file, the name in it, the number format and the shape of each slice.
-
-    Raises:
-        RecordError: slices that overlap, leave a gap or differ in their formats.
-    """
+    """Tensors by name, from file, key, format and shape of each slice. Raises `RecordError` if they do not fit."""
     slices, formats = defaultdict[str, list[Slice]](list), dict[str, Any]()
     for file, key, number, size in found:
         name, at, start = key.partition("@")

@@ -21,12 +21,7 @@ class StopTokens:
 
     @classmethod
     def of(cls, template: ChatTemplate, folder: Path | None) -> "StopTokens":
-        """Stop tokens of a run.
-
-        Args:
-            template: what the model is trained with, bound to its tokenizer.
-            folder: of the published weights that the tokenizer comes from; None: none exists.
-        """
+        """Stop tokens of a run; ``folder``: of the published weights that the tokenizer comes from, if there is one."""
         tokenizer = template.tokenizer
         learned, eos = template.stop_ids[0], tokenizer.eos_id
         named = {name: _stop_ids(folder / name) for name in CONFIGS} if folder is not None else {}

@@ -15,7 +15,7 @@ from typing import Any
 import tokenizers
 
 from workings.errors import RequestError
-from workings.models.json_file import read_object, read_text
+from workings.models.json_file import read_object, read_text, write_object
 
 MAX_FILE_BYTES = 256 << 20
 """Largest tokenizer.json that is read: the largest published ones have some forty megabytes."""
@@ -35,7 +35,6 @@ class Tokenizer:
     """Text to token ids and back."""
 
     def __init__(self, backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
-        """Take a backend and the settings of its `tokenizer_config.json`; use `load` for files."""
         self.backend = backend
         self.settings = dict(settings)
         backend.no_truncation()  # a length stored in the file would silently cut reasoning off
@@ -43,11 +42,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Read a directory with `tokenizer.json`, or such a file itself.
-
-        Raises:
-            RequestError: when none exists, or when it cannot be read.
-        """
+        """Read a directory with `tokenizer.json`, or such a file itself. Raises `RequestError` if it cannot be read."""
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
             raise RequestError(f"there is no tokenizer {path}", "a directory with tokenizer.json, or such a file",
@@ -79,8 +74,7 @@ class Tokenizer:
 
     def token_id(self, token: str) -> int | None:
         """Id of one whole token, or None when the vocabulary does not have it."""
-        number: int | None = self.backend.token_to_id(token)
-        return number
+        return self.backend.token_to_id(token)
 
     def token(self, token_id: int) -> str:
         """The vocabulary's own spelling of an id."""
@@ -111,8 +105,7 @@ class Tokenizer:
     @cached_property
     def pad_id(self) -> int:
         """Id that fills the end of rows; 0 where the tokenizer names none (padding is never attended or trained)."""
-        number = self._special("pad_token")
-        return 0 if number is None else number
+        return self._special("pad_token") or 0
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -166,16 +159,13 @@ class Tokenizer:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self.backend.to_str(pretty=True), encoding="utf-8")
         # transformers needs the name of a class to open the files with; one that the settings have wins.
-        settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
-        text = json.dumps(settings, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-        (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
+        write_object(directory / "tokenizer_config.json", {
+            "tokenizer_class": "PreTrainedTokenizerFast"} | self.settings)
 
     def _special(self, name: str) -> int | None:
-        text = self.special_text(name)
-        if not text:
+        if not (text := self.special_text(name)):
             return None
-        token_id = self.token_id(text)
-        if token_id is None:
+        if (token_id := self.token_id(text)) is None:
             raise RequestError(f"the vocabulary of the tokenizer lacks {name}, {text!r}",
                                "a tokenizer whose files agree with each other")
         return token_id
@@ -193,4 +183,4 @@ def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
     own_file = directory / "chat_template.jinja"
     if own_file.is_file():
         settings["chat_template"] = read_text(own_file)
-    return dict(settings)
+    return settings

@@ -21,14 +21,10 @@ _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Train byte-pair encoding on texts; equal texts give equal tokenizers.
+    """Train byte-pair encoding on texts without control tokens; equal texts give equal tokenizers.
 
-    Args:
-        texts: what the model will read and write, without control tokens.
-        vocab_size: upper bound; fewer tokens come out when the texts hold no more pairs.
-
-    Raises:
-        RequestError: when ``vocab_size`` does not hold what is always there and the characters of the texts.
+    ``vocab_size`` is an upper bound. Raises `RequestError` where it does not hold what is always there and the
+    characters of the texts.
     """
     backend = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     backend.normalizer = normalizers.Replace(" ", "▁")
@@ -44,7 +40,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         vocab_size=max(vocab_size - len(TAGS), 0), special_tokens=[*CONTROL_TOKENS, *_BYTES], show_progress=False,
         # every digit is in the alphabet, whether or not the texts show it
         initial_alphabet=list("0123456789"))
-    backend.train_from_iterator(_with_roles(texts), trainer)
+    # Gemma's turns say `user` and `model`; both become single tokens because every text comes with them.
+    backend.train_from_iterator((part for text in texts for part in ("user\nmodel\n", text)), trainer)
     tokenizer = Tokenizer(_bytes_are_ordinary(backend), {
         "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>",
         "chat_template": files("workings.models").joinpath("templates/gemma.jinja").read_text(encoding="utf-8"),
@@ -54,13 +51,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
                            f"at least {tokenizer.vocab_size}: control tokens, tags, bytes and the texts' characters",
                            f"a vocabulary of {tokenizer.vocab_size + 60}")
     return tokenizer
-
-
-def _with_roles(texts: Iterable[str]) -> Iterable[str]:
-    """Gemma's turns say `user` and `model`; both become single tokens because every text comes with them."""
-    for text in texts:
-        yield "user\nmodel\n"
-        yield text
 
 
 def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

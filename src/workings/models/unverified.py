@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.family import HEAD, Family, FamilyRefusal
+from workings.models.family import HEAD, Family
 from workings.models.shape import ModelShape
 
 OUTER_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.")
@@ -88,8 +88,7 @@ def unverified_family(shape: ModelShape) -> UnverifiedFamily:
     # A dict keeps the order of the files and drops what layers repeat.
     matrices = dict.fromkeys(start.sub("", name).removesuffix(".weight") for name, size in shape.tensors
                              if len(size) == 2 and name.endswith(".weight") and start.match(name))
-    refusal = FamilyRefusal(expected="engine torch: an unverified model is computed by transformers' own class",
-                            try_next="engine=torch")
+    refusal = "engine torch: an unverified model is computed by transformers' own class"
     return UnverifiedFamily(
         name=shape.family, model_type=shape.family, architecture=str((config.get("architectures") or [""])[0]),
         layer_prefix=prefix, projections=tuple(name for name in matrices if not name.endswith(NO_PROJECTIONS)),
@@ -98,11 +97,7 @@ def unverified_family(shape: ModelShape) -> UnverifiedFamily:
 
 
 def layer_prefix(names: Iterable[str], layers: int) -> str:
-    """Prefix before a layer's number in the names of tensors.
-
-    Raises:
-        RequestError: no list of tensors is numbered from 0 to ``layers - 1``.
-    """
+    """Prefix before a layer's number in the names of tensors. Raises `RequestError` if no list of them is complete."""
     numbers: dict[str, set[int]] = {}
     for name in names:
         if match := NUMBERED.fullmatch(name):
@@ -116,15 +111,7 @@ def layer_prefix(names: Iterable[str], layers: int) -> str:
 
 
 def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, ...]]) -> ModelShape:
-    """The shape of a model of no known family.
-
-    Args:
-        config: content of its ``config.json``; of a model that also sees or hears, the text part is taken.
-        stored: name and shape of every tensor in its files.
-
-    Raises:
-        RequestError: it is not a causal model in plain numbers, or a size is missing.
-    """
+    """The shape of a model of no known family, of its text part; arguments and errors as of `unverified_from_hf`."""
     text = config.get("text_config")
     values = dict(config)
     if isinstance(text, Mapping):
@@ -134,13 +121,11 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
         values |= {"architectures": config.get("architectures", []), MULTIMODAL_TYPE: config.get("model_type")}
     _refuse(values, config)
     kept = {key: value for key, value in values.items() if key not in NOT_KEPT}
-    sizes = {name: _size(kept, keys) for name, keys in SIZES.items()}
-    tied = values.get("tie_word_embeddings") is True
-    tensors = text_tensors(stored, tied=tied)
+    sizes: dict[str, Any] = {name: _size(kept, keys) for name, keys in SIZES.items()}
+    tensors = text_tensors(stored, tied=values.get("tie_word_embeddings") is True)
     heads = sizes["heads"]
     made = ModelShape(
-        family=str(kept["model_type"]), vocab_size=sizes["vocab_size"], layers=sizes["layers"], width=sizes["width"],
-        heads=heads, context=sizes["context"],
+        family=str(kept["model_type"]), **sizes,
         # Four times the width, as GPT-2 and its like have it where the file says nothing.
         mlp_width=int(next((kept[key] for key in MLP_WIDTHS if kept.get(key)), 4 * sizes["width"])),
         # Without their own number, each query head has a key and a value head.
@@ -158,9 +143,7 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
 def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[str, tuple[int, ...]]:
     """The tensors of the text part, by the names that a model of text alone has for them.
 
-    Args:
-        stored: name and shape of every tensor of the files.
-        tied: whether the head is the embedding; a second copy of it in the files is left out.
+    With a head that is the embedding (``tied``), a second copy of it in the files is left out.
     """
     sizes: dict[str, tuple[int, ...]] = {}
     for name, size in stored.items():
@@ -168,7 +151,6 @@ def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[s
             continue
         outer = next((prefix for prefix in OUTER_PREFIXES if name.startswith(prefix)), "")
         inner = name.removeprefix(outer)
-        # All but the head is below `model.` in a model of text alone.
         sizes[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
     return sizes
 
@@ -184,14 +166,11 @@ def _refuse(values: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raise `RequestError` for what cannot be trained, as far as ``config.json`` says it."""
     name = values.get("model_type")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise RequestError(f"model_type of config.json cannot be {values.get('model_type')!r}",
-                           "a complete Hugging Face config.json")
-    if values.get("is_encoder_decoder") or config.get("is_encoder_decoder"):
-        raise RequestError(f"model_type {values['model_type']} is an encoder with a decoder",
+        raise RequestError(f"model_type of config.json cannot be {name!r}", "a complete Hugging Face config.json")
+    masked = values.get("is_decoder") is False and any("ForMaskedLM" in str(x) for x in values["architectures"] or ())
+    if masked or values.get("is_encoder_decoder") or config.get("is_encoder_decoder"):
+        raise RequestError(f"model_type {name} is an encoder{'' if masked else ' with a decoder'}",
                            "a causal model: every token from those before it", "another model.id")
     if "quantization_config" in config or "quantization_config" in values:
         raise RequestError("config.json has a quantization_config", "weights in float32, bfloat16 or float16",
                            "the model's unquantized weights; method.name=qlora quantizes them itself")
-    if values.get("is_decoder") is False and any("ForMaskedLM" in str(name) for name in values["architectures"] or ()):
-        raise RequestError(f"{', '.join(values['architectures'])} is not a decoder",
-                           "a causal model: every token from those before it", "another model.id")

@@ -38,11 +38,7 @@ def projections(shape: ModelShape) -> tuple[str, ...]:
 
 
 def find_projections(names: Sequence[str], shape: ModelShape) -> tuple[str, ...]:
-    """The projections with these last parts, by which recipes and peft name them (`q_proj`), each once.
-
-    Raises:
-        RequestError: one that the model does not have.
-    """
+    """The projections with these last parts (`q_proj`), each once. Raises `RequestError` for one that is not there."""
     there = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in names if name not in there]:
         raise RequestError(f"the model has no projection {' or '.join(unknown)}", f"projections of {shape.family}",
@@ -127,12 +123,10 @@ class LayerLoop:
 
 @cache
 def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
-    """The layers as loops.
+    """The layers as loops. Layers of one stack have tensors of the same names and shapes.
 
-    Layers of one stack have tensors of the same names and shapes. In most families all layers are alike: one loop with
-    one stack, and one layer an iteration. Gemma 4 E2B repeats four sliding layers and a global one, three times with
-    their own keys and four times without: two loops of two stacks each; the first has layers 0 to 3, 5 to 8
-    and so on, and the second 4, 9 and so on.
+    In most families all layers are alike: one loop with one stack, and one layer an iteration. Gemma 4 E2B repeats four
+    sliding layers and a global one, three times with their own keys and four times without: two loops of two stacks.
     """
     # Layers are alike for a loop when their tensors are; what differs in numbers alone is passed into the loop.
     kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
@@ -151,7 +145,6 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
 
 
 def _repetitions(kinds: Sequence[object], first: int, step: int) -> int:
-    """Number of repetitions of the sequence of ``step`` layers from ``first`` on, itself included."""
     # At the end of the list the slice is shorter, and so never equal.
     sequence, count = kinds[first:first + step], 1
     while kinds[first + count * step:first + (count + 1) * step] == sequence:

@@ -1,4 +1,4 @@
-"""Families in GGUF files: headers and tensors that are written are read back, for every family."""
+"""Families in GGUF files: headers of published models are read back, values by hand, and what is refused."""
 
 from dataclasses import replace
 
@@ -10,51 +10,25 @@ from tests.models.gguf.tiny_gguf import small
 from workings.errors import RequestError
 from workings.models.gguf.families import (
     ARCHITECTURES,
-    from_gguf,
     gguf_names,
     hyperparameters,
     read_hyperparameters,
     rope_factors,
     to_gguf,
 )
-from workings.models.shape import ModelShape
 from workings.models.shapes import catalog, published_shape
-from workings.models.weights import tensor_shapes
 
 PUBLISHED = tuple(name for name in catalog() if published_shape(name).family in ARCHITECTURES)
-
-
-def read_back(shape: ModelShape) -> ModelShape:
-    """The shape according to the header that is written for it."""
-    header = {f"{shape.family}.{key}": value for key, value in hyperparameters(shape).items()}
-    # A file holds numbers in float32.
-    stored = {key: float(np.float32(value)) if isinstance(value, float) else value for key, value in header.items()}
-    return read_hyperparameters(stored | {"general.architecture": shape.family}, shape.vocab_size,
-                                not shape.tied_embeddings, rope_factors(shape))
-
-
-@pytest.mark.parametrize("family", ARCHITECTURES)
-def test_a_written_header_is_read_as_the_same_shape(family):
-    shape = small(family)
-    assert read_back(shape) == shape
-    assert read_back(replace(shape, tied_embeddings=not shape.tied_embeddings)).tied_embeddings is not (
-        shape.tied_embeddings)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_header_of_a_published_model_is_read_as_its_shape(name):
     shape = published_shape(name)
-    assert read_back(shape) == shape
-
-
-@pytest.mark.parametrize("family", ARCHITECTURES)
-def test_tensors_have_names_and_come_back(family):
-    shape = small(family)
-    names, random = gguf_names(shape), np.random.default_rng(0)
-    assert len({*names.values()}) == len(names) == len(tensor_shapes(shape))
-    for name, size in tensor_shapes(shape).items():
-        tensor = random.integers(-8, 8, size).astype(np.float32)
-        np.testing.assert_array_equal(from_gguf(shape, name, to_gguf(shape, name, tensor)), tensor)
+    header = {f"{shape.family}.{key}": value for key, value in hyperparameters(shape).items()}
+    # A file holds numbers in float32.
+    stored = {key: float(np.float32(value)) if isinstance(value, float) else value for key, value in header.items()}
+    assert read_hyperparameters(stored | {"general.architecture": shape.family}, shape.vocab_size,
+                                not shape.tied_embeddings, rope_factors(shape)) == shape
 
 
 def test_rows_of_llama_are_stored_in_pairs_and_norms_of_gemma_with_one_added():
@@ -63,7 +37,7 @@ def test_rows_of_llama_are_stored_in_pairs_and_norms_of_gemma_with_one_added():
     # A head of eight rows: those that rotate together are four apart in Hugging Face's format.
     assert to_gguf(llama, "model.layers.0.self_attn.q_proj.weight", rows)[:8, 0].tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     assert to_gguf(llama, "model.layers.0.self_attn.v_proj.weight", rows)[:8, 0].tolist() == [*range(8)]
-    assert gguf_names(gemma)["model.layers.1.pre_feedforward_layernorm.weight"] == "blk.1.ffn_norm.weight"
+    assert gguf_names(gemma, "gemma3")["model.layers.1.pre_feedforward_layernorm.weight"] == "blk.1.ffn_norm.weight"
     norm = np.zeros(gemma.head_dim, np.float32)
     for name in ("model.norm.weight", "model.layers.0.self_attn.q_norm.weight"):
         assert to_gguf(gemma, name, norm).tolist() == [1.0] * gemma.head_dim

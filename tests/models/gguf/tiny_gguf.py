@@ -82,7 +82,7 @@ def write_gguf(path: Path, shape: ModelShape, tensors: Mapping[str, np.ndarray],
             writer.add_uint32(key, value)
     kind = gguf.GGMLQuantizationType[quantization]
     block = gguf.GGML_QUANT_SIZES[kind][0]
-    names = gguf_names(shape)
+    names = gguf_names(shape, shape.family)
     for name, tensor in tensors.items():
         stored = np.ascontiguousarray(to_gguf(shape, name, tensor))
         fits = tensor.ndim > 1 and tensor.shape[-1] % block == 0

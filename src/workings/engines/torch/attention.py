@@ -24,8 +24,6 @@ EVERYTHING = 2**31 - 1
 """Window of a layer that sees all positions before."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
-LARGEST_GROUPED_HEAD = 256
-"""Largest head of PyTorch's flash kernel; the memory-efficient one takes larger ones (Gemma 4's global layers: 512)."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +54,14 @@ class AttentionMask:
         return self._masks[key]
 
     def _make(self, length: int, window: int, device: torch.device) -> Tensor:
-        if self.distance is not None:
-            assert self.seen is not None
-            allowed = (self.distance >= 0) & (self.distance < window) & self.seen[:, None]
-            return allowed[:, None]
-        # Places in the row, not in the segment: within one segment their distances are the same.
-        index = torch.arange(length, device=device)
-        distance = index[:, None] - index[None, :]
-        allowed = ((distance >= 0) & (distance < window))[None]
+        distance = self.distance
+        if distance is None:
+            # Places in the row, not in the segment: within one segment their distances are the same.
+            index = torch.arange(length, device=device)
+            distance = (index[:, None] - index)[None]
+        allowed = (distance >= 0) & (distance < window)
+        if self.seen is not None:
+            allowed = allowed & self.seen[:, None]
         if self.segment_ids is not None:
             allowed = allowed & (self.segment_ids[:, :, None] == self.segment_ids[:, None, :])
         return allowed[:, None]
@@ -117,8 +115,8 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
     """PyTorch's scaled dot product attention: flash or memory-efficient kernels; no soft cap."""
     assert not softcap  # `choose` never hands it a capped model
     # Kernels that take grouped heads as they are exist for half precision without a mask only, and for heads of up to
-    # 256; the others would fall back to one that makes the whole square of scores.
-    grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= LARGEST_GROUPED_HEAD
+    # 256 (Gemma 4's global layers have 512); the others would fall back to one that makes the whole square of scores.
+    grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= 256
     if not grouped:
         k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
     # `is_causal` sets the first query next to the first key: without a mask there are as many keys as queries.
@@ -146,7 +144,6 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
                scaling: float, visible: AttentionMask, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
         del module, attention_mask, others
-        # Layers of full attention say None.
         window = sliding_window or EVERYTHING
         distinct = visible.distinct
         if distinct is not None:

@@ -62,19 +62,11 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
         full_tensor(name)
 
 
-def optimizer_tensors(state: State) -> dict[str, Tensor]:
-    """Moments and step count as they are stored."""
-    slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
-             for slot, tree in state.moments.items() for name, x in tree.items()}
-    return slots | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}
-
-
-def weights_file(spec: TorchSpec) -> str:
-    """Name of the file of a checkpoint's weights."""
+def _weights_file(spec: TorchSpec) -> str:
     return files.MODEL_FILE if isinstance(spec.method, FullConfig) else files.ADAPTER_FILE
 
 
-def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
+def _saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
     """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
     if not isinstance(spec.method, FullConfig):
         return dict(state.trained)
@@ -82,9 +74,12 @@ def saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
 
 
 def _files(spec: TorchSpec, state: State) -> dict[str, dict[str, Tensor]]:
-    """Tensors of a checkpoint by file: the weights (of adapters those alone), optimizer state and step count."""
+    """Tensors of a checkpoint by file."""
     release_gathered(state.root)
-    return {weights_file(spec): saved(spec, state), files.OPTIMIZER_FILE: optimizer_tensors(state)}
+    slots = {f"{slot}.{name}": as_split(x, slot, state.trained[name])
+             for slot, tree in state.moments.items() for name, x in tree.items()}
+    return {_weights_file(spec): _saved(spec, state),
+            files.OPTIMIZER_FILE: slots | {files.STEP: torch.tensor(state.step, dtype=torch.int32)}}
 
 
 def save(spec: TorchSpec, state: State, directory: Path) -> None:
@@ -123,7 +118,7 @@ def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
 @torch.no_grad()
 def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) -> None:
     """Fill weights from a checkpoint. Raises `RecordError` as `restore`."""
-    file = files.CheckpointFile(directory, weights_file(spec))
+    file = files.CheckpointFile(directory, _weights_file(spec))
     for name, weight in weights.items():
         # Shapes are compared whole; each process reads its rows, so any number of processes can resume.
         local(weight).copy_(_read(file, name, weight))
@@ -131,12 +126,8 @@ def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) 
 
 @torch.no_grad()
 def restore(spec: TorchSpec, state: State, directory: Path) -> State:
-    """Fill a state with what `save` wrote; the weights below adapters are not in it.
-
-    Raises:
-        RecordError: a file or tensor is missing, damaged, or of another shape or format.
-    """
-    read_saved(spec, directory, saved(spec, state))
+    """Fill a state with what `save` wrote. Raises `RecordError` for what is missing, damaged or of another form."""
+    read_saved(spec, directory, _saved(spec, state))
     file = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
         for name, x in tree.items():
@@ -147,11 +138,7 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
 
 
 def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
-    """Fill a model from a directory in Hugging Face's format, cast to the formats it stores.
-
-    Raises:
-        RequestError: no config.json, another architecture or size than asked for, a missing shard or tensor.
-    """
+    """Fill a model from a directory in Hugging Face's format. Raises `RequestError` for that of another model."""
     source, weights = model_weights(directory, spec.shape), base_weights(model)
     # In the order of the shapes and not of the file: every process must read, and communicate, alike.
     for name in tensor_shapes(spec.shape):

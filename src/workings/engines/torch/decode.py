@@ -31,20 +31,13 @@ card records its graph anew."""
 
 
 class FixedCache(DynamicCache):  # type: ignore[misc]  # transformers is not typed
-    """transformers' cache, of all rows and with room for tokens to come.
+    """transformers' cache, of all rows and with ``room`` for tokens to come behind ``padded`` slots of prompts.
 
-    Prompts are read some at a time, straight into their rows: caches of the parts, joined, would be there twice. Then
-    each new token goes into one slot of all rows.
-
-    Args:
-        spec: the step's.
-        rows: of the batch, ``copies`` neighbours of each prompt.
-        padded: slots that prompts take.
-        room: slots for tokens to come.
-        copies: rows that begin with the same prompt.
+    Prompts are read some at a time, straight into their rows, ``copies`` neighbours of each: caches of the parts,
+    joined, would be there twice. Then each new token goes into one slot of all rows.
     """
 
-    def __init__(self, spec: TorchSpec, rows: int, padded: int, room: int, copies: int = 1) -> None:
+    def __init__(self, spec: TorchSpec, rows: int, padded: int, room: int, copies: int) -> None:
         super().__init__()
         shape, self.copies, self.slots = spec.shape, copies, padded + room
         self.first_prompt: int | None = 0
@@ -97,14 +90,6 @@ class FixedLayer:
         return self.cache.slots
 
 
-def first_room(spec: TorchSpec, limit: int) -> int:
-    """Slots for tokens to come that a cache first has, if a row gets at most ``limit`` of them.
-
-    The last token is picked and never read.
-    """
-    return min(ROOM[spec.device.type], limit - 1)
-
-
 def with_room(held: Tensor, room: int) -> Tensor:
     """A copy whose third axis has ``room`` slots; empty ones are zero."""
     wider = held.new_zeros((*held.shape[:2], room, *held.shape[3:]))
@@ -113,17 +98,10 @@ def with_room(held: Tensor, room: int) -> Tensor:
 
 
 class Decoder:
-    """Rows whose prompts were read, and the program of one more token of each.
+    """Rows whose prompts were read into a cache, padded on the right, and the program of one more token of each.
 
-    Args:
-        spec: the step's.
-        model: in evaluation mode.
-        cache: of the prompts, padded on the right, and all were read.
-        lengths: ``[B]`` of the prompts.
-        padded: length of the longest prompt, to which all are padded.
-        limit: most new tokens of a row.
-        stop_ids: tokens that end a row.
-        pick: chooses tokens from logits.
+    ``model`` is in evaluation mode; ``lengths`` ``[B]`` are those of the prompts, ``padded`` the longest of them, and
+    ``limit`` the most new tokens of a row.
     """
 
     def __init__(self, spec: TorchSpec, model: PreTrainedModel, cache: DynamicCache, lengths: Tensor, *, padded: int,
@@ -137,8 +115,7 @@ class Decoder:
         # Tensors that are changed in place: a graph reads the same memory each time.
         self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
         # Number of the next token, and the cache slot that it is read into.
-        self.count = torch.zeros(1, dtype=torch.int64, device=device)
-        self.padded = padded
+        self.count, self.padded = torch.zeros(1, dtype=torch.int64, device=device), padded
         # Other caches grow by themselves.
         self.slot, slots = (cache.slot, cache.slots) if isinstance(cache, FixedCache) else (
             torch.full_like(self.count, padded), padded)
@@ -188,12 +165,10 @@ class Decoder:
     def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
         """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.
 
-        Of several processes each has the rows of all at the end, in the processes' order. Each makes as many passes as
-        the others, because they gather the weights together: a process whose rows have ended goes on until all have.
-
-        Args:
-            hidden: ``[N, D]`` hidden state of each prompt's last token.
-            tell: is called with each token of a single row that is not a stop token.
+        ``hidden`` ``[N, D]`` are states of the prompts' last tokens. ``tell`` is called with each token of a single
+        row. Of several processes each has the rows of all at the end, in the processes' order. Each makes as many
+        passes as the others, because they gather the weights together: one whose rows have ended goes on until all
+        have.
         """
         self.choose(hidden)
         del hidden
@@ -222,14 +197,16 @@ class Decoder:
 
     def replay(self) -> None:
         """One more token of each row: on a card by a graph of `advance`, once that was run on these tensors."""
-        if not can_replay(self.spec):
-            self.advance()
-        elif self.graph is None:
-            # The first time kernels are loaded and chosen, which a recording must not contain.
-            self.advance()
-            self.graph = record(self.advance)
-        else:
+        if self.graph is not None:
             self.graph.replay()
+            return
+        # The first time kernels are loaded and chosen, which a recording must not contain.
+        self.advance()
+        if can_replay(self.spec):
+            self.graph = torch.cuda.CUDAGraph()
+            # Nothing runs while it is recorded. Other threads, such as one that reads the card's load, may go on.
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.advance()
 
 
 def can_replay(spec: TorchSpec) -> bool:
@@ -239,12 +216,3 @@ def can_replay(spec: TorchSpec) -> bool:
     """
     return (spec.device.type == "cuda" and spec.shape.verified and not spec.shape.has_state and not spec.shape.experts
             and not spec.table_on_host and spec.mesh.processes == 1)
-
-
-def record(program: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """A graph of what a program launches, which does not run here."""
-    graph = torch.cuda.CUDAGraph()
-    # Other threads, such as one that reads the card's load, may go on.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        program()
-    return graph

@@ -15,7 +15,6 @@ from workings.engines.hardware_probe import accelerators, cpu_memory
 from workings.engines.kernel_check import check_products
 from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
-from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 from workings.hardware.machine import cpu_model
 from workings.hints import SETUP_CUDA
@@ -29,8 +28,6 @@ class Device:
 
     platform: str
     device: torch.device
-    count: int
-    """Devices of this platform on this machine."""
     reason: str
 
 
@@ -66,12 +63,12 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)
-    return Device(platform="gpu", device=torch.device("cuda", card), count=cards,
+    return Device(platform="gpu", device=torch.device("cuda", card),
                   reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")
 
 
 def _cpu(reason: str) -> Device:
-    return Device(platform="cpu", device=torch.device("cpu"), count=1, reason=reason)
+    return Device(platform="cpu", device=torch.device("cpu"), reason=reason)
 
 
 def own_card() -> int:
@@ -110,28 +107,6 @@ def library_versions() -> dict[str, str]:
     """Versions of what computes."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
     return versions | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
-
-
-def slow_formats(kind: str, *formats: str) -> list[str]:
-    """Notes about number formats that this GPU computes without matrix units, by the catalog."""
-    target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
-    if target is None:
-        return []
-    # Formats in which this engine multiplies nothing would make the ratio too large.
-    rates = {name: rate for name, rate in target.rates_tflops.items() if name not in ("int8", "fp8", "fp4")}
-    best = max(rates, key=lambda name: rates[name])
-    said = []
-    for name in dict.fromkeys(formats):
-        # A T4, for example, has matrix units for fp16, and none for bf16 and fp32.
-        if name not in target.no_matrix_units:
-            continue
-        factor = "at a rate that no datasheet names"
-        if name in rates:
-            factor = f"about {rates[best] / rates[name]:.0f} times below its {best} rate"
-        way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
-        said.append(f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet)"
-                    + way_out)
-    return said
 
 
 def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A tied embedding whose gradient exists once, and a frozen table that stays on the host.
+"""Embeddings that cast what they look up: tied ones, whose gradient exists once, and a frozen table on the host.
 
 A matrix that is both embedding and head gets two gradients: the head's, whole, at the start of backward, and the
 embedding's at its end. Autograd would make the second one whole as well, zeros but for the rows of this batch's tokens,
@@ -33,19 +33,22 @@ class SharedGradient:
         return torch.zeros_like(like) if gradient is None else gradient
 
 
-class TiedEmbedding(nn.Embedding):
+class StoredEmbedding(nn.Embedding):
     """Lookup in the format of storage, cast to that of computation; Gemma's rows are multiplied after the cast."""
 
     compute: torch.dtype
-    shared: SharedGradient
+    shared: SharedGradient | None = None
+    """Of a matrix that is the head, too."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]``."""
-        rows = _Lookup.apply(self.weight, input, self.shared).to(self.compute)
-        return times_scale(self, rows)
+        # Looked up first: only the batch's rows are cast, not the vocabulary.
+        rows = F.embedding(input, self.weight) if self.shared is None else _Lookup.apply(
+            self.weight, input, self.shared)
+        return _times_scale(self, rows.to(self.compute))
 
 
-def times_scale(embedding: nn.Module, rows: Tensor) -> Tensor:
+def _times_scale(embedding: nn.Module, rows: Tensor) -> Tensor:
     """Rows times the number that Gemma's embeddings have, which is rounded to the format of the rows first."""
     scale: float | None = getattr(embedding, "scalar_embed_scale", None)
     return rows if scale is None else rows * _rounded(scale, rows.dtype)
@@ -77,7 +80,7 @@ def add_rows(gradient_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
     """Add row t to ``gradient[tokens[t]]`` in place, in an order that is the same in every run.
 
     Rows of the same token are summed first, in the order of the batch, as PyTorch's embedding does; every token is then
-    added once, so that concurrent additions to one place cannot happen.
+    added once.
     """
     # Stable: rows of one token stay in the batch's order, and with it the order of their sum.
     order = torch.argsort(tokens, stable=True)
@@ -100,15 +103,8 @@ class FixedTable(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]`` on the device of the tokens, multiplied after the cast."""
         # For a table on the host, the host has to read the tokens: it waits for the card before the first layer.
-        tokens = input.reshape(-1).to(self.weight.device)
-        if input.is_cuda and not self.weight.is_cuda:
-            # A copy from pinned memory does not stop the host, and needs no second copy on the way.
-            rows = torch.empty((tokens.shape[0], self.embedding_dim), dtype=self.weight.dtype, pin_memory=True)
-            torch.index_select(self.weight, 0, tokens, out=rows)
-        else:
-            rows = F.embedding(tokens, self.weight)
-        here = rows.to(input.device, non_blocking=True).to(self.compute).view(*input.shape, self.embedding_dim)
-        return times_scale(self, here)
+        rows = F.embedding(input.to(self.weight.device), self.weight)
+        return _times_scale(self, rows.to(input.device).to(self.compute))
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FixedTable":
         """Moving the rest of the model leaves this where it is."""
@@ -116,19 +112,12 @@ class FixedTable(nn.Embedding):
         return self
 
 
-def keep_in_place(table: Any, compute: torch.dtype) -> None:
-    """Let an embedding that nothing trains be a `FixedTable`."""
-    # The class is exchanged, not the module: name and weight stay.
-    table.__class__ = FixedTable
-    table.compute = compute
-
-
 def share_gradient(model: Any, compute: torch.dtype) -> None:
     """Let the embedding of a transformers model share one gradient with its head, where they are one trained matrix."""
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     if embedding.weight is head.weight and embedding.weight.requires_grad:
         # The class is exchanged, not the module: names, weight and tie stay.
-        embedding.__class__ = TiedEmbedding
+        embedding.__class__ = StoredEmbedding
         embedding.compute, embedding.shared = compute, SharedGradient()
 
 

@@ -35,7 +35,6 @@ from workings.engines.torch.device import (
     find_device,
     library_versions,
     memory_limit,
-    slow_formats,
 )
 from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.length_bucketing import LengthBuckets
@@ -110,13 +109,10 @@ class TorchEngine(TorchPlanning):
     def describe(self) -> DeviceFacts:
         """The device."""
         limit, source = memory_limit(self.device.device)
-        notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
+        notes = list[str]()
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
             # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
-        if self.device.platform == "gpu" and self.request.method.name == "qlora" and (
-                how := four_bit.difference_from_cpu(self.device.device)):
-            notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
@@ -155,7 +151,7 @@ class TorchEngine(TorchPlanning):
     def _checked(self, state: State) -> State:
         """The state, after the attention masks of a model that is unverified have been checked on a short row."""
         if not self.spec.shape.verified:
-            check_masks(self.spec, state.root).refuse(self.request)
+            check_masks(self.spec, state.root, self.request)
         return state
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:

@@ -17,7 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.decode import Decoder, FixedCache, PickToken, first_room
+from workings.engines.torch.decode import ROOM, Decoder, FixedCache, PickToken
 from workings.engines.torch.linear_attention import choose_rows, empty_cache, join_caches
 from workings.engines.torch.model import hidden_states
 from workings.engines.torch.spec import TorchSpec
@@ -44,9 +44,7 @@ def uniform_numbers(seeds: Sequence[int], count: int, device: torch.device) -> T
 def sampled(temperature: float, uniform: Tensor) -> PickToken:
     """Sampling by inverse transform: the first token whose cumulative probability exceeds the row's uniform number.
 
-    Args:
-        temperature: above zero.
-        uniform: from `uniform_numbers`, for every token that may be generated.
+    ``uniform`` is from `uniform_numbers`, for every token that may be generated.
     """
     def pick(logits: Tensor, count: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         # In float64: in float32 the sums over 256,000 tokens would be off by more than rare tokens have.
@@ -68,12 +66,9 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
                   same_length: bool = False) -> list[list[int]]:
     """Batches of at most `MAX_ROWS` prompt indices a process, sorted by length to save padding.
 
-    Args:
-        prompts: tokens of each.
-        copies: this many equal prompts are next to each other, and stay together.
-        processes: this many equal parts a batch has, each of whole prompts; for that the last prompt may be repeated.
-        same_length: a batch has prompts of one length only, for models with a state, which a mask cannot keep from
-            padding.
+    Of prompts ``copies`` that are equal are next to each other, and stay together. A batch has equal parts for the
+    ``processes``, each of whole prompts; for that the last prompt may be repeated. With ``same_length`` it has prompts
+    of one length only: a mask cannot keep a model's state from padding.
     """
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if same_length else [by_length]
@@ -101,8 +96,9 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
             lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
             # On the right, where causality hides padding, so that no mask is needed to read prompts.
             tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
+            # The last token is picked and never read, so it needs no slot.
             last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies,
-                                          room=first_room(spec, max_new_tokens))
+                                          room=min(ROOM[spec.device.type], max_new_tokens - 1))
             decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,
                               pick=pick)
             generated = decoder.run(last, tell)
@@ -115,13 +111,8 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
                     copies: int = 1) -> tuple[Tensor, DynamicCache]:
     """``[B, D]`` hidden state of each prompt's last token, and the cache of all rows; equal prompts are read once.
 
-    Args:
-        spec: the step's.
-        model: in evaluation mode.
-        tokens: ``[B, P]``, padded on the right.
-        lengths: ``[B]`` of the prompts.
-        room: slots of the cache for tokens to come, where it does not grow by itself.
-        copies: this many equal prompts are next to each other.
+    ``tokens`` ``[B, P]`` are padded on the right, and ``copies`` equal prompts are next to each other. ``room``: slots
+    of the cache for tokens to come, where it does not grow by itself.
     """
     tokens, lengths = tokens[::copies], lengths[::copies]
     most = prompts_at_a_time(spec.shape, tokens.shape[1], spec.compute_dtype.itemsize)
@@ -136,7 +127,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
             last.append(read_prompts(spec, model, *part, fixed))
         fixed.first_prompt = None
     else:  # a state has no slots
-        caches = [empty_cache(spec.shape, model) for _ in parts]
+        caches = [empty_cache(model) for _ in parts]
         last += [read_prompts(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
         cache = join_caches(caches) if len(caches) > 1 else caches[0]
         if copies > 1:
@@ -148,7 +139,6 @@ def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, length
                  cache: DynamicCache) -> Tensor:
     """``[B, D]`` hidden state of each prompt's last token; keys and values go into the cache."""
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
-    # Padding is on the right, so causality hides it from real tokens.
     hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
     # Only the last token of each prompt needs logits: [B, V], not [B, P, V].
     return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1]

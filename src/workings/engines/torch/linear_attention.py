@@ -23,7 +23,6 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from workings.errors import RequestError
 from workings.hints import interpreter
-from workings.models.shape import ModelShape
 
 MODEL_TYPE, MODULE = "qwen3_5_text", "transformers.models.qwen3_5.modeling_qwen3_5"
 KERNELS = ("causal_conv1d_fn", "causal_conv1d_update", "chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule",
@@ -68,10 +67,9 @@ def compute_states(model: PreTrainedModel) -> None:
                 layer.linear_attn.causal_conv1d_update = partial(_filter_one, layer.linear_attn.causal_conv1d_update)
 
 
-def _filter_one(update: Any, hidden: Tensor, held: Tensor, weight: Tensor, *others: Any) -> Tensor:
+def _filter_one(update: Any, hidden: Tensor, held: Tensor, weight: Tensor, *others: Any) -> Any:
     """transformers' filter of one new token, which computes in the format of its weight."""
-    filtered: Tensor = update(hidden, held, weight.to(hidden.dtype), *others)
-    return filtered
+    return update(hidden, held, weight.to(hidden.dtype), *others)
 
 
 def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, *,
@@ -89,7 +87,7 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
         beta: ``[B, S, H]`` how much of its share each token writes.
         initial_state: ``[B, H, K, V]``; None: zeros.
         output_final_state: whether the state after the last token comes back.
-        others: what transformers' kernels take further, which says nothing here.
+        others: of transformers' kernels.
     """
     del others
     length = query.shape[1]
@@ -129,8 +127,7 @@ def _unit(x: Tensor) -> Tensor:
 
 def _chunks(x: Tensor) -> Tensor:
     """``[B, H, N, C, ...]`` float32 of ``[B, S, H, ...]``; places after the last token are zero, and write nothing."""
-    # `F.pad` counts axes from the last one.
-    padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)
+    padding = (0, 0) * (x.ndim - 3) + (0, -x.shape[1] % CHUNK)  # from the last axis on
     return F.pad(x.transpose(1, 2).float(), padding).unflatten(2, (-1, CHUNK))
 
 
@@ -140,14 +137,8 @@ def has_linear_state(model: PreTrainedModel) -> bool:
                for kind in getattr(model.config, "layer_types", None) or ())
 
 
-def empty_cache(shape: ModelShape, model: PreTrainedModel) -> DynamicCache:
-    """An empty cache for generation.
-
-    By the kinds of layers where some keep a state, and of an unverified model; layers that slide keep all positions,
-    because our masks count them all.
-    """
-    if shape.verified and not shape.has_state:
-        return DynamicCache()
+def empty_cache(model: PreTrainedModel) -> DynamicCache:
+    """A cache by the kinds of layers; those that slide keep all positions, because our masks count them all."""
     cache = DynamicCache(config=model.config)
     cache.layers = [DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer for layer in cache.layers]
     return cache

@@ -1,8 +1,7 @@
 """LoRA by peft and QLoRA with bitsandbytes' NF4: trained and frozen tensors, and how both are stored.
 
 Adapters are float32 in any format of the frozen weights. With QLoRA every projection of every layer is stored in
-four bits, blocks of 64 with a float32 scale and no second quantization, whether it has an adapter or not; a teacher's
-may be stored in eight.
+four bits, whether it has an adapter or not.
 
 Projections are those of attention and feed-forward (`Family.projections`); a layer that attends to an earlier one's
 keys has none for keys and values. All else stays as it is, without adapters and in its own format: embeddings, Gemma
@@ -31,7 +30,6 @@ from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
-from workings.models.shape import ModelShape
 from workings.models.weights import (
     LAYER_SCALAR,
     PEFT_PREFIX,
@@ -58,11 +56,8 @@ def refuse_unknown(spec: TorchSpec) -> None:
     if isinstance(method, FullConfig):
         return
     find_projections(method.target_modules, shape)
-    if method.name == "qlora":
-        _refuse_cut_blocks(shape)
-
-
-def _refuse_cut_blocks(shape: ModelShape) -> None:
+    if method.name != "qlora":
+        return
     # Layers differ in some families, and not every layer has every projection.
     for layer, name in product(range(shape.layers), projections(shape)):
         size = layer_shapes(shape, layer).get(f"{name}.weight", ())
@@ -71,33 +66,26 @@ def _refuse_cut_blocks(shape: ModelShape) -> None:
                                f"matrices of whole blocks of {BLOCK} elements", "method.name=lora")
 
 
-def peft_config(spec: TorchSpec) -> PeftConfig:
-    """Configuration of the adapters for peft."""
-    method = spec.method
-    assert not isinstance(method, FullConfig)
-    # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory. Dropout is
-    # `AdapterDropout`, for peft's draws from PyTorch's global generator, whose state no checkpoint has.
-    return PeftConfig(r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
-                      target_modules=list(method.target_modules),
-                      lora_dropout=0.0, bias="none", task_type="CAUSAL_LM", init_lora_weights=False)
-
-
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     """Freeze what is not trained in a model without memory (device ``meta``), and add adapters to projections."""
-    if isinstance(spec.method, FullConfig):
+    method = spec.method
+    if isinstance(method, FullConfig):
         for name, param in model.named_parameters():
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
-    inject_adapter_in_model(peft_config(spec), model)
-    for layer in lora_layers(model):
+    # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory. Dropout is
+    # `AdapterDropout`, for peft's draws from PyTorch's global generator, whose state no checkpoint has.
+    inject_adapter_in_model(PeftConfig(
+        r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
+        target_modules=list(method.target_modules), lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+        init_lora_weights=False), model)
+    for name, layer in lora_layers(model).items():
         layer.cast_input_dtype_enabled = False  # the adapter's matrices are cast, not its input
-    if spec.method.dropout:
-        for name, layer in model.named_modules():
-            if isinstance(layer, LoraLayer):
-                layer.lora_dropout["default"] = AdapterDropout(name, spec.method.dropout)
+        if method.dropout:
+            layer.lora_dropout["default"] = AdapterDropout(name, method.dropout)
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
-    if spec.method.name == "qlora":
+    if method.name == "qlora":
         # After the adapters were added: a projection with one is its wrapper's `base_layer`.
         quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
         # A list, because modules are replaced while it is walked.
@@ -106,9 +94,9 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
                 to_four_bits(module, spec.parameter_dtype)
 
 
-def lora_layers(model: nn.Module) -> Iterator[Any]:
-    """All layers with an adapter."""
-    return (module for module in model.modules() if isinstance(module, LoraLayer))
+def lora_layers(model: nn.Module) -> dict[str, Any]:
+    """All layers with an adapter by their names, which are those of the projections that they wrap."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
 
 
 class AdapterDropout(nn.Module):
@@ -150,8 +138,7 @@ def dropping_inputs(model: nn.Module, seed: int, words: str) -> Iterator[None]:
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
     """Within the context the model computes without its adapters."""
-    # Collected first: the same modules must be switched on again, regardless of what happens in between.
-    layers = [*lora_layers(model)]
+    layers = lora_layers(model).values()
     for layer in layers:
         # Not peft's `enable_adapters`, which also changes what requires a gradient.
         layer._disable_adapters = True
@@ -222,11 +209,9 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
 
 def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
     """Whole weights by Hugging Face's names, computed one by one: adapters added in float32, rounded once."""
-    # peft's wrapper has the name of the projection that it wraps.
-    layers = {f"{name}.weight": module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
-    sizes = tensor_shapes(spec.shape)
+    layers, sizes = lora_layers(model), tensor_shapes(spec.shape)
     return {name: LazyTensor(torch.Size(sizes[name]), spec.parameter_dtype,
-                             partial(_merged_weight, spec, weight, layers.get(name)))
+                             partial(_merged_weight, spec, weight, layers.get(name.removesuffix(".weight"))))
             for name, weight in base_weights(model).items()}
 
 

@@ -4,8 +4,8 @@ The gradient is computed in the forward pass, so the logits of a block are compu
 array of positions by vocabulary. Two ways with the same result:
 
 - block by block over positions: ``chunk`` positions and the whole vocabulary at a time. The head's gradient is added up
-  in place, which is exact enough in float32 only. With the kernel of `triton.loss` this also serves a float32 head with
-  bf16 arithmetic: the whole head is then converted once.
+  in place, which is exact enough in float32 only. With the kernel for cards this also serves a float32 head with bf16
+  arithmetic: the whole head is then converted once.
 - slice by slice over the vocabulary: all positions and a slice of the vocabulary at a time, at most as many elements as
   in the first way; one pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix
   product, rounded once when stored. Where storage and arithmetic differ (bf16 weights, float32 arithmetic) only one
@@ -46,7 +46,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
             rounded twice.
         chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
-        kernel: whether to use `triton.loss`.
+        kernel: whether to use the kernel of `triton.operations.block_loss_`.
         shared: of a tied embedding, whose backward then adds the head's gradient to that of the weight.
         products: float16 to round the factors of products to it; else ``hidden``'s format.
     """
@@ -60,7 +60,6 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
 def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
     """``[T, K]`` int64 targets of every position; T may be 0."""
     count = targets.shape[-1] if targets.dim() == hidden.dim() else 1
-    # PyTorch's gathers take int64 only.
     return targets.reshape(-1, count).long()
 
 
@@ -75,10 +74,7 @@ def goes_over_positions(hidden: Tensor, weight: Tensor, kernel: bool = False) ->
 @torch.no_grad()
 def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: int, soft_cap: float,
                      kernel: bool = False) -> Tensor:
-    """Float32 log probabilities of the targets, in their shape; no derivative.
-
-    Arguments as in `linear_cross_entropy`.
-    """
+    """Float32 log probabilities of the targets, in their shape. Arguments as in `linear_cross_entropy`."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     index = _by_position(hidden, targets)
     with region(REGION):
@@ -101,9 +97,8 @@ def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *
                        soft_cap: float) -> tuple[Tensor, Tensor]:
     """The most likely tokens with ids below ``below``, and their log probabilities among all tokens.
 
-    Returns:
-        ``[T, count]`` int64 in descending order, and float32. Arguments as in `linear_cross_entropy`, for hidden states
-        ``[T, D]``.
+    ``[T, count]`` int64 in descending order, and float32, for hidden states ``[T, D]``; arguments as in
+    `linear_cross_entropy`.
     """
     positions, width = hidden.shape[0], _slice_width(hidden, weight, chunk or max(1, hidden.shape[0]))
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
@@ -115,7 +110,6 @@ def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *
             # Tokens from `below` on count in the normalizer and cannot be chosen.
             eligible = logits[:, :max(0, below - start)]
             largest, index = eligible.topk(min(count, eligible.shape[1]))
-            # The best so far and the best of this slice: the best of both are kept.
             best, tokens = torch.cat([best, largest], 1), torch.cat([tokens, index + start], 1)
             best, order = best.topk(min(count, best.shape[1]))
             tokens = tokens.gather(1, order)
@@ -260,7 +254,6 @@ def _normalizer_by_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, w
                               soft_cap: float) -> tuple[Tensor, Tensor]:
     """``[T]`` log of the sum of exponentials and ``[T, K]`` logits of the targets, slice by slice of the vocabulary."""
     positions = hidden.shape[0]
-    # Minus infinity is the neutral element of `logaddexp`.
     log_z = torch.full((positions,), -torch.inf, dtype=torch.float32, device=hidden.device)
     target_logits = torch.zeros(targets.shape, dtype=torch.float32, device=hidden.device)
     for start in range(0, weight.shape[0], width):
@@ -293,7 +286,6 @@ def _cap_slope(logits: Tensor, soft_cap: float) -> Tensor | None:
 
 def _normalizer_(logits_TC: Tensor) -> Tensor:
     """``[T]`` log of the sum of exponentials; leaves ``exp(logits - largest of the row)`` behind."""
-    # After subtracting the largest logit, exp cannot overflow.
     top = logits_TC.amax(-1)
     return logits_TC.sub_(top[:, None]).exp_().sum(-1).log_().add_(top)
 

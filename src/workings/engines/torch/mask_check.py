@@ -137,16 +137,16 @@ def _refuse_other_tensors(shape: ModelShape, model: PreTrainedModel) -> None:
     wrong = sorted({*stored} ^ {*there}) or sorted(
         name for name, size in there.items() if size is not None and size != stored[name])
     if wrong:
-        which = "only the files have" if wrong[0] in stored and wrong[0] not in there else (
-            "the files lack" if wrong[0] not in stored else "is of another size in the files than in the class:")
-        raise RequestError(f"{len(wrong)} tensors differ from those of transformers' class for {shape.family}; {which} "
-                           f"{wrong[0]}", "files with the class's own names and sizes (those of some families, experts "
-                           "above all, transformers renames or joins as it reads them; here they are read as they are)",
+        raise RequestError(f"{len(wrong)} tensors differ from those of transformers' class for {shape.family}: "
+                           f"{wrong[0]} is {stored.get(wrong[0], 'absent')} in the files, and "
+                           f"{there.get(wrong[0], 'absent')} in the class",
+                           "files with the class's own names and sizes (those of some families, experts above all, "
+                           "transformers renames or joins as it reads them; here they are read as they are)",
                            "another model.id")
 
 
-def expected_windows(model: PreTrainedModel) -> list[int]:
-    """The window of every layer with attention, as ``config.json`` says it. Raises `RequestError` for other kinds."""
+def _refuse_other_windows(shape: ModelShape, model: PreTrainedModel, windows: list[int]) -> None:
+    """Compare the windows that layers with attention asked for with those in ``config.json``."""
     config = model.config
     window = getattr(config, "sliding_window", None)
     # Qwen's configurations name a window, and say by a second setting whether it is used.
@@ -157,61 +157,37 @@ def expected_windows(model: PreTrainedModel) -> list[int]:
     if unknown := {*kinds} - {*known, *NO_ATTENTION}:
         raise RequestError(f"a {config.model_type} model has layers of an unknown kind: {', '.join(sorted(unknown))}",
                            f"layers of the kinds {', '.join([*known, *NO_ATTENTION])}", "another model.id")
-    return [known[kind] for kind in kinds if kind in known]
-
-
-def _refuse_other_windows(shape: ModelShape, model: PreTrainedModel, windows: list[int]) -> None:
-    expected = expected_windows(model)
+    expected = [known[kind] for kind in kinds if kind in known]
     if windows != expected:
         raise _unsuited(shape, f"{len(windows)} of {len(expected)} layers ask our attention function" if len(windows)
                         != len(expected) else "its layers do not tell our attention function their sliding window")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MaskCheck:
-    """Results for one short row; each number is a difference as a share of the largest number."""
-
-    later: float
-    """Change of earlier hidden states when later tokens change."""
-    segments: float
-    """Change of a packed segment's hidden states when the tokens of the segment before it change."""
-    reference: float
-    """Difference of logits from those of transformers' own forward with its own (eager) attention."""
-    cache: float
-    """Difference of the hidden state after the prompt, with a cache, from that without one."""
-    tolerance: float
-
-    def refuse(self, request: EngineRequest) -> None:
-        """Raise `RequestError` for what would train another model than transformers has."""
-        name = f"a {request.shape.family} model with model.verified: false"
-        if self.later > self.tolerance:
-            raise RequestError(f"in {name} earlier positions see later ones ({self.later:.2g})",
-                               "a causal model that keeps to the mask it is given", "another model.id")
-        if self.reference > self.tolerance:
-            raise RequestError(
-                f"logits of {name} with our attention function differ from those with transformers' own by "
-                f"{self.reference:.2g} of the largest", f"a difference within {self.tolerance:g}: its class does more "
-                "with scores or logits than it tells an attention function", "another model.id")
-        # Without packing no row is before another one, and the difference has no effect.
-        if request.packed and self.segments > self.tolerance:
-            raise RequestError(
-                f"data.packing does not work with {name}: a row of a packed sequence sees the row before it "
-                f"({self.segments:.2g})", "one row a sequence: some of its layers keep a state that no mask resets",
-                "data.packing=none")
-        if self.cache > self.tolerance:
-            raise RequestError(f"{name} gives other answers with a cache than without one ({self.cache:.2g})",
-                               "a class whose cache is transformers' DynamicCache", "another model.id")
+FINDINGS = (
+    ("earlier positions see later ones", "a causal model that keeps to the mask it is given", "another model.id"),
+    ("logits with our attention function differ from those with transformers' own",
+     "a class that does no more with scores or logits than it tells an attention function", "another model.id"),
+    ("answers with a cache differ from those without one", "a class whose cache is transformers' DynamicCache",
+     "another model.id"),
+    ("a row of a packed sequence sees the row before it",
+     "one row a sequence: some of its layers keep a state that no mask resets", "data.packing=none"))
+"""What `_differences` may find, what is expected instead, and what to try next."""
 
 
-def check_masks(spec: TorchSpec, root: FsdpRoot) -> MaskCheck:
-    """Compute one short row in several ways, without adapters; the state is left as it was."""
+def check_masks(spec: TorchSpec, root: FsdpRoot, request: EngineRequest) -> None:
+    """Compute one short row in several ways. Raises `RequestError` if the engine would train another model."""
     with switched_off(root.model):
-        checked: MaskCheck = root(partial(_check, spec))
-    return checked
+        found: list[float] = root(partial(_differences, spec))
+    # Without packing no row is before another one, and the last difference has no effect.
+    for size, (what, expected, try_next) in zip(found if request.packed else found[:-1], FINDINGS, strict=False):
+        if size > TOLERANCE[spec.compute_dtype]:
+            raise RequestError(f"in a {spec.shape.family} model with model.verified: false {what} ({size:.2g} of the "
+                               "largest number)", expected, try_next)
 
 
 @torch.no_grad()
-def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
+def _differences(spec: TorchSpec, model: PreTrainedModel) -> list[float]:
+    """Differences as shares of the largest number, in the order of `FINDINGS`."""
     draw = torch.Generator().manual_seed(0)
     half, vocabulary = POSITIONS, spec.shape.vocab_size
     # Random tokens: equal ones would hide a position that is mixed up.
@@ -229,14 +205,11 @@ def _check(spec: TorchSpec, model: PreTrainedModel) -> MaskCheck:
     logits = final_logits(model, hidden, spec.shape.final_softcap)
     with _own_attention(model):
         reference = model(input_ids=one, position_ids=positions, use_cache=False).logits.float()
-    return MaskCheck(
-        later=difference(changed[:, :half], hidden[:, :half]), segments=difference(repacked, packed),
-        reference=difference(logits, reference),
-        cache=difference(_with_cache(spec, model, one, positions), hidden[:, half]),
-        tolerance=TOLERANCE[spec.compute_dtype])
+    return [_difference(changed[:, :half], hidden[:, :half]), _difference(logits, reference),
+            _difference(_with_cache(spec, model, one, positions), hidden[:, half]), _difference(repacked, packed)]
 
 
-def difference(computed: Tensor, expected: Tensor) -> float:
+def _difference(computed: Tensor, expected: Tensor) -> float:
     """The largest difference as a share of the largest number."""
     # Relative to the largest number, because a class may scale all of its states.
     return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
@@ -249,7 +222,7 @@ def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positio
     try:
         # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
         padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
-        cache, position = empty_cache(spec.shape, model), positions[:, POSITIONS:POSITIONS + 1]
+        cache, position = empty_cache(model), positions[:, POSITIONS:POSITIONS + 1]
         hidden_states(model, tokens[:, :padded], positions[:, :padded], AttentionMask(), cache)
         slots = torch.cat([positions[:, :padded], position], 1)
         seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import Tensor, nn
 
-from workings.engines.torch.embedding import FixedTable, times_scale
+from workings.engines.torch.embedding import FixedTable, StoredEmbedding
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.half import half_product
 from workings.engines.torch.triton.operations import wide_product
@@ -57,18 +57,6 @@ class StoredLinear(nn.Linear):
         return y if bias is None else y + bias.to(bias_format)
 
 
-class StoredEmbedding(nn.Embedding):
-    """Rows of the table, cast after the lookup; Gemma's are multiplied after the cast."""
-
-    compute: torch.dtype
-
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """``[..., D]``."""
-        # Looked up first: only the batch's rows are cast, not the vocabulary.
-        rows = F.embedding(input, self.weight).to(self.compute)
-        return times_scale(self, rows)
-
-
 class StoredConv1d(nn.Conv1d):
     """A filter along positions that computes in ``compute``, in any format of its weight."""
 
@@ -87,11 +75,8 @@ def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
 def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *, unrounded: bool = False) -> None:
     """Let every layer of a transformers model compute in ``compute`` from weights stored in another format.
 
-    Args:
-        model: from `allocate`.
-        compute: format of what passes from layer to layer.
-        products: format of products: the same, or float16 where the rest is float32.
-        unrounded: gradients of float32 matrices are float32 from the start (`StoredLinear.unrounded`).
+    Products are in ``products``: the same format, or float16 where the rest is float32. With ``unrounded`` gradients of
+    float32 matrices are float32 from the start (`StoredLinear.unrounded`).
     """
     for module in model.modules():
         weight = getattr(module, "weight", None)

@@ -8,7 +8,7 @@ Shape suffixes: B rows, S positions, D width, V vocabulary.
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -24,7 +24,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.embedding import FixedTable, keep_in_place, share_gradient
+from workings.engines.torch.embedding import FixedTable, share_gradient
 from workings.engines.torch.linear_attention import by_own_operations, compute_states
 from workings.engines.torch.lora import add_adapters, base_weights, store_weight
 from workings.engines.torch.matmul import mix_formats
@@ -45,15 +45,7 @@ LOGIT_FACTOR = "workings_logit_factor"
 
 
 def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
-    """The configuration of transformers' class.
-
-    Args:
-        shape: of the model.
-        values: content of its ``config.json``, with what this engine changes in it.
-
-    Raises:
-        RequestError: transformers itself has no causal class for the model, or refuses its settings.
-    """
+    """The configuration of transformers' class. Raises `RequestError` if it has none, or refuses these settings."""
     if shape.family not in CONFIG_MAPPING or shape.family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise RequestError(f"model_type: {shape.family} has no class for model.verified: false",
                            "a causal model whose class transformers itself has; code that comes with a model "
@@ -69,11 +61,7 @@ def unverified_config(shape: ModelShape, values: Mapping[str, Any]) -> Any:
 
 
 def prepare_model(model: PreTrainedModel) -> None:
-    """Checks and settings of a model of an unverified class for this engine.
-
-    Raises:
-        RequestError: a head with a bias, or tensors of its files that no optimizer trains.
-    """
+    """Settings of an unverified class for this engine. Raises `RequestError` for a head with a bias."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -85,32 +73,6 @@ def prepare_model(model: PreTrainedModel) -> None:
     if getattr(head, "bias", None) is not None:
         raise RequestError(f"the head of a {config.model_type} model has a bias",
                            "a head without one: the loss is computed from hidden states and the head's matrix", "")
-    buffers = {*model.state_dict()} - {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    if buffers:
-        raise RequestError(f"a {config.model_type} model has {sorted(buffers)[0]}, stored and not trained",
-                           "a model whose stored tensors are all parameters", "")
-
-
-GLOBAL, SLIDING = slice(0, 2), slice(2, 4)
-"""Attribute of `TwoRotations` with a layer's cosines and sines."""
-
-
-class TwoRotations(nn.Module):
-    """Cosines and sines of global layers, then those of sliding ones."""
-
-    def __init__(self, stretched: nn.Module, plain: nn.Module) -> None:
-        super().__init__()
-        self.stretched, self.plain = stretched, plain
-
-    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, ...]:
-        """Four tensors ``[B, S, H]``."""
-        return (*self.stretched(x, position_ids), *self.plain(x, position_ids))
-
-
-def _take(part: slice, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Forward hook of a layer: of four tensors the two of its kind."""
-    del module
-    return args, kwargs | {"position_embeddings": kwargs["position_embeddings"][part]}
 
 
 def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
@@ -126,10 +88,16 @@ def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
     plain = deepcopy(config)
     plain.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
     base = model.base_model
-    base.rotary_emb = TwoRotations(base.rotary_emb, type(base.rotary_emb)(plain))
+    # A module of the model, so that it moves with it.
+    base.plain_rotary_emb = type(base.rotary_emb)(plain)
+
+    def turn(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        del layer
+        return args, kwargs | {"position_embeddings": base.plain_rotary_emb(args[0], kwargs["position_ids"])}
+
     for layer, kind in zip(base.layers, config.layer_types, strict=True):
-        part = SLIDING if kind == "sliding_attention" else GLOBAL
-        layer.register_forward_pre_hook(partial(_take, part), with_kwargs=True)
+        if kind == "sliding_attention":
+            layer.register_forward_pre_hook(turn, with_kwargs=True)
 
 
 def hf_config(shape: ModelShape, attention_name: str) -> Any:
@@ -196,9 +164,11 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     with unset_fake_temporarily():  # peft moves modules, which fake tensors do not allow; meta tensors have no memory
         model, several = empty_model(spec), spec.mesh.fsdp > 1
     # A table that is not split among processes must not be moved with the split parameters.
-    table = per_layer_table(model) if spec.table_on_host or several else None
+    table: Any = per_layer_table(model) if spec.table_on_host or several else None
     if table is not None:
-        keep_in_place(table, spec.compute_dtype)
+        # Here and below classes are exchanged, not modules: names, weights and ties stay.
+        table.__class__ = FixedTable
+        table.compute = spec.compute_dtype
     # Split parameters stay on `meta` until FSDP has split them: none ever has the whole model.
     allocate(model, spec.parameter_dtype, torch.device("meta") if several else spec.device)
     if table is not None and spec.device.type != "meta":
@@ -207,8 +177,8 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     # A module of an unverified class may compute something else than its name says.
     by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.verified
     if by_kernel:
-        use_kernels(model)
-    # After `allocate`, because formats are read from the weights. A tied embedding's class is replaced again below.
+        use_kernels(model, spec.shape)
+    # After `allocate`, because formats are read from the weights.
     mix_formats(model, spec.compute_dtype, spec.product_dtype, unrounded=by_kernel)
     # An unverified class may have an embedding that does more than look up rows, which must not be replaced.
     if spec.shape.verified or type(model.get_input_embeddings()) is nn.Embedding:
@@ -230,7 +200,6 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size) -> Ten
     if transform := next((rule for end, rule in family.drawn_vectors.items() if name.endswith(end)), None):
         return torch.tensor([*map(transform, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
     if len(size) == 1:
-        # Vectors are norms and biases, which begin with fixed values.
         return torch.full(size, first_value(name, size[0], spec.shape))
     # A row of the per-layer embeddings has one for each layer.
     fan_in = spec.shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]
@@ -252,12 +221,8 @@ def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, vis
                   cache: Any = None) -> Tensor:
     """``[B, S, D]`` normed hidden states of rows of tokens ``[B, S]``.
 
-    Args:
-        model: from `build_model`.
-        tokens: ids.
-        positions: of each token within its segment.
-        visible: keys that a query may attend to.
-        cache: transformers' key/value cache during generation; None in training.
+    ``positions`` are those within a segment; ``visible`` says which keys a query may attend to, and ``cache`` is
+    transformers' during generation.
     """
     cache_argument = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
     out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, use_cache=cache is not None,

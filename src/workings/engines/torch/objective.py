@@ -32,12 +32,8 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
                   soft_cap: float, kernel: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """Weights of the supervised tokens' negative log likelihoods whose sum has the objective's gradient.
 
-    Args:
-        objective: what is minimized.
-        hidden_ND: normed hidden states of the supervised positions.
-        head_VD: the matrix that turns them into logits.
-        rows: the micro batch.
-        chunk, soft_cap, kernel: as in `linear_cross_entropy`.
+    ``hidden_ND`` are normed hidden states of the supervised positions; ``chunk``, ``soft_cap`` and ``kernel`` are as in
+    `linear_cross_entropy`.
 
     Returns:
         ``[N]`` weights (``[N, K]`` of several targets); the objective's value, or None where it is the weighted sum

@@ -27,18 +27,10 @@ from workings.hints import pip_install
 
 def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
               capability: str, limit_bytes: int) -> dict[ProgramName, Inspection]:
-    """Trace programs of the PyTorch engine on a device; what is found about each, by its name.
+    """Trace programs of the PyTorch engine on a ``gpu`` or ``cpu``; what is found about each, by its name.
 
-    Args:
-        request: as for `TorchEngine.open`; ``mesh`` says how many processes share a step.
-        programs: by name, with their sizes.
-        platform: ``gpu`` or ``cpu``.
-        capability: compute capability of the card.
-        limit_bytes: memory of the card.
-
-    Raises:
-        RequestError: the engine does not do what is asked for, or PyTorch is not installed.
-        WorkingsError: the trace failed.
+    ``request.mesh`` says how many processes share a step. Raises `RequestError` for what the engine does not do and
+    where PyTorch is not installed, and `WorkingsError` if the trace fails.
     """
     ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "capability": capability,
            "limit_bytes": limit_bytes}
@@ -92,10 +84,7 @@ class TorchPlanning:
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
         """The engine's own programs under fake tensors, all in one child process: importing PyTorch takes seconds.
 
-        Raises:
-            RequestError: the engine does not do what is asked for, or PyTorch is not installed.
-            NotInspected: matrices are to be split among devices, which the engine refuses to run.
-            WorkingsError: the trace failed.
+        Raises `NotInspected` for matrices that are split among devices, and the errors of `trace_for`.
         """
         # Not inspected rather than refused: then the formula answers, which knows `tp`.
         if request.mesh.tp > 1:

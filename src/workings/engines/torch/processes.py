@@ -1,11 +1,10 @@
 """The processes of a run under PyTorch: as many as `torchrun` (or anything that sets its variables) started."""
 
 import os
-from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from functools import cache
 from itertools import count
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -45,7 +44,15 @@ class TorchProcesses:
         self._store.set(key, value)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A value as soon as it is there. Raises `RuntimeError` if the store does not answer."""
+        """A value as soon as it is there. Raises `RuntimeError` if the store does not answer.
+
+        The store is part of process 0. While that process is stopped (SIGSTOP), PyTorch's client waits for it without
+        an end, whatever timeout it was given, so another thread looks. Once it was silent, it is not asked again.
+        """
+        if self._silent:
+            raise RuntimeError(SILENT)
+        found = Future[bytes | None]()
+
         def look() -> bytes | None:
             if not self._store.check([key]):
                 if not seconds:
@@ -56,33 +63,18 @@ class TorchProcesses:
                     return None
             return bytes(self._store.get(key))
 
-        return self._answered(look, seconds + ANSWER_TIMEOUT)
-
-    def _answered(self, look: Callable[[], bytes | None], seconds: float) -> bytes | None:
-        """What a look into the store returns or raises.
-
-        The store is part of process 0. While that process is stopped (SIGSTOP), PyTorch's client waits for it without
-        an end, whatever timeout it was given, so another thread looks. Once it was silent, it is not asked again.
-        """
-        found = SimpleQueue[bytes | Exception | None]()
-
         def run() -> None:
             try:
-                found.put(look())
+                found.set_result(look())
             except Exception as error:  # noqa: BLE001, it is raised in the other thread
-                found.put(error)
+                found.set_exception(error)
 
+        Thread(target=run, daemon=True).start()
         try:
-            if self._silent:
-                raise Empty
-            Thread(target=run, daemon=True).start()
-            value = found.get(timeout=seconds)
-        except Empty as error:
+            return found.result(seconds + ANSWER_TIMEOUT)
+        except TimeoutError as error:
             self._silent = True
             raise RuntimeError(SILENT) from error
-        if isinstance(value, Exception):
-            raise value
-        return value
 
     def broadcast(self, value: Any) -> Any:
         """Process 0's value, in every process; between hosts and never through a card."""
@@ -120,9 +112,11 @@ def _store() -> Any:
     return store
 
 
-def _attempt() -> str:
-    """How often torchrun has restarted the processes: its store still holds what earlier ones stored."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+def _prefixed(kind: str) -> PrefixStore:
+    """A part of the store for the next run or group; processes count alike, so they agree on its name."""
+    # Where torchrun has restarted the processes, its store still holds what earlier ones stored.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"workings/{kind}/{attempt}/{next(_numbers)}", _store())
 
 
 def join() -> Processes | None:
@@ -133,17 +127,13 @@ def join() -> Processes | None:
                            "torchrun … -m workings train …, or WORLD_SIZE=1 for a separate run in each process")
     if world_size() == 1:
         return None
-    # Every process counts the same runs in the same order, so they agree on the name without a word.
-    name = f"workings/run/{_attempt()}/{next(_numbers)}"
-    return TorchProcesses(PrefixStore(name, _store()), int(os.environ["RANK"]), world_size())
+    return TorchProcesses(_prefixed("run"), int(os.environ["RANK"]), world_size())
 
 
 def open_group(platform: str) -> int:
     """Begin to compute together, unless the program has done so itself; this process's rank."""
     if not dist.is_initialized():
-        name = f"workings/group/{_attempt()}/{next(_numbers)}"
-        # A separate prefix keeps the group's keys apart from those of the runs.
-        dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=PrefixStore(name, _store()),
+        dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=_prefixed("group"),
                                 rank=int(os.environ["RANK"]), world_size=world_size(),
                                 timeout=timedelta(seconds=peer_timeout()))
     return dist.get_rank()

@@ -18,11 +18,6 @@ def tensor_generator(seed: int, name: str, device: torch.device | str = "cpu") -
     return torch.Generator(device=device).manual_seed(number)
 
 
-def rounding_generator(seed: int, step: int, name: str, device: torch.device | str) -> torch.Generator:
-    """The generator of one tensor's rounding at one step."""
-    return tensor_generator(seed, f"rounding of {name} at {step}", device)
-
-
 def stochastic_bfloat16(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """``x`` (float32) rounded up or down to bfloat16 at random, its mean kept.
 

@@ -88,22 +88,14 @@ class ProcessMesh:
 
 
 def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
-    """The processes that `torchrun` started, or this one alone.
-
-    Raises:
-        RequestError: another number of processes than the recipe asks for, or what cannot be split.
-    """
-    world, fsdp, copies = world_size(), request.mesh.fsdp, request.mesh.replicate
-    if fsdp == "auto" and world % copies:
-        raise RequestError(f"mesh.replicate: {copies} does not divide {world} processes", "one process a device, and "
-                           "the same number of them for each copy", "mesh.replicate=1")
-    mesh = ProcessMesh(fsdp=world // copies if fsdp == "auto" else fsdp, replicate=copies)
+    """The processes that `torchrun` started, or this one. Raises `RequestError` if the recipe asks for others."""
+    world, copies = world_size(), request.mesh.replicate
+    fsdp = max(1, world // copies) if request.mesh.fsdp == "auto" else request.mesh.fsdp
+    mesh = ProcessMesh(fsdp=fsdp, replicate=copies)
     if mesh.processes != world:
-        needed = mesh.processes
         what = f"mesh.fsdp: {fsdp}" if copies == 1 else f"mesh.replicate x mesh.fsdp = {copies} x {fsdp}"
-        raise RequestError(f"{what} needs {needed} processes, not {world}", "one process a device",
-                           f"torchrun --nproc-per-node {needed}, or mesh.fsdp={world}"
-                           + (" mesh.replicate=1" if copies > 1 else ""))
+        raise RequestError(f"{what} needs {mesh.processes} processes, not {world}", "one process a device",
+                           f"torchrun --nproc-per-node {mesh.processes}, or mesh.fsdp={world} mesh.replicate=1")
     if world == 1:
         return mesh
     # Refused before the processes wait for each other.
@@ -172,7 +164,7 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
 
 
 def allow_sum_between_copies(root: nn.Module, last: bool) -> None:
-    """Whether split copies sum their gradients in the next backward pass: in the last one of an update."""
+    """Let split copies sum their gradients in the next backward pass if it is the last one of an update."""
     if isinstance(root, FSDPModule):
         root.set_requires_all_reduce(last)
 
@@ -207,8 +199,8 @@ def _groups(params: Iterable[nn.Parameter], count: int) -> Iterator[list[nn.Para
 def release_gathered(root: nn.Module) -> None:
     """Let each process keep its own part of embedding, last norm and head alone.
 
-    FSDP frees them after a backward pass. After a forward pass without one they stay gathered, and a reader of theirs
-    by `numpy()` then, as a checkpoint on a CPU does, would forbid FSDP to free their memory at the next step.
+    After a forward pass without a backward one they stay gathered, and a reader of theirs by `numpy()` then, as a
+    checkpoint on a CPU is, would forbid FSDP to free their memory at the next step.
     """
     if isinstance(root, FSDPModule):
         root.reshard()
@@ -232,7 +224,7 @@ def own_rows(like: Tensor) -> slice | None:
 
 
 def own_part(tensor: Tensor, like: Tensor) -> Tensor:
-    """The rows of a whole tensor that belong into this process's part of ``like``."""
+    """The part of a whole tensor with `own_rows`."""
     rows = own_rows(like)
     return tensor if rows is None else tensor[rows]
 

@@ -38,7 +38,7 @@ class TorchSpec:
     """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
     loss_chunk: int
     card_kernels: bool
-    """Whether the kernels of `card` compute what they can."""
+    """Whether the kernels of `triton` compute what they can."""
     parameter_dtype: torch.dtype
     compute_dtype: torch.dtype
     """Format of what passes from layer to layer."""
@@ -69,10 +69,10 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     objective = request.objective
-    alone = on_cpu and (mesh or ProcessMesh()).processes == 1
+    mesh = mesh or ProcessMesh()
+    alone = on_cpu and mesh.processes == 1
     return with_kernels(kernels, TorchSpec(
-        shape=shape, device=device, mesh=mesh or ProcessMesh(),
-        attention=attention,
+        shape=shape, device=device, mesh=mesh, attention=attention,
         group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
         # A state has no distinct positions; an unverified model's attention may look at rows in its own way; with
         # dropout equal positions of two rows are not computed alike.
@@ -81,8 +81,7 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
         card_kernels=False,
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
-        product_dtype=DTYPES[precision.compute],
-        rounding=precision.rounding, seed=request.seed,
+        product_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=objective,
         clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
         table_on_host=memory.per_layer_embeddings == "host", method=request.method))

@@ -11,7 +11,6 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.models.family import (
-    ACTIVATIONS,
     LAYER_SCALAR,
     NEEDED,
     PER_LAYER_EMBEDDING,
@@ -19,25 +18,17 @@ from workings.models.family import (
     PER_LAYER_PROJECTION,
     Family,
 )
-from workings.models.hf_config import MAX_VALUE, layer_types, read_sliding
+from workings.models.hf_config import MAX_VALUE
 from workings.models.shape import ModelShape
 
 WITHOUT_EXPERTS = ("jax", "tunix")
 """Engines that have no experts."""
-UNIFIED = "gemma4_unified_text"
-"""``model_type`` of the same text part in the 12B model's ``config.json``."""
 
 
 def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
-    """A size of the global layers alone; 0 where they have that of the others.
+    """A size of the global layers; 0 where they have that of the others. Raises `RequestError` if they differ in it.
 
-    Args:
-        config: content of ``config.json``.
-        key: of the size in `per_layer_config`, which transformers writes since 5.15.
-        earlier: its own key, which published models have.
-
-    Raises:
-        RequestError: sizes that are invalid, or are not those of all global layers and of no other.
+    transformers writes ``key`` into `per_layer_config` since 5.15; published models have ``earlier``.
     """
     own = config.get("per_layer_config")
     if own is None:
@@ -70,10 +61,6 @@ class Gemma4(Family):
         if shape.slides(shape.layers - 1):
             raise RequestError(f"the last layer ({shape.layers - 1}) of a gemma4 model must not slide",
                                "a global one: transformers takes it for one, regardless of what config.json says")
-        if shape.shared_mlp_width not in (0, 2 * shape.mlp_width):
-            raise RequestError(f"shared_mlp_width cannot be {shape.shared_mlp_width} with mlp_width: {shape.mlp_width}",
-                               "0, or twice mlp_width: config.json has no word for another number",
-                               f"shared_mlp_width: {2 * shape.mlp_width}")
         if shape.heads % shape.kv_heads_of(shape.layers - 1):
             raise RequestError(f"heads ({shape.heads}) must be a multiple of global_kv_heads ({shape.global_kv_heads})",
                                "a divisor")
@@ -128,7 +115,7 @@ class Gemma4(Family):
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Kinds of layers and what differs between them, per-layer embeddings, and experts."""
-        # Among images tokens may see each other in the published models ("vision"); in text none sees what follows it.
+        # Of images tokens may see each other ("vision").
         if config.get("use_bidirectional_attention") == "all":
             raise RequestError("use_bidirectional_attention cannot be all",
                                "a model in which no token sees what follows it")
@@ -139,7 +126,7 @@ class Gemma4(Family):
         shared, as_values = int(config.get("num_kv_shared_layers") or 0), bool(config.get("attention_k_eq_v"))
         double = shared and config.get("use_double_wide_mlp")
         experts = config if config.get("enable_moe_block") else {}
-        return read_sliding(config, self.switches["sliding_pattern"], last_global=True) | {
+        return super().read_attention(config) | {
             "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
             "global_head_dim": _of_global_layers(config, "head_dim", "global_head_dim"),
             # transformers reads this number only where values are keys.
@@ -154,16 +141,13 @@ class Gemma4(Family):
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
         """Content of a ``config.json`` that transformers opens as this very model's text part."""
-        return {
-            "architectures": [self.architecture], "model_type": self.model_type, "vocab_size": shape.vocab_size,
-            "hidden_size": shape.width, "intermediate_size": shape.mlp_width, "num_hidden_layers": shape.layers,
-            "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
-            "max_position_embeddings": shape.context, "rms_norm_eps": shape.rms_norm_eps,
-            "tie_word_embeddings": shape.tied_embeddings, "hidden_activation": ACTIVATIONS[shape.activation],
+        config = {name: value for name, value in super().write_config(shape).items()
+                  if name not in ("rope_theta", "rope_scaling", "hidden_act")}
+        return config | {
             # null is transformers' word for "no cap"; a cap of 0 would divide by zero.
-            "final_logit_softcapping": shape.final_softcap or None, "sliding_window": shape.sliding_window,
+            "final_logit_softcapping": shape.final_softcap or None,
             # Written even where it equals the others', because transformers has its own default (512).
-            "layer_types": layer_types(shape), "global_head_dim": shape.global_head_dim or shape.head_dim,
+            "global_head_dim": shape.global_head_dim or shape.head_dim,
             "attention_k_eq_v": shape.keys_as_values,
             "num_global_key_value_heads": shape.global_kv_heads or shape.kv_heads,
             "num_kv_shared_layers": shape.shared_kv_layers,
@@ -176,8 +160,7 @@ class Gemma4(Family):
                 "sliding_attention": {"rope_type": "default", "rope_theta": shape.local_rope_theta},
                 "full_attention": {"rope_type": "proportional", "rope_theta": shape.rope_theta,
                                    "partial_rotary_factor": shape.rotated_part,
-                                   **({"factor": shape.rope_scaling} if shape.rope_scaling != 1.0 else {})}},
-            **self.fixed}
+                                   **({"factor": shape.rope_scaling} if shape.rope_scaling != 1.0 else {})}}}
 
 
 FAMILY = Gemma4(
@@ -185,7 +168,7 @@ FAMILY = Gemma4(
     template="gemma4", licence="Apache License 2.0", local_rotation=True,
     needed=(*NEEDED, "num_key_value_heads", "head_dim", "sliding_window"),
     fixed={"attention_bias": False},
-    other_model_types=(UNIFIED,),
+    other_model_types=("gemma4_unified_text",),  # of the 12B model
     multimodal={"gemma4": {"model_type": "gemma4_text"}, "gemma4_unified": {"model_type": "gemma4_text"}},
     frozen=(LAYER_SCALAR, PER_LAYER_EMBEDDING),
     switches={"norm_plus_one": False, "norm_rounds_once": True, "post_norms": True, "qk_norm": True, "value_norm": True,

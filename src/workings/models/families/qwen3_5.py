@@ -10,8 +10,8 @@ from math import exp, expm1, log
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.family import NEEDED, PROJECTIONS, RESIDUAL, Family, FamilyRefusal
-from workings.models.hf_config import layer_types, read_linear
+from workings.models.family import NEEDED, PROJECTIONS, RESIDUAL, Family
+from workings.models.hf_config import LINEAR, layer_types, read_pattern
 from workings.models.shape import ModelShape
 
 CONFIG_SIZES = {"linear_num_key_heads": "linear_key_heads", "linear_num_value_heads": "linear_value_heads",
@@ -50,9 +50,7 @@ class Qwen35(Family):
         if shape.linear_value_heads % shape.linear_key_heads:
             raise RequestError(f"linear_num_value_heads ({shape.linear_value_heads}) must be a multiple of "
                                f"linear_num_key_heads ({shape.linear_key_heads})", "a divisor")
-        # Rotary embeddings turn pairs of numbers.
-        turned = shape.head_dim * shape.rotated_part
-        if turned % 2:
+        if shape.head_dim * shape.rotated_part % 2:
             raise RequestError(f"head_dim cannot be {shape.head_dim} in a {self.name} model",
                                f"{shape.rotated_part:g} of it to be even: rotary embeddings turn pairs", "head_dim: 8")
 
@@ -79,7 +77,6 @@ class Qwen35(Family):
         return shapes | {
             "linear_attn.in_proj_qkv.weight": (mixed, width), "linear_attn.in_proj_z.weight": (values, width),
             "linear_attn.in_proj_b.weight": (heads, width), "linear_attn.in_proj_a.weight": (heads, width),
-            # Its own filter for every channel.
             "linear_attn.conv1d.weight": (mixed, 1, shape.linear_conv_kernel),
             "linear_attn.A_log": (heads,), "linear_attn.dt_bias": (heads,),
             "linear_attn.norm.weight": (shape.linear_value_head_dim,),
@@ -94,7 +91,8 @@ class Qwen35(Family):
         rotation = config.get("rope_parameters") or {}
         if (kind := rotation.get("rope_type", "default")) != "default" or config.get("rope_scaling"):
             raise RequestError(f"a {self.name} model cannot have rope scaling of type {kind!r}", "none")
-        return {**read_linear(config, self.switches["linear_pattern"]),
+        usual = config.get("full_attention_interval") or self.switches["linear_pattern"]
+        return {**read_pattern(config, LINEAR, "linear_pattern", usual),
                 **{ours: int(config[theirs]) for theirs, ours in CONFIG_SIZES.items()},
                 "rotated_part": float(rotation.get("partial_rotary_factor", config.get("partial_rotary_factor", 0.25)))}
 
@@ -107,8 +105,7 @@ class Qwen35(Family):
                                     "partial_rotary_factor": shape.rotated_part}}
 
 
-_ELSEWHERE = FamilyRefusal(expected="engine torch: layers with a state run by transformers' own class alone",
-                           try_next="engine=torch")
+_ELSEWHERE = "engine torch: layers with a state run by transformers' own class alone"
 FAMILY = Qwen35(
     name="qwen3_5", model_type="qwen3_5_text", architecture="Qwen3_5ForCausalLM", licence="Apache License 2.0",
     needed=(*NEEDED, *CONFIG_SIZES), fixed={"attn_output_gate": True},

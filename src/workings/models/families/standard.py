@@ -14,7 +14,6 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.models.family import NEEDED, Family
-from workings.models.hf_config import layer_types, read_sliding
 from workings.models.shape import ModelShape
 
 GEMMA_TERMS = "Gemma Terms of Use (ai.google.dev/gemma/terms)"
@@ -34,29 +33,17 @@ class SlidingGemma(Family):
         return {"attention_softcap": float(config.get("attn_logit_softcapping") or 0.0),
                 "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
                 "query_scale": float(config.get("query_pre_attn_scalar", 256)) ** -0.5,
-                **read_sliding(config, self.switches["sliding_pattern"])}
+                **super().read_attention(config)}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
         """The family's ``config.json``; the scale as the number whose inverse root it is."""
         # Whole in published models but for rounding on the way there and back, and written there as an integer.
         square = (shape.query_scale or shape.head_dim ** -0.5) ** -2
-        config = {"query_pre_attn_scalar": round(square) if abs(square - round(square)) < 1e-6 else square,
-                  "sliding_window": shape.sliding_window,
-                  "attn_logit_softcapping": shape.attention_softcap or None,
-                  "final_logit_softcapping": shape.final_softcap or None, "layer_types": layer_types(shape)}
+        config = super().write_attention(shape) | {
+            "query_pre_attn_scalar": round(square) if abs(square - round(square)) < 1e-6 else square,
+            "attn_logit_softcapping": shape.attention_softcap or None,
+            "final_logit_softcapping": shape.final_softcap or None}
         return config | {"rope_local_base_freq": shape.local_rope_theta} if self.local_rotation else config
-
-
-class Olmo3(Family):
-    """Sliding layers, in ``config.json``."""
-
-    def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Window and kinds of layers."""
-        return read_sliding(config, self.switches["sliding_pattern"])
-
-    def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The family's ``config.json``."""
-        return {"sliding_window": shape.sliding_window, "layer_types": layer_types(shape)}
 
 
 def _rotated(layers: int, every: int) -> list[int]:
@@ -107,11 +94,11 @@ FAMILIES = (
         switches={"post_norms": True, "qk_norm": True, "rope_theta": 1_000_000.0, "local_rope_theta": 10_000.0,
                   "sliding_window": 512, "sliding_pattern": 6}),
     LLAMA,
-    Olmo3(name="olmo3", model_type="olmo3", architecture="Olmo3ForCausalLM", licence="Apache License 2.0",
-          needed=(*NEEDED, "sliding_window"),
-          switches={**_LLAMA, "norm_rounds_once": True, "pre_norms": False, "post_norms": True, "qk_norm": True,
-                    "qk_norm_whole": True, "rope_theta": 500_000.0, "tied_embeddings": False,
-                    "sliding_window": 4096, "sliding_pattern": 4}),
+    Family(name="olmo3", model_type="olmo3", architecture="Olmo3ForCausalLM", licence="Apache License 2.0",
+           needed=(*NEEDED, "sliding_window"),
+           switches={**_LLAMA, "norm_rounds_once": True, "pre_norms": False, "post_norms": True, "qk_norm": True,
+                     "qk_norm_whole": True, "rope_theta": 500_000.0, "tied_embeddings": False,
+                     "sliding_window": 4096, "sliding_pattern": 4}),
     # Biases on queries, keys and values, for which `config.json` has no key.
     Family(name="qwen2", model_type="qwen2", architecture="Qwen2ForCausalLM",
            switches={**_LLAMA, "qkv_bias": True, "rope_theta": 1_000_000.0}),

@@ -19,7 +19,7 @@ from workings.models.weights import tensor_shapes
 
 ROPE_FACTORS = "rope_freqs.weight"
 """Tensor of a GGUF file that divides each frequency of rotation (Llama 3.1); Hugging Face's files have settings."""
-LLAMA3_RULES = ((1.0, 4.0, 8192),)
+LLAMA3_RULE = (1.0, 4.0, 8192)
 """Low and high factor and original context of every published Llama 3.1, 3.2 and 3.3."""
 
 
@@ -52,6 +52,9 @@ ARCHITECTURES: dict[str, Architecture] = {
 SIZES = {"layers": "block_count", "context": "context_length", "width": "embedding_length",
          "mlp_width": "feed_forward_length", "heads": "attention.head_count"}
 """Field of `ModelShape` -> key after the architecture's name. Every file has these keys."""
+RESPELLED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
+             ".router.per_expert_scale": ".experts.down_proj.scale"}
+"""Ends of Hugging Face's names -> how the tables of the `gguf` package spell them."""
 
 
 def find_architecture(name: str) -> Architecture:
@@ -62,63 +65,40 @@ def find_architecture(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def gguf_names(shape: ModelShape) -> dict[str, str]:
-    """Hugging Face's name of every tensor of a model -> its name in a GGUF file."""
-    find_architecture(shape.family)
-    return mapped_names(shape, shape.family)
-
-
-def mapped_names(shape: ModelShape, architecture: str, respelled: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`gguf_names` by the `gguf` package's table of an architecture.
-
-    Args:
-        shape: of the model.
-        architecture: content of `general.architecture`.
-        respelled: ends of Hugging Face's names -> how that table spells them.
-    """
+def gguf_names(shape: ModelShape, architecture: str) -> dict[str, str]:
+    """Hugging Face's name of every tensor of a model -> its name in a GGUF file of an architecture."""
     import gguf
 
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-    names = gguf.get_tensor_name_map(kinds[architecture], shape.layers)
-    found = {name: names.get_name(_respelled(name, respelled or {}), try_suffixes=(".weight", ".bias", ".scale"))
-             for name in tensor_shapes(shape)}
-    if missing := [name for name, other in found.items() if other is None]:
-        raise RequestError(f"GGUF has no name for {missing[0]} of a {shape.family} model",
-                           "a model whose tensors all have a name in GGUF")
-    return {name: str(other) for name, other in found.items()}
-
-
-def _respelled(name: str, respelled: Mapping[str, str]) -> str:
-    end = next((end for end in respelled if name.endswith(end)), "")
-    return name.removesuffix(end) + respelled[end] if end else name
+    names, found = gguf.get_tensor_name_map(kinds[architecture], shape.layers), dict[str, str]()
+    for name in tensor_shapes(shape):
+        theirs = next((name.removesuffix(end) + spelled for end, spelled in RESPELLED.items() if name.endswith(end)),
+                      name)
+        if (other := names.get_name(theirs, try_suffixes=(".weight", ".bias", ".scale"))) is None:
+            raise RequestError(f"GGUF has no name for {name} of a {shape.family} model",
+                               "a model whose tensors all have a name in GGUF")
+        found[name] = other
+    return found
 
 
 def to_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
     """A tensor of Hugging Face's ``name`` with the values of a GGUF file, in the same number format."""
-    if shape.norm_plus_one and name.endswith("norm.weight"):
-        return tensor + np.asarray(1, tensor.dtype)
-    if heads := _paired_heads(shape, name):
-        # [heads, half, pair, …] -> [heads, pair, half, …]
-        return tensor.reshape(heads, 2, -1, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
-    return tensor
+    return _changed(shape, name, tensor, added=1, halves=(2, -1))
 
 
 def from_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
     """The inverse of `to_gguf`. Norms should be float32: a value near 1 loses bits in a smaller format."""
+    return _changed(shape, name, tensor, added=-1, halves=(-1, 2))
+
+
+def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, added: int, halves: tuple[int, int]) -> np.ndarray:
     if shape.norm_plus_one and name.endswith("norm.weight"):
-        return tensor - np.asarray(1, tensor.dtype)
-    if heads := _paired_heads(shape, name):
-        return tensor.reshape(heads, -1, 2, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
+        return tensor + np.asarray(added, tensor.dtype)
+    heads = shape.heads if ".q_proj." in name else shape.kv_heads if ".k_proj." in name else 0
+    if heads and ARCHITECTURES[shape.family].pairs_rows:
+        # [heads, half, pair, …] -> [heads, pair, half, …], and the way back.
+        return tensor.reshape(heads, *halves, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
     return tensor
-
-
-def _paired_heads(shape: ModelShape, name: str) -> int:
-    """Heads of a matrix or bias whose rows a GGUF file stores in pairs; 0 for any other tensor."""
-    if not ARCHITECTURES[shape.family].pairs_rows:
-        return 0
-    if ".q_proj." in name:
-        return shape.heads
-    return shape.kv_heads if ".k_proj." in name else 0
 
 
 def hyperparameters(shape: ModelShape) -> dict[str, Any]:
@@ -128,17 +108,13 @@ def hyperparameters(shape: ModelShape) -> dict[str, Any]:
     """
     architecture = find_architecture(shape.family)
     _refuse_other_rules(shape, architecture)
-    values = common_header(shape)
-    if shape.sliding_window:
-        values["attention.sliding_window"] = shape.sliding_window
-        if shape.sliding_pattern != architecture.sliding_pattern:
-            values["attention.sliding_window_pattern"] = shape.sliding_pattern
+    values = common_header(shape) | {key: value for key, value in (
+        ("attention.sliding_window", shape.sliding_window), ("attn_logit_softcapping", shape.attention_softcap),
+        ("final_logit_softcapping", shape.final_softcap)) if value}
+    if shape.sliding_window and shape.sliding_pattern != architecture.sliding_pattern:
+        values["attention.sliding_window_pattern"] = shape.sliding_pattern
     if find_family(shape.family).local_rotation:
         values["rope.freq_base_swa"] = shape.local_rope_theta
-    if shape.attention_softcap:
-        values["attn_logit_softcapping"] = shape.attention_softcap
-    if shape.final_softcap:
-        values["final_logit_softcapping"] = shape.final_softcap
     if shape.rope_scaling != 1.0:
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": shape.rope_scaling}
     return values
@@ -177,16 +153,10 @@ def _query_scale(shape: ModelShape, architecture: Architecture) -> float:
 
 def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
                          factors: np.ndarray | None = None) -> ModelShape:
-    """Shape of the model in a GGUF file.
+    """Shape of the model in a GGUF file. Raises `RequestError` for keys that are missing or not read.
 
-    Args:
-        header: every key of the file with its value.
-        rows: rows of the embedding.
-        has_head: whether the file has an output matrix besides the embedding.
-        factors: content of `ROPE_FACTORS`, if the file has it.
-
-    Raises:
-        RequestError: an architecture or a setting that is not read, or a key is missing.
+    ``header`` has every key of the file, ``rows`` are those of the embedding, ``factors`` the content of
+    `ROPE_FACTORS`. ``has_head``: whether the file has an output matrix besides the embedding.
     """
     name = str(header.get("general.architecture", "none"))
     architecture = find_architecture(name)
@@ -194,7 +164,10 @@ def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
     _check_header(keys, name)
     sizes = {field: int(keys[key]) for field, key in SIZES.items()}
     head_dim = int(keys.get("attention.key_length", sizes["width"] // sizes["heads"]))
-    _check_heads(keys, name, head_dim)
+    for key in ("attention.value_length", "rope.dimension_count"):
+        if int(keys.get(key, head_dim)) != head_dim:
+            raise RequestError(f"the GGUF file has {name}.{key}: {keys[key]}, but heads of size {head_dim}",
+                               f"{name}.{key}: {head_dim}")
     shape = ModelShape(**(dict(find_family(name).switches) | sizes | {
         "family": name, "vocab_size": rows, "tied_embeddings": not has_head, "head_dim": head_dim,
         "kv_heads": int(keys.get("attention.head_count_kv", sizes["heads"])),
@@ -222,22 +195,12 @@ def _check_header(keys: Mapping[str, Any], name: str) -> None:
     if missing := [f"{name}.{key}" for key in needed if key not in keys]:
         raise RequestError(f"the GGUF file lacks {', '.join(missing)}", f"a complete GGUF file of a {name} model",
                            "download the file again")
-    if keys.get("expert_count"):
-        raise RequestError(f"the GGUF file has {name}.expert_count: {keys['expert_count']}", "a model without experts")
     if lists := [f"{name}.{key}" for key in (*SIZES.values(), "attention.head_count_kv")
                  if isinstance(keys.get(key), list)]:
         raise RequestError(f"the layers of the GGUF file differ in {', '.join(lists)}", "a model with equal layers")
-    scaling = keys.get("rope.scaling.type", "linear")
-    if scaling not in ("none", "linear"):
-        raise RequestError(f"the GGUF file has {name}.rope.scaling.type: {scaling}", "none or linear")
-
-
-def _check_heads(keys: Mapping[str, Any], name: str, head_dim: int) -> None:
-    """Raise `RequestError` for heads whose values have another size, or that are rotated in part."""
-    for key in ("attention.value_length", "rope.dimension_count"):
-        if int(keys.get(key, head_dim)) != head_dim:
-            raise RequestError(f"the GGUF file has {name}.{key}: {keys[key]}, but heads of size {head_dim}",
-                               f"{name}.{key}: {head_dim}")
+    for key, known in (("expert_count", (0,)), ("rope.scaling.type", ("none", "linear"))):
+        if (value := keys.get(key, known[0])) not in known:
+            raise RequestError(f"the GGUF file has {name}.{key}: {value}", " or ".join(map(str, known)))
 
 
 def _sliding(keys: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, Any]:
@@ -268,9 +231,8 @@ def _llama3_factors(base: float, head_dim: int, settings: tuple[float, ...]) -> 
 
 def _llama3_settings(shape: ModelShape, factors: np.ndarray) -> tuple[float, ...]:
     """The settings that make these factors. Raises `RequestError` unless a published model has them."""
-    for low, high, original in LLAMA3_RULES:
-        settings = (float(factors.max()), low, high, original)
-        made = _llama3_factors(shape.rope_theta, shape.head_dim, settings)
-        if made.shape == factors.shape and np.allclose(made, factors, rtol=1e-4):
-            return settings
+    settings = (float(factors.max()), *LLAMA3_RULE)
+    made = _llama3_factors(shape.rope_theta, shape.head_dim, settings)
+    if made.shape == factors.shape and np.allclose(made, factors, rtol=1e-4):
+        return settings
     raise RequestError(f"{ROPE_FACTORS} of the GGUF file follows no published rule", "the factors of Llama 3.1 to 3.3")

@@ -12,7 +12,6 @@ from workings.models.gguf.families import (
     common_header,
     gguf_names,
     hyperparameters,
-    mapped_names,
     rope_factors,
     to_gguf,
 )
@@ -20,15 +19,12 @@ from workings.models.shape import ModelShape
 
 OUTPUT = "output.weight"
 """Name in a GGUF file of a head that is not the embedding."""
-_RESPELLED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
-              ".router.per_expert_scale": ".experts.down_proj.scale"}
-"""Ends of Hugging Face's names -> how the table of the `gguf` package spells them."""
 NOT_ROTATED = 1e30
 """Divides the frequency of a pair of numbers that is not rotated."""
 
 
 class Form:
-    """The form of a family that is read as well."""
+    """A form whose values are those of Hugging Face's files."""
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
@@ -36,11 +32,11 @@ class Form:
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         """Keys without the architecture's name. Raises `RequestError` for a setting that llama.cpp does not compute."""
-        return hyperparameters(shape)
+        return common_header(shape)
 
     def names(self, shape: ModelShape) -> dict[str, str]:
         """Name of every tensor in a GGUF file -> Hugging Face's name of the tensor that its values are made of."""
-        return {other: name for name, other in gguf_names(shape).items()}
+        return {other: name for name, other in gguf_names(shape, self.architecture).items()}
 
     def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
         """Shape in a GGUF file of Hugging Face's tensor ``name``, which has shape ``size`` there."""
@@ -49,35 +45,35 @@ class Form:
 
     def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
         """Values in a GGUF file of Hugging Face's tensor ``name``, both in float32."""
-        return to_gguf(shape, name, tensor)
-
-    def rotation(self, shape: ModelShape) -> np.ndarray | None:
-        """Content of `ROPE_FACTORS`; None for a file without it."""
-        return rope_factors(shape)
-
-
-class _WrittenForm(Form):
-    """The form of a family that is written and not read; values are those of Hugging Face's files."""
-
-    def names(self, shape: ModelShape) -> dict[str, str]:
-        return {other: name for name, other in mapped_names(shape, self.architecture, _RESPELLED).items()}
-
-    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
         del shape, name
         return tensor
 
     def rotation(self, shape: ModelShape) -> np.ndarray | None:
+        """Content of `ROPE_FACTORS`; None for a file without it."""
         del shape
         return None
 
 
-class _Olmo3(_WrittenForm):
+class _ReadForm(Form):
+    """A family that is read as well."""
+
+    def header(self, shape: ModelShape) -> dict[str, Any]:
+        return hyperparameters(shape)
+
+    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
+        return to_gguf(shape, name, tensor)
+
+    def rotation(self, shape: ModelShape) -> np.ndarray | None:
+        return rope_factors(shape)
+
+
+class _Olmo3(Form):
     """OLMo 3, which llama.cpp computes as an OLMo 2 with sliding layers."""
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         if shape.heads * shape.head_dim != shape.width:
             raise _not_computed(shape, f"heads * head_dim = {shape.heads * shape.head_dim}, width {shape.width}")
-        values = common_header(shape) | _sliding(shape)
+        values = super().header(shape) | _sliding(shape)
         if shape.rope_scaling != 1.0:
             raise _not_computed(shape, "linear scaling of rotation")
         if shape.rope_yarn:
@@ -95,13 +91,13 @@ class _Olmo3(_WrittenForm):
         return {OUTPUT: names["token_embd.weight"]} | names
 
 
-class _Gemma4(_WrittenForm):
+class _Gemma4(Form):
     """Gemma 4, whose layers differ in heads and widths."""
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         layers = range(shape.layers)
         large = shape.global_head_dim or shape.head_dim
-        values = common_header(shape) | _sliding(shape) | {
+        values = super().header(shape) | _sliding(shape) | {
             "attention.key_length": large, "attention.value_length": large, "rope.dimension_count": large,
             "attention.key_length_swa": shape.head_dim, "attention.value_length_swa": shape.head_dim,
             "rope.dimension_count_swa": shape.head_dim, "rope.freq_base_swa": shape.local_rope_theta,
@@ -128,7 +124,7 @@ class _Gemma4(_WrittenForm):
         return np.array([shape.rope_scaling] * rotated + [NOT_ROTATED] * (pairs - rotated), np.float32)
 
 
-class _Qwen35(_WrittenForm):
+class _Qwen35(Form):
     """Qwen 3.5, whose values llama.cpp orders by their place among those of a key head."""
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
@@ -136,7 +132,7 @@ class _Qwen35(_WrittenForm):
             raise _not_computed(shape, "heads of keys and of values of different sizes")
         turned = int(shape.head_dim * shape.rotated_part)
         each, more = divmod(turned // 2, 3)
-        return common_header(shape) | {
+        return super().header(shape) | {
             "rope.dimension_count": turned,
             # Pairs that turn by time, height and width, which are one number in text.
             "rope.dimension_sections": [each + (more > 0), each + (more > 1), each, 0],
@@ -170,7 +166,7 @@ class _Qwen35(_WrittenForm):
         return np.concatenate([before, moved.reshape(values.shape)])
 
 
-FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
+FORMS: Mapping[str, Form] = {name: _ReadForm(name) for name in ARCHITECTURES} | {
     "olmo3": _Olmo3("olmo2"), "gemma4": _Gemma4("gemma4"), "qwen3_5": _Qwen35("qwen35")}
 """Family -> how it is written."""
 

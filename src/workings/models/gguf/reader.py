@@ -22,13 +22,8 @@ EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 class GgufFile:
     """An open GGUF file; tensors are mapped from it and dequantized when they are read.
 
-    Args:
-        path: the file.
-        name: how messages call it; None: its path.
-
-    Raises:
-        RequestError: the package `gguf` is missing, the file is damaged or a part of several, or its model or a number
-            format is not read.
+    Messages call it by ``name``, if it is given, instead of its path. Raises `RequestError` if the package `gguf` is
+    missing, the file is damaged or a part of several, or its model or a number format is not read.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -63,8 +58,7 @@ class GgufFile:
         others = sorted({*self._tensors} - {*self.names.values()} - {ROPE_FACTORS})
         if missing or others:
             what = f"lacks {missing[0]}" if missing else f"has {others[0]}"
-            raise RequestError(f"{self.name} {what}",
-                               f"the tensors of a {self.shape.family} model")
+            raise RequestError(f"{self.name} {what}", f"the tensors of a {self.shape.family} model")
         for tensor, size in tensor_shapes(self.shape).items():
             if (found := self._size(self.names[tensor])) != size:
                 raise RequestError(f"{self.name}: {self.names[tensor]} has shape {found}",
@@ -83,7 +77,7 @@ class GgufFile:
     @cached_property
     def names(self) -> dict[str, str]:
         """Hugging Face's name of every tensor of the model -> its name in the file."""
-        return gguf_names(self.shape)
+        return gguf_names(self.shape, self.shape.family)
 
     @property
     def quantization(self) -> str:

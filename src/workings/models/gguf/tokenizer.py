@@ -80,11 +80,7 @@ class TokenizerFiles:
 
 
 def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
-    """The tokenizer of a GGUF file, from its header.
-
-    Raises:
-        RequestError: a kind of tokenizer or a pre-tokenizer that is not read, or no tokens.
-    """
+    """The tokenizer of a GGUF file, from its header. Raises `RequestError` for a kind that is not read."""
     keys = {key.removeprefix("tokenizer.ggml."): value for key, value in header.items()}
     tokens = list(keys.get("tokens", ()))
     kinds = [int(kind) for kind in keys.get("token_type", [Kind.NORMAL] * len(tokens))]
@@ -92,7 +88,11 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
         raise RequestError(f"the GGUF file lists {len(tokens):,} tokens and {len(kinds):,} kinds of tokens",
                            "a GGUF file with a tokenizer")
     made, begins = _made(keys, tokens, kinds)
-    _add_tokens(made, tokens, kinds)
+    # Tokens that are found in a text before it is cut.
+    for add, special, of in ((made.add_special_tokens, True, (Kind.CONTROL, Kind.UNKNOWN)),
+                             (made.add_tokens, False, (Kind.USER_DEFINED,))):
+        add([AddedToken(token, normalized=False, special=special)
+             for token, kind in zip(tokens, kinds, strict=True) if kind in of])
     named = _special_tokens(keys, tokens)
     if begins and "bos_token" in named:
         bos = named["bos_token"]
@@ -159,26 +159,17 @@ def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float],
     return [(left, right) for _, _, left, right in sorted(merges, key=lambda merge: merge[:2])]
 
 
-def _add_tokens(made: tokenizers.Tokenizer, tokens: Sequence[str], kinds: Sequence[int]) -> None:
-    """Tokens that are found in a text before it is cut."""
-    special = [token for token, kind in zip(tokens, kinds, strict=True) if kind in (Kind.CONTROL, Kind.UNKNOWN)]
-    plain = [token for token, kind in zip(tokens, kinds, strict=True) if kind == Kind.USER_DEFINED]
-    made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    made.add_tokens([AddedToken(token, normalized=False, special=False) for token in plain])
-
-
 def _special_tokens(keys: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, str]:
-    names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
-    ids = {name: keys.get(f"{key}_token_id") for name, key in names.items()}
+    ids = {f"{name}_token": keys.get(f"{key}_token_id") for name, key in (
+        ("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))}
     return {name: tokens[int(number)] for name, number in ids.items()
             if number is not None and 0 <= int(number) < len(tokens)}
 
 
 def _special_ids(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Ids by Hugging Face's names; of a chat model the end of a turn ends an answer, too."""
-    ends = [int(keys[name]) for name in ("eos_token_id", "eot_token_id") if name in keys]
     ids: dict[str, Any] = {f"{ours}_token_id": int(keys[f"{theirs}_token_id"]) for ours, theirs in (
         ("bos", "bos"), ("pad", "padding")) if f"{theirs}_token_id" in keys}
-    if ends:
-        ids["eos_token_id"] = ends[0] if len({*ends}) == 1 else list(dict.fromkeys(ends))
+    if ends := list(dict.fromkeys(int(keys[name]) for name in ("eos_token_id", "eot_token_id") if name in keys)):
+        ids["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     return ids

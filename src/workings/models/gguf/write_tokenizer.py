@@ -7,9 +7,8 @@ library does. ``llama`` merges any two neighbors whose text is a token, best sco
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workings.errors import RequestError
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS, SPACE, Kind
@@ -26,13 +25,8 @@ _GPT2 = "GPT-2's expression"
 def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> None:
     """Write tokens, merges and rules of a tokenizer; special tokens and the chat template are the caller's.
 
-    Args:
-        writer: of the GGUF file.
-        tokenizer: what the model was trained with.
-        rows: of the embedding; ids without a token are marked as unused.
-
-    Raises:
-        RequestError: llama.cpp has no rule that cuts and merges a text as this tokenizer does.
+    Of the ``rows`` of the embedding those without a token are marked as unused. Raises `RequestError` if llama.cpp has
+    no rule that cuts and merges a text as this tokenizer does.
     """
     content = tokenizer.to_json()
     if content["model"]["type"] != "BPE":
@@ -54,14 +48,12 @@ def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> No
     writer.add_add_space_prefix(rules.space_prefix)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rules:
+class _Rules(NamedTuple):
+    """`tokenizer.ggml.model` and `tokenizer.ggml.pre`, and whether a space is put before every text."""
+
     model: str
-    """`tokenizer.ggml.model`."""
     pre: str
-    """`tokenizer.ggml.pre`."""
     space_prefix: bool = False
-    """Whether a space is put before every text."""
 
 
 def _find_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[tuple[str, str]]) -> _Rules:

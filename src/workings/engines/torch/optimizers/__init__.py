@@ -10,7 +10,7 @@ from workings.engines.torch.memory_regions import region
 from workings.engines.torch.optimizers.adafactor import Adafactor
 from workings.engines.torch.optimizers.adamw import FUSED_BLOCK, AdamW, AdamW8bit
 from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext
-from workings.engines.torch.rounding import MASTER, rounding_generator, stochastic_bfloat16
+from workings.engines.torch.rounding import MASTER, stochastic_bfloat16, tensor_generator
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "adamw8bit": AdamW8bit}
 """By the names that recipes have for them."""
@@ -18,11 +18,7 @@ REGION = "optimizer temporaries"
 
 
 def make_optimizer(config: OptimizerConfig, moment_dtype: torch.dtype) -> Optimizer:
-    """The optimizer that a recipe names; a request for another one was refused before (`torch_refusals`).
-
-    Raises:
-        RequestError: its library is not installed.
-    """
+    """The optimizer that a recipe names. Raises `RequestError` if its library is not installed."""
     return OPTIMIZERS[config.name](config, moment_dtype)
 
 
@@ -56,11 +52,7 @@ def in_groups(optimizer: Optimizer, tensors: Iterable[TensorUpdate],
 
 @torch.no_grad()
 def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-    """Update a tensor, or a group from `in_groups`, with moments and float32 masters (slot ``master``), in place.
-
-    Returns:
-        How many stored weights changed, an int64 scalar on the device.
-    """
+    """Update a tensor, or a group from `in_groups`, in place; how many stored weights changed, int64 on the device."""
     name, param, grad, slots = group[0]
     if _fusable(optimizer, group[0], context):
         assert isinstance(optimizer, AdamW)
@@ -69,9 +61,8 @@ def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context:
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
     master = slots.get(MASTER)
     # One generator a tensor and step, so the order in which tensors come does not change the bits.
-    draws = rounding_generator(context.seed, context.step, name, param.device) \
+    draws = tensor_generator(context.seed, f"rounding of {name} at {context.step}", param.device) \
         if context.rounding == "stochastic" else None
-
     stored, wide = (param, master) if not optimizer.flat else \
         (param.view(-1), None if master is None else master.view(-1))
 

@@ -160,7 +160,6 @@ class AdamW8bit(Optimizer):
             return self.small.init(param)
         made: Slots = {}
         for slot, scale in SCALES.items():
-            # Zero is byte 127 of the signed values and byte 0 of the others.
             made[slot] = torch.full(param.shape, _zero(slot == "exp_avg"), dtype=torch.uint8, device=param.device)
             made[scale] = torch.zeros(-(-param.numel() // BLOCK_OF_8BIT), dtype=torch.float32, device=param.device)
         return made
@@ -172,28 +171,20 @@ class AdamW8bit(Optimizer):
         if param.numel() < MIN_ELEMENTS_8BIT:
             self.small.update(vector, gradient, flat, context, write, matrix=is_matrix(param))
             return
+        codes = {slot: _codes(slot == "exp_avg", param.device) for slot in SCALES}
         # `row_blocks` cuts a vector at multiples of 2 ** 22, so no block of 256 is cut in two.
         for rows in row_blocks(vector):
-            moments = {slot: self._read(flat[slot], slots[SCALES[slot]], slot, rows) for slot in SCALES}
+            blocks = slice(rows.start // BLOCK_OF_8BIT, -(-rows.stop // BLOCK_OF_8BIT))
+            moments = {slot: torch.ops.bitsandbytes.dequantize_blockwise(
+                flat[slot][rows], slots[scale][blocks], codes[slot], BLOCK_OF_8BIT, torch.float32)
+                for slot, scale in SCALES.items()}
             # Rounding is left to `write`: the rule inside gives float32 values.
             block = UpdateContext(step=context.step, learning_rate=context.learning_rate, scale=context.scale)
             new: list[Tensor] = []
             self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
                               matrix=is_matrix(param))
-            for slot in SCALES:
-                self._write(moments[slot], flat[slot], slots[SCALES[slot]], slot, rows)
+            for slot, scale in SCALES.items():
+                flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(
+                    moments[slot], codes[slot], BLOCK_OF_8BIT)
             # The rule inside had one block of elements at most, so it gave its values in one piece.
             write(rows, new[0])
-
-    @staticmethod
-    def _read(stored: Tensor, scales: Tensor, slot: str, rows: slice) -> Tensor:
-        blocks = slice(rows.start // BLOCK_OF_8BIT, -(-rows.stop // BLOCK_OF_8BIT))
-        codes = _codes(slot == "exp_avg", stored.device)
-        return torch.ops.bitsandbytes.dequantize_blockwise(
-            stored[rows], scales[blocks], codes, BLOCK_OF_8BIT, torch.float32)
-
-    @staticmethod
-    def _write(wide: Tensor, stored: Tensor, scales: Tensor, slot: str, rows: slice) -> None:
-        blocks = slice(rows.start // BLOCK_OF_8BIT, -(-rows.stop // BLOCK_OF_8BIT))
-        codes = _codes(slot == "exp_avg", stored.device)
-        stored[rows], scales[blocks] = torch.ops.bitsandbytes.quantize_blockwise(wide, codes, BLOCK_OF_8BIT)

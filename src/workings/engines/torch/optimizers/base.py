@@ -23,10 +23,6 @@ WriteRows = Callable[[slice, Tensor], None]
 """Takes the new float32 values of some rows."""
 
 
-def _alone(x: Tensor) -> Tensor:
-    return x
-
-
 @dataclass(frozen=True, kw_only=True)
 class UpdateContext:
     """Arguments of an update other than tensors."""
@@ -38,7 +34,7 @@ class UpdateContext:
     """Every gradient is multiplied by this (clipping)."""
     rounding: str = "nearest"
     seed: int = 0
-    reduce: Callable[[Tensor], Tensor] = _alone
+    reduce: Callable[[Tensor], Tensor] = lambda x: x
     """Sum over the devices that hold the tensor's other rows."""
     global_rows: int = 0
     """Rows of the tensor over all devices; 0: those at hand."""
@@ -97,15 +93,12 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
     if tensors[0].dtype == torch.float32:
         # One call for all tensors; a product of each with itself would need a temporary of its size.
         return torch.stack(torch._foreach_norm(tensors)).square().sum()
-    return torch.stack([_wide_sum_of_squares(x) for x in tensors]).sum()
-
-
-def _wide_sum_of_squares(x: Tensor) -> Tensor:
-    total = torch.zeros((), dtype=torch.float32, device=x.device)
-    for rows in row_blocks(x):
-        # In float32: a sum of many bfloat16 squares would stop growing at 256 times their size.
-        total += x[rows].float().square().sum()
-    return total
+    totals = torch.zeros(len(tensors), dtype=torch.float32, device=tensors[0].device)
+    for total, x in zip(totals, tensors, strict=True):
+        for rows in row_blocks(x):
+            # In float32: a sum of many bfloat16 squares would stop growing at 256 times their size.
+            total += x[rows].float().square().sum()
+    return totals.sum()
 
 
 def clip_factor(norm: Tensor, limit: float) -> Tensor:

@@ -107,9 +107,7 @@ class CachingAllocator:
 
     limit: int = 0
     reserved: int = 0
-    allocated: int = 0
     peak_reserved: int = 0
-    peak_allocated: int = 0
     given_back: int = 0
     """Number of times that empty segments were released because the GPU was full."""
     _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
@@ -134,18 +132,15 @@ class CachingAllocator:
         index = bisect_left(free, (size,))
         block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
         rest = block.size - size
-        # A large block keeps a rest of up to 1 MiB, which then counts as allocated.
+        # A large block keeps a rest of up to 1 MiB.
         if rest >= MIN_BLOCK if small else rest > SMALL_LIMIT:
             self._split(block, size, rest)
         block.free = False
         self._live[key] = block
-        self.allocated += block.size
-        self.peak_allocated = max(self.peak_allocated, self.allocated)
 
     def release(self, key: int) -> None:
         """Give one storage's block back to the pool and join it with free neighbours."""
         block = self._live.pop(key)
-        self.allocated -= block.size
         block.free = True
         before, after = block.before, block.after
         # Neighbours are of one segment. Joined they hold larger storages again, as in PyTorch's own allocator.

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import monotonic
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,13 +25,7 @@ from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import MIN_BLOCK, PAGE, CachingAllocator, Event, Log, OutOfMemory, live_peak
 from workings.engines.torch.trace.programs import PROGRAMS
-from workings.engines.torch.trace.tracker import (
-    CONTEXT_BYTES,
-    LiveStorages,
-    Workspace,
-    card_workspaces,
-    cublas_workspace,
-)
+from workings.engines.torch.trace.tracker import CONTEXT_BYTES, LiveStorages, cublas_workspace
 from workings.engines.torch.triton.check import FIRST_CAPABILITY
 from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
@@ -40,8 +33,6 @@ from workings.models.batch import BatchShape
 CONTEXT = "CUDA context"
 TRACED = ("torch", "transformers", "peft", "bitsandbytes")
 """Distributions whose versions a trace names."""
-UNUSED = "reserved by the allocator, not in use"
-PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +44,7 @@ class TracedCard:
     limit_bytes: int = 0
     """Memory of the card; 0: not known."""
     kernels: bool = True
-    """Whether the kernels of `card` run there, where the card's matrix units are new enough."""
+    """Whether the kernels of `triton` run there, where the card's matrix units are new enough."""
 
 
 def inspect_step(request: EngineRequest, batch: BatchShape, platform: str,
@@ -64,24 +55,14 @@ def inspect_step(request: EngineRequest, batch: BatchShape, platform: str,
 
 def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramShape, platform: str,
                     card: TracedCard) -> Inspection:
-    """Trace one program of a run.
+    """Trace one program of a run, for a batch of this size. Raises `RequestError` for what the engine does not do.
 
-    Args:
-        request: as for `TorchEngine.open`.
-        program: which one.
-        size: of its batch.
-        platform: ``cpu``: live bytes; ``gpu``: what the caching allocator reserves, and what CUDA takes in addition.
-        card: of a GPU.
-
-    Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with its share of
-    the rows.
-
-    Raises:
-        RequestError: the engine does not do what is asked for.
+    On platform ``cpu`` live bytes count; on ``gpu`` what the caching allocator reserves, and what CUDA takes in
+    addition. Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with
+    its share of the rows.
     """
     start = monotonic()
-    accumulation, *_ = size
-    refuse_conflicts(request, accumulation if program == "step" else 1)
+    refuse_conflicts(request, size[0] if program == "step" else 1)
     shared = ProcessMesh(fsdp=request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1,
                          replicate=request.mesh.replicate)
     if shared.processes > 1:
@@ -132,18 +113,18 @@ def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: s
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
         on_card = platform == "gpu"
-        return follow(state, lambda: PROGRAMS[program](spec, state, size, request),
-                      card_workspaces() if on_card else {}, host_table=on_card and spec.table_on_host)
+        return follow(state, lambda: PROGRAMS[program](spec, state, size, request), on_card=on_card,
+                      host_table=on_card and spec.table_on_host)
 
 
-def follow(state: State, run: Callable[[], None], workspaces: dict[Any, Workspace], *, host_table: bool = False) -> Log:
+def follow(state: State, run: Callable[[], None], *, on_card: bool = False, host_table: bool = False) -> Log:
     """The events of ``run`` on a state, fake or real; ``host_table``: per-layer embeddings are not on the device."""
     # What exists before the first operator is held by hand: no operator will return it.
-    live = LiveStorages(workspaces)
+    live = LiveStorages(on_card=on_card)
     table = per_layer_table(state.model)
     live.hold((x for x in state.model.parameters() if table is None or x is not table.weight), "parameters")
     if table is not None and not host_table:
-        live.hold([table.weight], PER_LAYER_TABLE)
+        live.hold([table.weight], "per-layer embeddings (frozen)")
     live.hold(state.model.buffers(), "buffers")
     live.hold(chain.from_iterable(of.values() for of in state.moments.values()), "moments")
     live.watch_gradients(state.trained.values())
@@ -172,9 +153,8 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
     # Where the card was too small, `reserved` stays what a card without a limit would have held.
     peak = live_peak(events, MIN_BLOCK)
     breakdown = peak.categories | {CONTEXT: CONTEXT_BYTES}
-    slack = reserved - peak.size
-    if slack > 0:
-        breakdown[UNUSED] = slack
+    if reserved > peak.size:
+        breakdown["reserved by the allocator, not in use"] = reserved - peak.size
     notes = [f"traced without the card: the engine's own {program} under fake tensors, then a replay of "
              f"PyTorch's allocator: {gib(peak.size)} in use, {gib(reserved)} reserved, "
              f"{gib(CONTEXT_BYTES)} assumed for CUDA itself", limited]

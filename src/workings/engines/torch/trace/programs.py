@@ -24,12 +24,10 @@ from workings.engines.torch.step import (
 from workings.models.batch import BatchShape
 from workings.objectives.top_tokens import TopTokens
 
-UPDATES = 2
-
 
 def step(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
     """Two updates: only from the second on are moments, caches and the allocator's pools as in a long run."""
-    for _ in range(UPDATES):
+    for _ in range(2):
         rows = [replace(part, packed=request.packed) for part in blank_rows(spec, size)]
         run_step(spec, state, rows, float(size.all_rows * size.positions), 1e-3)
         # As in a run, a batch is gone before the next one comes.
@@ -37,22 +35,22 @@ def step(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest
 
 
 @torch.no_grad()
+def _forward(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest, ask: Any) -> None:
+    for part in blank_rows(spec, size):
+        state.root(partial(ask, spec, rows=replace(part, packed=request.packed)))
+
+
 def evaluation(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
     """Loss of one held-out batch while the whole state is in memory."""
-    for part in blank_rows(spec, size):
-        part = replace(part, packed=request.packed)
-        state.root(lambda model, part=part: micro_batch_loss(spec, model, part))
+    _forward(spec, state, size, request, micro_batch_loss)
 
 
-@torch.no_grad()
 def log_probs(spec: TorchSpec, state: State, size: BatchShape, request: EngineRequest) -> None:
     """Log probabilities of a batch's targets, or a teacher's most likely tokens, one micro batch after the other."""
     asked = spec.objective
-    ask = partial(micro_batch_most_likely, count=asked.top_k, below=spec.shape.vocab_size) if isinstance(
-        asked, TopTokens) else micro_batch_log_probs
-    for part in blank_rows(spec, size):
-        part = replace(part, packed=request.packed)
-        state.root(lambda model, part=part: ask(spec, model, part))
+    _forward(spec, state, size, request, partial(
+        micro_batch_most_likely, count=asked.top_k, below=spec.shape.vocab_size) if isinstance(asked, TopTokens)
+        else micro_batch_log_probs)
 
 
 @torch.no_grad()

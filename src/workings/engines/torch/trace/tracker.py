@@ -20,21 +20,15 @@ from torch.utils._pytree import tree_leaves
 from workings.engines.torch import memory_regions
 from workings.engines.torch.trace.allocator import Event, Log
 
-Workspace = Callable[..., int]
-"""From an operator's arguments to bytes beyond its outputs."""
 
+def _flash_backward(query: Tensor) -> int:
+    """Bytes that a card's flash attention takes in backward beyond its outputs.
 
-def _flash_backward(grad_out: Tensor, query: Tensor, *others: Any, **options: Any) -> int:
-    """Float32 sum of the query's gradient over blocks of keys, and a float32 number a query and head."""
+    They hold a float32 sum of the query's gradient over blocks of keys, and a float32 number a query and head.
+    """
     # The kernel pads query positions to blocks of 128.
     positions = -(-query.shape[2] // 128) * 128
-    heads = query.shape[0] * query.shape[1]
-    return 4 * heads * positions * (query.shape[3] + 1)
-
-
-def card_workspaces() -> dict[Any, Workspace]:
-    """Declared workspaces on a CUDA card by operator."""
-    return {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _flash_backward}
+    return 4 * query.shape[0] * query.shape[1] * positions * (query.shape[3] + 1)
 
 
 def cublas_workspace(capability: str) -> int:
@@ -48,14 +42,11 @@ def cublas_workspace(capability: str) -> int:
 
 CONTEXT_BYTES = 400 * 2 ** 20
 """Memory that the CUDA driver takes for a process before the first tensor; assumed, the upper end of 0.3 to 0.4 GiB."""
-
-
-ACTIVATIONS, RECOMPUTED = "activations", "recomputed activations"
 GATHERED, TRAVELLING = "gathered parameters", "gradients on their way to other processes"
 COMMUNICATION = {"all_gather": GATHERED, "allgather": GATHERED, "split_with_sizes_copy": GATHERED,
                  "reduce_scatter": TRAVELLING, "chunk_cat": TRAVELLING}
 """Parts of the names of operators that move tensors between processes, and what those tensors then are."""
-BACKWARD, GRADIENTS = "backward temporaries", "gradients"
+GRADIENTS = "gradients"
 ONLY_OWNER = 2
 """Uses of a storage that one tensor alone accounts for, as seen from inside a dispatch."""
 
@@ -63,13 +54,13 @@ ONLY_OWNER = 2
 class LiveStorages(TorchDispatchMode):
     """While entered, logs every storage that an operator returns or that is resized, and when it goes.
 
-    Of a tensor that several processes share, this process's part is what counts.
+    Of a tensor that several processes share, this process's part is what counts. ``on_card``: what kernels of a card
+    take within an operator counts as well.
     """
 
-    def __init__(self, workspaces: dict[Any, Workspace]) -> None:
+    def __init__(self, *, on_card: bool = False) -> None:
         super().__init__()
-        self.log = Log()
-        self._workspaces = workspaces
+        self.log, self._on_card = Log(), on_card
         self._keys: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self._watched: dict[int, Any] = {}
@@ -97,7 +88,7 @@ class LiveStorages(TorchDispatchMode):
     def hold(self, tensors: Iterable[Tensor], category: str) -> None:
         """Log tensors that exist already."""
         for x in tensors:
-            self._seen(x, category, "held")
+            self._storage_seen(_storage(x), category, "held")
             self._state.add(_storage(x)._cdata)
 
     def call(self, x: Tensor, category: str) -> None:
@@ -110,10 +101,7 @@ class LiveStorages(TorchDispatchMode):
         """Call gradients by their name as soon as they are complete."""
         for param in parameters:
             if param.requires_grad:
-                param.register_hook(self._gradient)
-
-    def _gradient(self, grad: Tensor) -> None:
-        self.call(grad, GRADIENTS)
+                param.register_hook(lambda grad: self.call(grad, GRADIENTS))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator and look at what it returns."""
@@ -128,12 +116,11 @@ class LiveStorages(TorchDispatchMode):
         category = _category()
         for x in tree_leaves(out):
             if isinstance(x, Tensor):
-                self._seen(x, category, name)
+                self._storage_seen(_storage(x), category, name)
         if name.startswith(("c10d.", "fsdp.")):
             self._moved(name, args, kwargs)
-        workspace = self._workspaces.get(func)
-        if workspace is not None:
-            self._within(workspace(*args, **(kwargs or {})), name)
+        if self._on_card and func is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default:
+            self._within(_flash_backward(args[1]), name)
         return out
 
     def _moved(self, name: str, args: Any, kwargs: Any) -> None:
@@ -155,14 +142,10 @@ class LiveStorages(TorchDispatchMode):
                 and torch._C._storage_Use_Count(first.untyped_storage()._cdata) == ONLY_OWNER)
 
     def _within(self, size: int, name: str) -> None:
-        if size > 0:
-            self._count += 1
-            # It comes and goes within the operator: it can raise the peak, and nothing keeps it.
-            self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
-            self.log.hidden[name] += 1
-
-    def _seen(self, x: Tensor, category: str, name: str) -> None:
-        self._storage_seen(_storage(x), category, name)
+        self._count += 1
+        # It comes and goes within the operator: it can raise the peak, and nothing keeps it.
+        self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
+        self.log.hidden[name] += 1
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
         # An address serves one storage after another, hence the number that is never used twice.
@@ -205,6 +188,6 @@ def _category() -> str:
     if memory_regions.current():
         return memory_regions.current()
     if not in_backward():
-        return ACTIVATIONS
+        return "activations"
     # Backward runs with gradients disabled; only a checkpoint's second forward enables them.
-    return RECOMPUTED if torch.is_grad_enabled() else BACKWARD
+    return "recomputed activations" if torch.is_grad_enabled() else "backward temporaries"

@@ -1,8 +1,4 @@
-"""Whether a GPU uses the kernels: each is first compared with its plain version on a few numbers.
-
-A norm of transformers is tried as well, and one that gives something else than the plain version of the kernel stays as
-it is. So a release of transformers that changes a formula loses the kernel and not its results.
-"""
+"""Whether a GPU uses the kernels: each is first compared with its plain version on a few numbers."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -11,20 +7,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from transformers import PreTrainedModel
 
 from workings.engines.torch.triton.operations import adamw, add_product_, block_loss_, norm, wide_product
 from workings.errors import first_line
+from workings.models.registry import family_of
+from workings.models.shape import ModelShape
 
 FIRST_CAPABILITY = 8
 """Major compute capability from which cards multiply bf16, the format that the kernels are about."""
 CLOSE = 2 ** -6
 """Results that are further apart than this, as a share of their largest, are not roundings of one value to bf16."""
-CLOSE_NORM = 1e-5
-"""Largest difference of float32 results of equal formulas."""
-TRIED = 8
-"""Elements of a row of a norm that is tried."""
 
 
 def kernels_run_on(device: torch.device) -> bool:
@@ -66,19 +59,13 @@ def _loss(device: torch.device) -> Sequence[Tensor]:
     return log_z, logits.float(), total, wide_product(logits, right)
 
 
-def _differentiated(function: Callable[..., Tensor], inputs: list[Tensor], gradient: Tensor) -> Sequence[Tensor]:
-    """The value of a function, and its gradients by all of its inputs."""
-    with torch.enable_grad():
-        wanted = [x.detach().requires_grad_() for x in inputs]
-        value = function(*wanted)
-        return [value.detach().float(), *(x.float() for x in torch.autograd.grad(value, wanted, gradient))]
-
-
 def _norm(device: torch.device) -> Sequence[Tensor]:
-    # Axes in the order of a model's norms of heads, whose rows do not are in the order of the axes.
+    # As of a model's norms of heads: axes are not in the order of memory.
     x, d = (each.transpose(1, 2) for each in _drawn(device, (2, 5, 3, 40), (2, 5, 3, 40)))
     (weight,) = _drawn(device, (40,), dtype=torch.float32)
-    return _differentiated(lambda a, w: norm(a, w, 1, 1e-6), [x, weight], d)
+    with torch.enable_grad():
+        y = norm(x.requires_grad_(), weight.requires_grad_(), 1, 1e-6)
+        return [y.detach().float(), *(each.float() for each in torch.autograd.grad(y, (x, weight), d))]
 
 
 def _update(device: torch.device) -> Sequence[Tensor]:
@@ -90,7 +77,6 @@ def _update(device: torch.device) -> Sequence[Tensor]:
 
 
 CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {"loss": _loss, "norm": _norm, "AdamW": _update}
-"""Test cases by name."""
 
 
 class NormByKernel(nn.Module):
@@ -105,35 +91,12 @@ class NormByKernel(nn.Module):
         return norm(x, self.weight, self.offset, self.epsilon)
 
 
-def use_kernels(model: PreTrainedModel) -> None:
-    """Let every norm whose formula the kernel has compute by it. Classes are exchanged: names and weights stay."""
-    for module in model.modules():
-        kind: Any = type(module)
-        # The name only preselects: a class is exchanged after its formula was tried on numbers.
-        if kind.__name__.endswith("RMSNorm") and getattr(module, "weight", None) is not None and (
-                offset := norm_offset(kind)) is not None:
-            module.__dict__ |= {"offset": offset, "epsilon": _epsilon(module)}
+def use_kernels(model: PreTrainedModel, shape: ModelShape) -> None:
+    """Let every norm with a weight compute by the kernel. Classes are exchanged: names and weights stay."""
+    at_one = family_of(shape).norms_at_one
+    for name, module in model.named_modules():
+        if type(module).__name__.endswith("RMSNorm") and getattr(module, "weight", None) is not None:
+            added = int(shape.norm_plus_one and not f"{name}.weight".endswith(at_one))
+            epsilon: Any = module.eps if hasattr(module, "eps") else module.variance_epsilon
+            module.__dict__ |= {"offset": added, "epsilon": float(epsilon)}
             module.__class__ = NormByKernel
-
-
-def _epsilon(module: Any) -> float:
-    return float(module.eps if hasattr(module, "eps") else module.variance_epsilon)
-
-
-@cache
-def norm_offset(kind: type[nn.Module]) -> int | None:
-    """Number that a norm's class adds to its weight, 0 or 1; None if it computes something else than `norm`."""
-    # Real numbers on the CPU, also within a trace or while a model without memory is built: a formula is judged once
-    # for the whole process, and where it was first asked for must not decide.
-    with unset_fake_temporarily(), torch.no_grad(), torch.device("cpu"):
-        try:
-            tried: Any = kind(TRIED)
-            epsilon = _epsilon(tried)
-        except (TypeError, AttributeError):
-            return None
-        random = torch.Generator().manual_seed(0)
-        x, weight = (torch.randn(*size, generator=random) for size in ((3, TRIED), (TRIED,)))
-        tried.weight.copy_(weight)
-        expected = tried(x)
-        return next((offset for offset in (0, 1)
-                     if torch.allclose(norm(x, weight, offset, epsilon), expected, atol=CLOSE_NORM)), None)

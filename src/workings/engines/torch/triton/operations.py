@@ -3,8 +3,8 @@
 PyTorch's operations say what a kernel computes. A function makes its results, then fills them: a card by the kernel, a
 CPU by the plain operations, a trace (fake tensors) not at all, because the kernel needs no memory but the results.
 
-PyTorch's own operations read and write logits about ten times, and in float32: on an H200 that was more than half of a
-step of Gemma 3 270M (`benchmarks/results/card_profile.json`). The kernel reads them twice and writes them once.
+PyTorch's own operations read and write logits about ten times, and in float32; the kernel reads them twice and writes
+them once (`benchmarks/results/card_profile.json`).
 
 Shape suffixes: R rows, D elements of a row or width, C positions of a product or a block, V outputs or vocabulary, K
 targets of a position.
@@ -127,20 +127,10 @@ def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
 
 def adamw(tensors: Sequence[tuple[Tensor, ...]], *, scale: Tensor | float, step: int, rate: float,
           beta1: float, beta2: float, epsilon: float, decay: float) -> Tensor:
-    """Update float32 parameters in place, given each with its gradient and its two moments, all dense and flat.
+    """Update float32 parameters in place; how many elements changed, an int64 scalar on the device.
 
-    Args:
-        tensors: ``(parameter, gradient, mean, mean square)`` each.
-        scale: every gradient is multiplied by it.
-        step: from 1.
-        rate: the learning rate.
-        beta1: decay of the mean.
-        beta2: decay of the mean square.
-        epsilon: added to the root, after the correction.
-        decay: decoupled weight decay.
-
-    Returns:
-        How many elements changed, an int64 scalar on the device.
+    ``tensors``: ``(parameter, gradient, mean, mean square)`` each, all dense and flat. Gradients are multiplied by
+    ``scale``, ``step`` counts from 1, and ``epsilon`` is added to the root after the correction.
     """
     device = tensors[0][0].device
     changed = torch.zeros((), dtype=torch.int64, device=device)
