@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from workings.engines.torch import device
-from workings.engines.torch.device import find_device
+from workings.engines.torch.device import find_device, slow_formats
 from workings.errors import DeviceError
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a working GPU")
@@ -66,3 +66,12 @@ def test_a_tpu_is_the_other_engines(asked: str) -> None:
     with pytest.raises(DeviceError) as caught:
         find_device(asked, {"tpu": "/dev/accel0"})
     assert "engine=jax" in caught.value.try_next
+
+
+def test_formats_without_matrix_units_are_said_as_an_estimate() -> None:
+    said = slow_formats("Tesla T4", "fp32", "fp32")
+    assert len(said) == 1
+    assert "65" not in said[0], "the catalog's rates stay in the catalog"
+    assert "about 8 times below its fp16 rate (an estimate" in said[0]
+    assert slow_formats("NVIDIA H200", "bf16") == []
+    assert slow_formats("an unknown card", "bf16") == []

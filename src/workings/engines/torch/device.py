@@ -15,6 +15,7 @@ from workings.engines.hardware_probe import accelerators, cpu_memory
 from workings.engines.kernel_check import check_products
 from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
+from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 from workings.hardware.machine import cpu_model
 from workings.hints import SETUP_CUDA
@@ -107,6 +108,28 @@ def library_versions() -> dict[str, str]:
     """Versions of what computes."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
     return versions | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
+
+
+def slow_formats(kind: str, *formats: str) -> list[str]:
+    """Notes about number formats that this GPU computes without matrix units, by the catalog."""
+    target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
+    if target is None:
+        return []
+    # Formats in which this engine multiplies nothing would make the ratio too large.
+    rates = {name: rate for name, rate in target.rates_tflops.items() if name not in ("int8", "fp8", "fp4")}
+    best = max(rates, key=lambda name: rates[name])
+    said = []
+    for name in dict.fromkeys(formats):
+        # A T4, for example, has matrix units for fp16, and none for bf16 and fp32.
+        if name not in target.no_matrix_units:
+            continue
+        factor = "at a rate that no datasheet names"
+        if name in rates:
+            factor = f"about {rates[best] / rates[name]:.0f} times below its {best} rate"
+        way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
+        said.append(f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet)"
+                    + way_out)
+    return said
 
 
 def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:

@@ -103,8 +103,15 @@ class FixedTable(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]`` on the device of the tokens, multiplied after the cast."""
         # For a table on the host, the host has to read the tokens: it waits for the card before the first layer.
-        rows = F.embedding(input.to(self.weight.device), self.weight)
-        return _times_scale(self, rows.to(input.device).to(self.compute))
+        tokens = input.reshape(-1).to(self.weight.device)
+        if input.is_cuda and not self.weight.is_cuda:
+            # A copy from pinned memory does not stop the host, and needs no second copy on the way.
+            rows = torch.empty((tokens.shape[0], self.embedding_dim), dtype=self.weight.dtype, pin_memory=True)
+            torch.index_select(self.weight, 0, tokens, out=rows)
+        else:
+            rows = F.embedding(tokens, self.weight)
+        here = rows.to(input.device, non_blocking=True).to(self.compute).view(*input.shape, self.embedding_dim)
+        return _times_scale(self, here)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FixedTable":
         """Moving the rest of the model leaves this where it is."""

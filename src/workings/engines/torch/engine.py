@@ -35,6 +35,7 @@ from workings.engines.torch.device import (
     find_device,
     library_versions,
     memory_limit,
+    slow_formats,
 )
 from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.length_bucketing import LengthBuckets
@@ -109,10 +110,13 @@ class TorchEngine(TorchPlanning):
     def describe(self) -> DeviceFacts:
         """The device."""
         limit, source = memory_limit(self.device.device)
-        notes = list[str]()
+        notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
             # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
+        if self.device.platform == "gpu" and self.request.method.name == "qlora" and (
+                how := four_bit.difference_from_cpu(self.device.device)):
+            notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
