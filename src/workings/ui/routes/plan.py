@@ -45,7 +45,7 @@ class FitsCell(BaseModel):
     marginal: bool = False
     peak_bytes: int = 0
     limit_bytes: int = 0
-    source: str = Field(default="", description="compiled, traced, or estimated by formula")
+    source: str = Field(default="", description="estimated by formula")
     why: str = ""
     plan: str = Field(default="", description="Address of the form that compiles it")
 
@@ -67,7 +67,7 @@ def catalog() -> list[TargetRow]:
 
 
 def what_fits(method: str, length: int) -> Fits:
-    """Estimates by formula; compiled verdicts if `workings plan` has cached them."""
+    """Estimates by formula of a training step."""
     # Without the CPU: its memory depends on the viewer's machine.
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
