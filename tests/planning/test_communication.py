@@ -72,7 +72,7 @@ def test_copies_send_each_other_gradients_alone():
 
 def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
     v5e = targets()["v5e-8"]
-    sending = communication_seconds(BF16, BatchShape(1, 8, 64), v5e, MeshShape(8, 1), 0.5)
+    sending = communication_seconds(BF16, BatchShape(1, 8, 64), v5e, MeshShape(8, 1))
     assert sending == pytest.approx(3 * 2 * LAYERS * 7 / 8 / 100e9)
     seconds, how = step_seconds(BF16, BatchShape(1, 8, 64), v5e, MeshShape(8, 1))
     assert seconds == pytest.approx(step_operations(BF16, (1, 8, 64)) / (197e12 * 0.4 * 8) + sending)
@@ -83,5 +83,5 @@ def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
     without = replace(v5e, interconnect_gb_s=0.0)
     assert "the catalog has no rate" in step_seconds(BF16, batch, without, mesh)[1]
     two = replace(v5e, slices=2, network_gb_s=3.0)
-    assert communication_seconds(BF16, batch, two, mesh, 0.5) > sending
-    assert communication_seconds(BF16, batch, replace(two, network_gb_s=0.0), mesh, 0.5) is None
+    assert communication_seconds(BF16, batch, two, mesh) > sending
+    assert communication_seconds(BF16, batch, replace(two, network_gb_s=0.0), mesh) is None

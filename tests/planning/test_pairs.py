@@ -26,8 +26,7 @@ def test_the_reference_is_asked_in_batches_of_the_step() -> None:
 
 def test_the_pass_takes_at_most_a_third_of_the_steps() -> None:
     asked = pairs(training={"steps": 30, "learning_rate": 1e-3})
-    spent = estimate_run_time(planned_run(asked, "rtx5090"), 0.5, items=0,
-                     held_out=0)
+    spent = estimate_run_time(planned_run(asked, "rtx5090"), 0.5, items=0)
     assert spent.reference_seconds == pytest.approx(30 * 0.5 / 3)
     without = spent.training_seconds + spent.checkpoints * spent.checkpoint_seconds
     assert spent.seconds == pytest.approx(without + 5.0)

@@ -67,7 +67,7 @@ def test_what_drawing_holds_by_formula():
 def test_drawing_and_updating_by_hand():
     asked = rewarded(training={"steps": 100, "learning_rate": 1e-3}, precision=BF16)
     request, programs, l4 = EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"]
-    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
+    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0)
     assert (spent.training_seconds, spent.rollouts) == (50, 50)
     per_operation = 0.5 / step_operations(request, programs["step"])
     # 16 completions at once, then the forward pass of both updates' rows.
@@ -79,14 +79,14 @@ def test_drawing_and_updating_by_hand():
     assert spent.to_json()["drawing_seconds"] == spent.rollout_sampling_seconds
     assert "rewards" in spent.not_counted
     thin = with_changes(asked, {"algorithm.updates": 1})
-    twice = estimate_run_time(planned_run(thin, "l4", request=request, fsdp=64), 0.5, items=0, held_out=0)
+    twice = estimate_run_time(planned_run(thin, "l4", request=request, fsdp=64), 0.5, items=0)
     assert programs_of(thin, 64)["drawing"][0] == 128
     assert twice.rollouts == 100
     one = generation_seconds(request, programs_of(thin, 64)["drawing"], l4, MeshShape(64, 1), 0.5 / step_operations(
         request, programs_of(thin, 64)["step"]), read=64)
     assert twice.rollout_sampling_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
     imitating = recipe(precision=BF16)
-    plain = estimate_run_time(planned_run(imitating, "l4", request=request), 0.5, items=0, held_out=0)
+    plain = estimate_run_time(planned_run(imitating, "l4", request=request), 0.5, items=0)
     assert plain.rollouts == 0
     assert "drawing_seconds" not in plain.to_json()
 
@@ -104,8 +104,7 @@ def test_devices_gather_weights_for_every_new_token():
 
 def test_dynamic_sampling_may_draw_more_than_is_counted():
     asked = rewarded(algorithm={"name": "dapo", "group": 4, "max_new_tokens": 16}, precision=BF16)
-    spent = estimate_run_time(planned_run(asked, "l4", request=EngineRequest.of(asked, shape())), 0.5, items=0,
-                     held_out=0)
+    spent = estimate_run_time(planned_run(asked, "l4", request=EngineRequest.of(asked, shape())), 0.5, items=0)
     assert any("groups with equal rewards" in what for what in spent.not_counted)
 
 

@@ -11,7 +11,7 @@ from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.inputs.resolve import find_shape
 from workings.planning.plan import make_plan
-from workings.planning.run_time import DISK_BYTES_A_SECOND, estimate_run_time, flop_text, step_operations
+from workings.planning.run_time import DISK_BYTES_A_SECOND, estimate_run_time, step_operations
 from workings.record.number_text import duration
 from workings.runs.plan import count_items, parse_duration, with_deadline, with_time
 
@@ -25,7 +25,7 @@ def test_a_whole_run_by_hand():
                    evaluation={"items": "eval", "every_steps": 50, "samples": 1, "batch_size": 64, "base": False},
                    precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
     request = request_of(asked)
-    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=100, held_out=0)
+    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=100)
     assert spent.training_seconds == 50
     assert spent.checkpoints == 3
     # bf16 weights and two fp32 moments of them.
@@ -35,13 +35,13 @@ def test_a_whole_run_by_hand():
     assert spent.seconds == pytest.approx(
         50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
     by_time = asked.model_copy(update={"checkpoint": asked.checkpoint.model_copy(update={"every_minutes": 0.25})})
-    often = estimate_run_time(planned_run(by_time, "l4", request=request), 0.5, items=100, held_out=0)
+    often = estimate_run_time(planned_run(by_time, "l4", request=request), 0.5, items=100)
     # 15 seconds are 30 of these steps, which come before 40.
     assert (often.checkpoints, often.checkpoint_every_seconds) == (4, 15)
     short = asked.model_copy(update={"training": asked.training.model_copy(update={"steps": 40})})
-    only = estimate_run_time(planned_run(short, "l4", request=request), 0.5, items=100, held_out=0)
+    only = estimate_run_time(planned_run(short, "l4", request=request), 0.5, items=100)
     assert only.disk_bytes == only.checkpoint_bytes, "there is no second one next to it"
-    unknown = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
+    unknown = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0)
     assert any("answers to the items" in what for what in unknown.not_counted)
     assert unknown.evaluation_seconds < spent.evaluation_seconds
 
@@ -59,12 +59,6 @@ def test_items_are_counted_where_they_are_known(tmp_path):
     (tmp_path / "mine.jsonl").write_text("{}\n{}\n\n")
     assert count_items(load_recipe("gemma-2b-t4", [f"evaluation.items={tmp_path / 'mine.jsonl'}"])) == 2
     assert shape().layers == 2
-
-
-@pytest.mark.parametrize(("operations", "said"), [
-    (0.0, "0 flop"), (999.0, "999 flop"), (3.21e14, "321 Tflop"), (1e15, "1 Pflop"), (5e20, "500 Eflop")])
-def test_operations_are_said_in_the_unit_that_people_use(operations, said):
-    assert flop_text(operations) == said
 
 
 def test_a_missed_deadline_comes_with_the_steps_that_finish(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
