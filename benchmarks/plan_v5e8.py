@@ -38,7 +38,7 @@ def ask(recipe: str, *overrides: str) -> dict[str, Any]:
                                "limit_gib": round(made.verdict.limit_bytes / GIB, 3),
                                "details": asdict(made.inspection)}
     if made.nearest is not None:
-        values["nearest"] = made.nearest.to_json() | {"peak_gib": round(made.nearest.peak_bytes / GIB, 3)}
+        values["nearest"] = values["nearest"] | {"peak_gib": round(made.nearest.peak_bytes / GIB, 3)}
     print(recipe, *overrides, made.verdict.reasons[0], f"{values['seconds']} s", flush=True)
     return values
 

@@ -119,7 +119,6 @@ def test_where_drawing_does_not_fit_fewer_are_drawn_first(no_compiler):
     assert not asked.verdict.fits
     assert set(asked.peaks) == {"step", "drawing", "log_probs", "generation"}
     assert any("decided by the drawing" in reason for reason in asked.reasons)
-    assert any("optimizer's state stays in memory next to the drawing" in reason for reason in asked.reasons)
     assert sum(part.size_bytes for part in asked.parts) == asked.verdict.peak_bytes
     word, = asked.nearest.overrides
     assert word.startswith("algorithm.updates=")

@@ -7,7 +7,7 @@ is that of the program that needs the most memory.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from workings.config.recipe import Recipe
@@ -30,8 +30,6 @@ from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import step_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
 from workings.ways.parts.teacher import TeacherModel
-
-__all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +66,7 @@ class Plan:
     @property
     def reasons(self) -> tuple[str, ...]:
         """All sentences that explain the plan, the verdict first."""
-        # Only the verdict's first reason: its others are said in more detail by the parts.
-        return tuple(filter(None, (self.verdict.reasons[0], self.verdict.warning, self.largest_part, self.step_time,
-                                   *self.remarks)))
+        return tuple(filter(None, (*self.verdict.reasons, self.largest_part, self.step_time, *self.remarks)))
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``; unknown values are left out."""
@@ -87,7 +83,7 @@ class Plan:
         if self.sampler_parts:
             values["sampler_parts"] = dict(self.sampler_parts)
         if self.nearest is not None:
-            values["nearest"] = self.nearest.to_json()
+            values["nearest"] = asdict(self.nearest)
         return values
 
 
@@ -104,11 +100,6 @@ class Nearest:
     source: str
     tried: tuple[str, ...]
     """Overrides of candidates that were compiled before it and refused."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `nearest` in ``plan --json``."""
-        return {"overrides": list(self.overrides), "rows": self.rows, "peak_bytes": self.peak_bytes,
-                "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
 
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
@@ -219,14 +210,6 @@ def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> I
                       why_estimated=why)
 
 
-def _optimizer_state_remarks(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
-    """Remark about optimizer state that stays in memory while another program runs."""
-    size = sum(part.size_bytes for part in parts if part.name in ("moments", "master weights"))
-    if program == "step" or not size:
-        return []
-    return [f"the optimizer's state stays in memory next to the {program} and is counted: {gib(size)}"]
-
-
 def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,
                          program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None) -> Plan:
     """The plan of a run: verdict, parts and reasons from the inspection of one program.
@@ -243,26 +226,22 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
     # The largest first, in any order of an engine or the cache.
     parts = tuple(sorted(split_parts(run, program, inspection), key=lambda part: (-part.size_bytes, part.name)))
-    largest = largest_part_sentence(parts, mesh.devices, target.devices, verdict,
-                                    parameters=request.precision.parameters)
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
-        remarks += _optimizer_state_remarks(program, parts)
-    elif inspection.refused:
-        remarks.append("the run's other programs were not asked about: the step does not fit already")
     # The inspection is of the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh.row_devices)
     seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, mesh.devices)
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {mesh.devices} "
                 f"process{'es' * (mesh.devices > 1)}" for name, size in host.items()]
-    remarks += verdict_remarks(recipe, target, inspection, run.largest_shape(program))
+    remarks += verdict_remarks(recipe, target, inspection)
     if not request.shape.verified:
         remarks.append(unverified_sentence(request.shape.family))
-    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, largest_part=largest,
+    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts,
+                largest_part=largest_part_sentence(parts, mesh.devices, target.devices, verdict),
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
                 batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host,
                 sampler_parts=sampler)
