@@ -17,8 +17,8 @@ def judged(platform: str, peak: int, limit: int) -> Verdict:
 
 
 @pytest.mark.parametrize(("peak", "fits", "marginal", "said"), [
-    (900, True, False, "fits:"), (901, True, True, "fits, but marginally:"), (1000, True, True, "fits, but marginally:"),
-    (1001, False, False, "does not fit:"),
+    (900, True, False, "fits:"), (901, True, True, "fits, but marginally:"),
+    (1000, True, True, "fits, but marginally:"), (1001, False, False, "does not fit:"),
 ])
 def test_fits_marginal_and_not(peak, fits, marginal, said):
     found = judged("tpu", peak, 1000)
