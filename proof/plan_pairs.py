@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     else:
         devices = topologies.get_topology_desc(
             platform="cuda", topology_name=on, topology=f"1x1x{target.devices}",
-            target_config=target_config(asdict(gpu_config(target.gpu_config)))).devices
+            target_config=target_config(gpu_config(target.gpu_config))).devices
     mesh = Mesh(np.array(devices).reshape(-1, 1), ("fsdp", "tp"))
     asked = loaded.recipe
     request = EngineRequest(

@@ -64,9 +64,9 @@ def test_other_spellings_and_near_names():
 def test_a_card_that_the_compiler_is_told_about_is_the_one_of_the_row(name):
     row = targets()[name]
     told = gpu_config(row.gpu_config)
-    assert told.compute_capability.rstrip("a") == row.compute_capability
-    assert len(told.source) > 10
-    assert told.derived == ("openxla/xla" not in told.source or "," in told.source.split(".txtpb")[1])
-    assert told.memory_bandwidth == pytest.approx(row.bandwidth_gb_s * 10**9, rel=0.05)
-    assert abs(told.device_memory_size - row.memory_bytes) < 0.01 * 2**30
+    assert told["compute_capability"].rstrip("a") == row.compute_capability
+    assert len(told["source"]) > 10
+    assert told["derived"] == ("openxla/xla" not in told["source"] or "," in told["source"].split(".txtpb")[1])
+    assert told["memory_bandwidth"] == pytest.approx(row.bandwidth_gb_s * 10**9, rel=0.05)
+    assert abs(told["device_memory_size"] - row.memory_bytes) < 0.01 * 2**30
     assert row.topology == f"1x1x{row.devices}"

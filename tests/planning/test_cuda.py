@@ -1,7 +1,6 @@
 """XLA's compiler for CUDA, without a card: every program of a run, two cards, and what it was told about them."""
 
 import importlib.util
-from dataclasses import asdict
 
 import pytest
 
@@ -20,7 +19,7 @@ without = pytest.mark.skipif(MISSING, reason="XLA for CUDA (jax-cuda12-plugin) i
 
 def test_a_row_of_the_catalog_becomes_cards_of_a_kind():
     found = compile_target(targets()["t4x2"])
-    assert found == {"platform": "gpu", "card": asdict(gpu_config("t4")), "topology": "1x1x2"}
+    assert found == {"platform": "gpu", "card": gpu_config("t4"), "topology": "1x1x2"}
     assert compile_target(targets()["cpu"]) == HOST
 
 
