@@ -101,7 +101,7 @@ def coloured(text: str) -> str:
 def _set_up(yes: bool, as_json: bool) -> None:
     from workings.doctor.finding import Finding
     from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import perform, plan_setup, run_command
+    from workings.doctor.setup_cuda import perform, plan_setup
 
     plan = plan_setup(read_driver())
     if isinstance(plan, Finding):
@@ -109,5 +109,5 @@ def _set_up(yes: bool, as_json: bool) -> None:
         raise typer.Exit(1)
     # Without --yes, only show the commands.
     if yes:
-        plan = perform(plan, run_command, say)
+        plan = perform(plan, say)
     answer(plan.to_json(), as_json=as_json, text="\n".join(plan.lines()))

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ QUERY_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "memory
 TIMEOUT_SECONDS = 60
 WHEEL = "torch"
 """Library whose wheel is compared with the cards: it brings machine code for some of them only."""
+WHEEL_PROGRAM = Path(__file__).parents[1] / "engines" / "torch" / "build_probe.py"
+"""Says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
 # Importing PyTorch and opening a card may take a minute from a cold disk.
 TORCH_SECONDS = 120
 
@@ -145,18 +146,14 @@ def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return code, ptx
 
 
-def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] | None = None,
-           ) -> tuple[Build | None, tuple[str, ...]]:
+def choose(cards: Sequence[Card], driver_cuda: str) -> tuple[Build | None, tuple[str, ...]]:
     """The newest build that every card and the driver run, or None; and the reasons against newer ones.
 
-    Args:
-        cards: of this machine; a build must run on all of them.
-        driver_cuda: CUDA version that the driver says it supports.
-        candidates: builds to choose from, newest first; the published ones if not given.
+    ``driver_cuda``: CUDA version that the driver says it supports.
     """
     reasons: list[str] = []
     # Newest first, and every build that is refused gives its reason: "none fits" alone could not be acted on.
-    for build in candidates if candidates is not None else builds():
+    for build in builds():
         # On all cards of the machine: which of them a run will use is not known here.
         without = [card for card in cards if not runs_on(build.architectures, card.capability, build.ptx)]
         old = [card for card in cards if version_number(card.driver)[0] < build.lowest_driver]
@@ -181,21 +178,10 @@ def version_number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def wheel_program() -> Path:
-    """The file that says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
-    # Found without importing it: the engine imports PyTorch, which is what is to be examined.
-    spec = find_spec("workings.engines")
-    assert spec is not None
-    assert spec.origin is not None  # it is a package of ours
-    return Path(spec.origin).parent / "torch" / "build_probe.py"
-
-
-def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]:
-    """Build target of the PyTorch of a Python; empty without PyTorch.
-
-    ``-P`` keeps the program's own folder, whose files have the names of standard modules, out of the way.
-    """
-    done = subprocess.run([python, "-P", str(wheel_program()), *arguments], capture_output=True, text=True,
+def torch_wheel(*arguments: str) -> dict[str, Any]:
+    """Build target of the installed PyTorch; empty without PyTorch."""
+    # `-P` keeps the program's own folder, whose files have the names of standard modules, out of the way.
+    done = subprocess.run([sys.executable, "-P", str(WHEEL_PROGRAM), *arguments], capture_output=True, text=True,
                           check=False, timeout=TORCH_SECONDS)
     # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()

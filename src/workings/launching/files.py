@@ -84,14 +84,9 @@ class LaunchJob:
         return f"{engine},stores" if self.stores else engine
 
     @property
-    def run(self) -> str:
-        """The run directory, from `remote_folder`."""
-        return f"runs/{self.name}"
-
-    @property
     def command(self) -> str:
         """The words behind `workings`."""
-        return f"train {RECIPE} --out {self.run} --auto-resume"
+        return f"train {RECIPE} --out runs/{self.name} --auto-resume"
 
 
 @cache
@@ -99,12 +94,6 @@ def table() -> dict[str, Any]:
     """`names.json`, which holds its sources."""
     values: dict[str, Any] = json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8"))
     return values
-
-
-def names(launcher: str) -> dict[str, str]:
-    """A launcher's names of accelerators."""
-    by_purpose: dict[str, str] = table()[launcher]["names"]
-    return by_purpose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +128,7 @@ def kubernetes(job: LaunchJob, *, image: str, claim: str) -> dict[str, str]:
                            "--image registry/name:tag")
     if job.platform != "tpu":
         return _file("trainjob.yaml", job, "kubernetes-trainjob", image=image, claim=claim)
-    rows = names("kubernetes")
+    rows: dict[str, str] = table()["kubernetes"]["names"]
     if (family := job.target.rsplit("-", 1)[0]) not in rows:
         raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", "one of "
                            + ", ".join(rows), "--on v5e-8")
@@ -152,7 +141,7 @@ def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
     Raises:
         RequestError: no such kind of bucket, or an accelerator that SkyPilot does not have.
     """
-    rows = names("skypilot")
+    rows: dict[str, str] = table()["skypilot"]["names"]
     if job.platform != "cpu" and job.target not in rows:
         raise RequestError(f"SkyPilot has no {job.target}", "one of " + ", ".join(rows),
                            "--for kubernetes" if job.platform == "tpu" else "--on h100")

@@ -95,7 +95,6 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             name=loaded.recipe.name, recipe=loaded.written(), machine=machine,
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
             data={name: file_digest(path) for name, path in data.items()})
-        text = notebook_text(request)  # before anything is written: it may lack its library
         kernel = kernel_metadata(user, request.name, machine)
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
         # As a whole or not at all: a folder without its last file would look finished, and be in the way of the next
@@ -104,7 +103,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             new_folder = Path(place) / "made"
             _write_dataset(new_folder / "dataset", built, data, user)
             (new_folder / "notebook").mkdir()
-            atomic.write_text(new_folder / "notebook" / f"{request.name}.ipynb", text)
+            atomic.write_text(new_folder / "notebook" / f"{request.name}.ipynb", notebook_text(request))
             # The same cells as a script, which can be read and tried without Jupyter.
             atomic.write_text(new_folder / "notebook" / f"{request.name}.py", script(request))
             atomic.write_text(new_folder / "notebook" / "kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")
