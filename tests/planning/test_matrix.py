@@ -9,8 +9,8 @@ from workings.planning.search import estimated_programs
 
 def test_a_cell_is_the_plan_that_its_words_ask_for():
     machines = [find_target(name) for name in ("t4", "v5e-8")]
-    found = {(cell.target, cell.method): cell.verdict for cell in matrix_cells(["gemma-2b"], list(METHODS), 2048,
-                                                                               machines)}
+    found = {(cell.target, method): cell.verdict for method in METHODS
+             for cell in matrix_cells(["gemma-2b"], method, 2048, machines)}
     assert len(found) == 2 * len(METHODS)
     for (name, method), verdict in found.items():
         target = find_target(name)
@@ -26,6 +26,6 @@ def test_a_cell_is_the_plan_that_its_words_ask_for():
 
 
 def test_a_question_that_makes_no_sense_says_why():
-    (cell,) = matrix_cells(["gemma-2b"], ["LoRA"], 16384, [find_target("t4")])
+    (cell,) = matrix_cells(["gemma-2b"], "LoRA", 16384, [find_target("t4")])
     assert cell.verdict is None
     assert "at most 8192" in cell.why

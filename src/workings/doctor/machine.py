@@ -9,8 +9,6 @@ from pathlib import Path
 from workings.doctor.finding import Finding
 from workings.hardware.memory import HostMemory, gib
 
-SPARE_CHECKPOINTS = 1
-"""A checkpoint is written next to the kept ones before the oldest goes."""
 MIN_FREE = 2 * 2**30
 """Free bytes that a run without a recipe should find on the disk."""
 KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
@@ -30,8 +28,8 @@ class Needs:
 
     @property
     def disk_bytes(self) -> int:
-        """All checkpoints that exist at one time."""
-        return self.checkpoint_bytes * (self.kept + SPARE_CHECKPOINTS)
+        """All checkpoints that exist at one time: one is written next to the kept ones before the oldest goes."""
+        return self.checkpoint_bytes * (self.kept + 1)
 
 
 def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
@@ -47,12 +45,9 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
     why = "a run whose disk is full stops at its last checkpoint"
     if free >= needed_bytes:
         yield Finding(id="space.disk", judgement="fine", what=space_text, why=why)
-    # Keeping one checkpoint needs room for two, because the new one is complete before the old one goes.
-    elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE_CHECKPOINTS):
-        yield Finding(id="space.disk", judgement="problem", what=space_text, why=why, mend="checkpoint.keep_last=1")
     else:
         yield Finding(id="space.disk", judgement="problem", what=space_text, why=why,
-                      mend=f"df -h {existing}, then free some, or another --out")
+                      mend=f"df -h {existing}, then free some; or checkpoint.keep_last=1, or another --out")
 
 
 def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ def plan_setup(driver: Driver) -> Setup | Finding:
             id="setup.cuda", judgement="problem", mend="install NVIDIA's driver, then: nvidia-smi",
             what=f"nothing is set up: {driver.failure or 'the driver lists no card'}",
             why="a build for CUDA needs a card with its driver, and a build for the CPU is not what was asked for")
-    build, reasons = choose(driver.cards, driver.cuda)
+    build, reasons = choose(driver.cards)
     # A build for the CPU would install without an error and be mistaken for a success.
     if build is None:
         return Finding(

@@ -38,10 +38,6 @@ class Target:
     """Number formats that run without matrix units, and so far below the rates of the others."""
     interconnect_gb_s: float = 0.0
     compute_capability: str = ""
-    lowest_cuda: str = ""
-    """Oldest CUDA toolkit that knows the card."""
-    lowest_driver: str = ""
-    """Linux driver packaged with that toolkit."""
     topology: str = ""
     """Name by which the TPU compiler knows the machine; for GPUs partitions x hosts x cards."""
     gpu_config: str = ""

@@ -13,6 +13,7 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
+from workings.hardware.device import without_alias
 
 DATASET_SLUG = "workings-wheel"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -37,11 +38,6 @@ class Machine:
     jax_extra: str
     """Requirement that installs JAX for it, if Kaggle's own is too old."""
 
-    @property
-    def session_hours(self) -> float:
-        """A session ends after these hours, even while something runs in it."""
-        return float(targets()[self.target].kaggle_session_hours or 0)
-
 
 # Names from github.com/Kaggle/kaggle-cli/pull/1198.
 MACHINES = {
@@ -55,9 +51,8 @@ def find_machine(name: str, device: str) -> Machine:
     if name in MACHINES:
         return MACHINES[name]
     # A name that was given and is not known is never replaced by a guess.
-    platform = {"tpu": "tpu", "gpu": "gpu", "cuda": "gpu"}.get(device, "") if not name else ""
-    machine = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
-    if machine is None:
+    machine = next((machine for machine in MACHINES.values() if machine.platform == without_alias(device)), None)
+    if name or machine is None:
         raise RequestError(
             f"--on {name} names no machine of Kaggle" if name else f"Kaggle has no machine for device {device}",
             " or ".join(MACHINES), f"--on {next(iter(MACHINES))}")
@@ -122,7 +117,7 @@ def script(request: NotebookRequest) -> str:
     values = {
         "TITLE": f"workings: {request.name} on {machine.editor_name}",
         "SUMMARY": "Doctor, plan, smoke run, training, evaluation, verification and packing of one recipe.",
-        "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": f"{machine.session_hours:g}",
+        "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": str(targets()[machine.target].kaggle_session_hours),
         "RUN": repr(request.name), "RUN_NAME": request.name, "TARGET": repr(machine.target),
         "SMOKE": repr(request.smoke), "WHEEL_SHA256": repr(request.wheel_sha256),
         "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),

@@ -68,22 +68,6 @@ class LaunchJob:
                                "--home /shared/my-run")
 
     @property
-    def process_per_device(self) -> bool:
-        """Whether torchrun starts a process a card; else there is one a host, which is told where the first one is."""
-        return bool(table()["engines"][self.engine]["process_per"] == "device")
-
-    @property
-    def runtime(self) -> str:
-        """Kubeflow Trainer's runtime for the engine."""
-        return str(table()["engines"][self.engine]["runtime"])
-
-    @property
-    def extra(self) -> str:
-        """Extras of this package that install the engine for the platform, and the reader of object stores."""
-        engine = str(table()["engines"][self.engine]["extras"][self.platform])
-        return f"{engine},stores" if self.stores else engine
-
-    @property
     def command(self) -> str:
         """The words behind `workings`."""
         return f"train {RECIPE} --out runs/{self.name} --auto-resume"
@@ -157,6 +141,6 @@ def _file(name: str, job: LaunchJob, launcher: str, **values: object) -> dict[st
         loader=jinja2.PackageLoader("workings.launching"), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True)
     text = environment.get_template(f"{name}.jinja").render(
-        job=job, name=name, launcher=launcher, start=START[launcher.partition("-")[0]], variable=LAUNCHER, port=PORT,
-        max_restarts=MAX_RESTARTS, seconds_to_save=SECONDS_TO_SAVE, **values)
+        job=job, engine=table()["engines"][job.engine], name=name, launcher=launcher, variable=LAUNCHER, port=PORT,
+        start=START[launcher.partition("-")[0]], max_restarts=MAX_RESTARTS, seconds_to_save=SECONDS_TO_SAVE, **values)
     return {name: text}

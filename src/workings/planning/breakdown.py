@@ -28,14 +28,7 @@ PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Names for humans -> parts; a part outside all groups is its own group."""
 Certainty = Literal["exact", "assigned", "by proportion", "traced", "estimated", "assumed", "unexplained"]
-"""How the size of a part is known.
-
-``exact``: from the program's own arrays and where they are. ``assigned``: from the address space of the program's heap,
-where the compiler wrote down which array is where. ``by proportion``: the compiler gave only a total, which is split in
-the proportion of the formulas. ``traced``: tensors alive at a trace's peak. ``estimated``: by formula, because no
-compiler answered. ``assumed``: a round figure for memory that no trace sees, such as a CUDA context. ``unexplained``:
-the rest.
-"""
+"""How the size of a part is known (`docs/planning.md`, parts of the peak)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,17 +74,10 @@ class Plan:
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
             "mesh": self.mesh.axes(), "program": self.program, "peaks": dict(self.peaks),
             "parts": [vars(part) for part in self.parts], "culprit": self.largest_part}
-        if self.step_seconds is not None:
-            values["step_seconds_estimate"] = self.step_seconds
-        if self.time is not None:
-            values["time"] = self.time.to_json()
-        if self.host_parts:
-            values["host_parts"] = dict(self.host_parts)
-        if self.sampler_parts:
-            values["sampler_parts"] = dict(self.sampler_parts)
-        if self.nearest is not None:
-            values["nearest"] = asdict(self.nearest)
-        return values
+        optional = {"step_seconds_estimate": self.step_seconds, "time": self.time and self.time.to_json(),
+                    "host_parts": dict(self.host_parts), "sampler_parts": dict(self.sampler_parts),
+                    "nearest": self.nearest and asdict(self.nearest)}
+        return values | {key: value for key, value in optional.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +97,7 @@ class Nearest:
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
               teacher: TeacherModel | None = None) -> Plan:
-    """The plan of one recipe as it is.
-
-    Args:
-        recipe: of the run.
-        shape: of its model.
-        target: a machine of the catalog.
-        teacher: the recipe's; None without one.
+    """The plan of one recipe as it is, with its teacher if it has one.
 
     Raises:
         RequestError: recipe, model and target do not go together.
@@ -120,9 +107,10 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
     inspects = engine is not None and target.platform in engine.inspected_platforms
     _refuse_impossible(recipe, target, inspects=inspects)
     run = PlannedRun.on_target(recipe, shape, target, engine)
-    # The target is this machine, so the engine can be opened and asked itself.
+    # The target is this machine, so the engine can be opened and asked about the step that it would run here.
     if target.platform == "cpu" and not inspects:
-        return _plan_by_own_engine(run)
+        opened = find_engine(recipe.engine).engine.open(run.request)
+        return plan_from_inspection(run, opened.inspect(Batch.blank(run.step)), opened.describe())
     asked_engine = engine if inspects else None
     inspections = with_saving(run, engine, with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
@@ -163,14 +151,6 @@ def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Insp
     return {name: estimate(run, name, why) for name in run.programs}
 
 
-def _plan_by_own_engine(run: PlannedRun) -> Plan:
-    """The plan of the step by an engine that inspects it itself, on this machine."""
-    # One device: the engine is opened here and inspects what it would run here.
-    batch = longest_batch(run.recipe, 1)
-    engine = find_engine(run.recipe.engine).engine.open(run.request)
-    return plan_from_inspection(run, engine.inspect(Batch.blank(batch)), engine.describe())
-
-
 def target_memory_limit(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
     """Bytes of one device that a run may use, and the source of the number; ``engine`` None if it cannot plan."""
     if target.platform == "cpu":
@@ -183,9 +163,8 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
     """The target as a device, with the memory that the engine may use, or with the compiler's own limit.
 
     Args:
-        target: the machine.
+        target, mesh: the machine and the mesh of its devices.
         inspection: of the program that needs the most.
-        mesh: of the devices.
         engine: that would run there; None if it cannot plan for devices that are not here.
     """
     limit, source = target_memory_limit(target, engine)
@@ -216,9 +195,8 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
 
     Args:
         run: the planned run.
-        inspection: of the program that needs the most.
+        inspection, program: the program that needs the most.
         device: whose memory limit decides.
-        program: the one that needs the most.
         peaks: of all inspected programs.
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh

@@ -100,7 +100,7 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
 
 
 def check_context(recipe: Recipe, shape: ModelShape) -> None:
-    """Raise `RequestError` for rows that may be longer than what the model was made for."""
+    """Raises `RequestError` for rows that may be longer than the model's context."""
     if recipe.data.max_length > shape.context:
         raise RequestError(f"data.max_length: {recipe.data.max_length} is longer than the model's context",
                            f"at most {shape.context} tokens", f"data.max_length={shape.context}")

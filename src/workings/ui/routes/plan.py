@@ -71,7 +71,7 @@ def what_fits(method: str, length: int) -> Fits:
     # Without the CPU: its memory depends on the viewer's machine.
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[FitsCell]] = {}
-    for cell in matrix_cells(list(published()), [method], length, machines):
+    for cell in matrix_cells(list(published()), method, length, machines):
         target = targets()[cell.target]
         shown = FitsCell(target=cell.target, why=cell.why)
         if (verdict := cell.verdict) is not None:
