@@ -52,13 +52,10 @@ def test_a_group_without_a_limit_below_the_machine_changes_nothing(root, text):
     assert host_memory(root).limit_bytes == 8 * GIB
 
 
-def test_another_group_is_not_ours(root):
+def test_another_group_is_not_ours_and_a_full_one_has_nothing_left(root):
     write(root, "proc/self/cgroup", "0::/jobs/one\n")
     write(root, "sys/fs/cgroup/jobs/two/memory.max", f"{GIB}\n")
     assert host_memory(root).limit_bytes == 8 * GIB
-
-
-def test_a_full_group_has_nothing_left_and_not_less(root):
     write(root, "sys/fs/cgroup/memory.max", f"{GIB}\n")
     write(root, "sys/fs/cgroup/memory.current", f"{GIB + 4096}\n")
     assert host_memory(root).available_bytes == 0

@@ -28,7 +28,7 @@ def test_depths_are_whole_periods_of_the_layers_pattern() -> None:
 
 def test_the_engines_own_step_is_measured() -> None:
     found = measure({"request": request(DEEP).to_json(), "engine": "torch", "rows": 2, "positions": 24,
-                      "supervised": 0.5})
+                     "supervised": 0.5})
     assert sorted(found) == [1, 9]
     assert all(seconds > 0 for seconds in found.values())
 

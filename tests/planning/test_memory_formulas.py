@@ -1,7 +1,5 @@
 """Bytes from shapes: by hand for a model small enough to count."""
 
-import pytest
-
 from tests.planning.planning_helpers import recipe, request_of, shape
 from workings.engines.base import MeshShape
 from workings.hardware.catalog import targets
@@ -11,7 +9,6 @@ from workings.planning.memory_formulas import adapters, exact_parts
 from workings.planning.plan import estimate
 from workings.planning.planned_run import PlannedRun
 from workings.planning.run_time import step_operations, step_seconds
-from workings.planning.step_memory import largest_phase_parts
 
 ELEMENTS = 96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
 """Embedding, final norm; per layer two norms, q, k and v, o, three feed-forward matrices."""
@@ -54,17 +51,6 @@ def test_accumulation_and_a_master_are_copies():
     assert found["master weights"] == 4 * ELEMENTS
 
 
-def test_what_saves_memory_lowers_the_estimate():
-    plain = {"attention": "plain", "remat": "none", "loss_chunk": 0}
-
-    def total(**changes):
-        asked = recipe(memory=plain | changes)
-        return sum(largest_phase_parts(request_of(asked), (1, 4, 64), 1, 1, "gpu").values())
-
-    assert total(remat="layer") < total()
-    assert total(attention="flash") < total()
-
-
 def test_operations_by_hand():
     """Forward: 2 x matrix elements x tokens, half of the score matrix twice, and the vocabulary; three passes."""
     matrices = 2 * (16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
@@ -75,9 +61,6 @@ def test_operations_by_hand():
 
 def test_a_step_time_needs_a_rate():
     bf16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
-    seconds, how = step_seconds(bf16, BatchShape(1, 1, 64), targets()["v5e-8"], MeshShape(1, 1))
-    assert seconds == pytest.approx(step_operations(bf16, (1, 1, 64)) / (197e12 * 0.4))
-    assert "assumption" in how
     seconds, how = step_seconds(bf16, BatchShape(1, 8, 64), targets()["t4"], MeshShape(1, 1))
     assert seconds is None
     assert "no bf16 rate for t4" in how

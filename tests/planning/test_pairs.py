@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.planning.planning_helpers import SHAPE, planned_run, recipe
+from tests.planning.planning_helpers import planned_run, recipe
 from workings.config.load import load_recipe
 from workings.config.recipe import Recipe
 from workings.hardware.catalog import find_target
@@ -47,11 +47,8 @@ def test_the_search_keeps_pairs_whole() -> None:
 
 def test_pairs_are_counted_where_the_file_is_here(tmp_path: Any) -> None:
     path = tmp_path / "recipe.yaml"
-    path.write_text(json.dumps({
-        "name": "counted", "model": {"source": "scratch", "shape": SHAPE}, "tokenizer": "train",
-        "data": {"traces": "pairs.jsonl", "max_length": 64}, "batch": {"micro_batch": 4},
-        "algorithm": {"name": "dpo"}, "training": {"steps": 2, "learning_rate": 1e-3},
-        "optimizer": {"name": "adamw"}}))
+    path.write_text(json.dumps(pairs(data={"traces": "pairs.jsonl", "max_length": 64}).model_dump(
+        mode="json", exclude_unset=True)))
     assert count_rows(load_recipe(str(path))) == 0
     (tmp_path / "pairs.jsonl").write_text('{"id": 1}\n\n{"id": 2}\n')
     assert count_rows(load_recipe(str(path))) == 4

@@ -126,13 +126,11 @@ def test_the_shipped_recipe_fits_its_card_with_its_teacher():
 def test_about_traces_a_teacher_is_asked_once_a_row(tmp_path):
     (tmp_path / "traces.jsonl").write_text("{}\n" * 40)
     (tmp_path / "config.json").write_text(json.dumps(to_hf_config(shape())))
-
-    def seconds(steps):
-        asked = recipe(algorithm={"name": "distill_traces", "teacher": str(tmp_path), "top_k": 4},
-                       training={"steps": steps, "learning_rate": 1e-3}, precision={"parameters": "bf16",
-                       "compute": "bf16"}, data={"traces": str(tmp_path / "traces.jsonl"), "max_length": 64})
-        return plan(asked.model_dump(mode="json", exclude_unset=True), "rtx5090", nearest=False).time.teacher_seconds
-
+    asked = recipe(algorithm={"name": "distill_traces", "teacher": str(tmp_path), "top_k": 4},
+                   precision={"parameters": "bf16", "compute": "bf16"},
+                   data={"traces": str(tmp_path / "traces.jsonl"), "max_length": 64})
+    five, ten, twenty = (plan(with_changes(asked, {"training.steps": steps}).model_dump(
+        mode="json", exclude_unset=True), "rtx5090", nearest=False).time.teacher_seconds for steps in (5, 10, 20))
     # Four rows per step: ten steps meet each of the forty once.
-    assert seconds(20) == pytest.approx(seconds(10))
-    assert seconds(5) == pytest.approx(seconds(10) / 2)
+    assert twenty == pytest.approx(ten)
+    assert five == pytest.approx(ten / 2)

@@ -10,7 +10,7 @@ from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
-from workings.hardware.catalog import HOST, find_target, targets
+from workings.hardware.catalog import HOST, find_target, target_in_name, targets
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
@@ -67,7 +67,11 @@ def test_what_drawing_holds_by_formula():
 def test_drawing_and_updating_by_hand():
     asked = rewarded(training={"steps": 100, "learning_rate": 1e-3}, precision=BF16)
     request, programs, l4 = EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"]
-    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0)
+
+    def timed(of, fsdp=1):
+        return estimate_run_time(planned_run(of, "l4", request=request, fsdp=fsdp), 0.5, items=0)
+
+    spent = timed(asked)
     assert (spent.training_seconds, spent.rollouts) == (50, 50)
     per_operation = 0.5 / step_operations(request, programs["step"])
     # 16 completions at once, then the forward pass of both updates' rows.
@@ -77,16 +81,13 @@ def test_drawing_and_updating_by_hand():
         50 + 50 * spent.rollout_sampling_seconds + spent.checkpoint_seconds * spent.checkpoints)
     assert spent.checkpoint_every_seconds == pytest.approx(500 * (0.5 + spent.rollout_sampling_seconds / 2))
     assert spent.to_json()["drawing_seconds"] == spent.rollout_sampling_seconds
-    assert "rewards" in spent.not_counted
     thin = with_changes(asked, {"algorithm.updates": 1})
-    twice = estimate_run_time(planned_run(thin, "l4", request=request, fsdp=64), 0.5, items=0)
-    assert programs_of(thin, 64)["drawing"][0] == 128
-    assert twice.rollouts == 100
-    one = generation_seconds(request, programs_of(thin, 64)["drawing"], l4, MeshShape(64, 1), 0.5 / step_operations(
-        request, programs_of(thin, 64)["step"]), read=64)
+    twice, of_64 = timed(thin, fsdp=64), programs_of(thin, 64)
+    assert (of_64["drawing"][0], twice.rollouts) == (128, 100)
+    one = generation_seconds(request, of_64["drawing"], l4, MeshShape(64, 1),
+                             0.5 / step_operations(request, of_64["step"]), read=64)
     assert twice.rollout_sampling_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
-    imitating = recipe(precision=BF16)
-    plain = estimate_run_time(planned_run(imitating, "l4", request=request), 0.5, items=0)
+    plain = timed(recipe(precision=BF16))
     assert plain.rollouts == 0
     assert "drawing_seconds" not in plain.to_json()
 
@@ -100,12 +101,6 @@ def test_devices_gather_weights_for_every_new_token():
     assert found[1] - found[0] == pytest.approx(10 * each / 0.5)
     alone = generation_seconds(request, GenerationShape(8, 1, 1), v5e, MeshShape(1, 1), 0.0)
     assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
-
-
-def test_dynamic_sampling_may_draw_more_than_is_counted():
-    asked = rewarded(algorithm={"name": "dapo", "group": 4, "max_new_tokens": 16}, precision=BF16)
-    spent = estimate_run_time(planned_run(asked, "l4", request=EngineRequest.of(asked, shape())), 0.5, items=0)
-    assert any("groups with equal rewards" in what for what in spent.not_counted)
 
 
 MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",
@@ -149,8 +144,7 @@ def test_completions_get_shorter_and_prompts_keep_their_room():
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.rewards
                                   and not name.endswith("-cpu")])
 def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
-    target = {"v5e8": "v5e-8"}.get(name.rpartition("-")[2], name.rpartition("-")[2])
-    found = plan(name, target, nearest=False)
+    found = plan(name, target_in_name(name), nearest=False)
     assert set(found.peaks) == {"step", "drawing", "generation"}
     assert found.verdict.fits
 

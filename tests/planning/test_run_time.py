@@ -1,7 +1,6 @@
 """Seconds of a run, and deadlines."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,38 +11,34 @@ from workings.hardware.catalog import targets
 from workings.inputs.resolve import find_shape
 from workings.planning.plan import make_plan
 from workings.planning.run_time import DISK_BYTES_A_SECOND, estimate_run_time, step_operations
-from workings.record.number_text import duration
 from workings.runs.plan import count_items, parse_duration, with_deadline, with_time
-
-
-def test_times_for_people():
-    assert [duration(n) for n in (3.21, 600, 5400, 360000)] == ["3.21 s", "10 min", "1 h 30 min", "4.2 days"]
 
 
 def test_a_whole_run_by_hand():
     asked = recipe(training={"steps": 100, "learning_rate": 1e-3}, checkpoint={"every_steps": 40, "keep_last": 2},
                    evaluation={"items": "eval", "every_steps": 50, "samples": 1, "batch_size": 64, "base": False},
                    precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
-    request = request_of(asked)
-    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=100)
-    assert spent.training_seconds == 50
-    assert spent.checkpoints == 3
+
+    def spent(items: int = 100, **changes: dict):
+        changed = asked.model_copy(update={
+            name: getattr(asked, name).model_copy(update=keys) for name, keys in changes.items()})
+        return estimate_run_time(planned_run(changed, "l4", request=request_of(asked)), 0.5, items=items)
+
+    found = spent()
+    assert (found.training_seconds, found.checkpoints, found.checkpoint_every_seconds) == (50, 3, 20)
     # bf16 weights and two fp32 moments of them.
-    assert spent.checkpoint_bytes == 10 * (96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16))
-    assert spent.disk_bytes == 3 * spent.checkpoint_bytes
-    assert spent.checkpoint_every_seconds == 20
-    assert spent.seconds == pytest.approx(
-        50 + 3 * spent.checkpoint_bytes / DISK_BYTES_A_SECOND + spent.evaluation_seconds)
-    by_time = asked.model_copy(update={"checkpoint": asked.checkpoint.model_copy(update={"every_minutes": 0.25})})
-    often = estimate_run_time(planned_run(by_time, "l4", request=request), 0.5, items=100)
+    assert found.checkpoint_bytes == 10 * (96 * 16 + 16 + 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16))
+    assert found.disk_bytes == 3 * found.checkpoint_bytes
+    assert found.seconds == pytest.approx(
+        50 + 3 * found.checkpoint_bytes / DISK_BYTES_A_SECOND + found.evaluation_seconds)
     # 15 seconds are 30 of these steps, which come before 40.
+    often = spent(checkpoint={"every_minutes": 0.25})
     assert (often.checkpoints, often.checkpoint_every_seconds) == (4, 15)
-    short = asked.model_copy(update={"training": asked.training.model_copy(update={"steps": 40})})
-    only = estimate_run_time(planned_run(short, "l4", request=request), 0.5, items=100)
+    only = spent(training={"steps": 40})
     assert only.disk_bytes == only.checkpoint_bytes, "there is no second one next to it"
-    unknown = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0)
+    unknown = spent(items=0)
     assert any("answers to the items" in what for what in unknown.not_counted)
-    assert unknown.evaluation_seconds < spent.evaluation_seconds
+    assert unknown.evaluation_seconds < found.evaluation_seconds
 
 
 def test_frozen_weights_get_no_gradient():
@@ -61,15 +56,7 @@ def test_items_are_counted_where_they_are_known(tmp_path):
     assert shape().layers == 2
 
 
-def test_a_missed_deadline_comes_with_the_steps_that_finish(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from workings.engines.jax import planning as jax_planning
-    from workings.engines.jax.target import CompilerAbsent
-
-    def absent(*_: object, **__: object) -> None:
-        raise CompilerAbsent("no compiler", "a compiler", "install it")
-
-    monkeypatch.setattr(jax_planning, "compile_for", absent)
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
+def test_a_missed_deadline_comes_with_the_steps_that_finish(no_compiler: None) -> None:
     loaded, target = load_recipe("gemma-2b-rtx5090"), targets()["rtx5090"]
     model = find_shape(loaded)
     plan = with_time(make_plan(loaded.recipe, model, target), loaded, model, target)

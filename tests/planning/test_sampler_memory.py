@@ -41,13 +41,11 @@ def test_a_server_that_runs_elsewhere_takes_nothing_and_one_on_a_cpu_its_cache(m
         "vLLM: weights": WEIGHTS, "vLLM: cache": 4 << 30}
 
 
-@pytest.mark.usefixtures("no_compiler")
-def test_a_plan_shows_both_and_refuses_what_does_not_fit_together() -> None:
+@pytest.mark.parametrize(("taken", "fits"), [(0.3, True), (0.95, False)])
+def test_a_plan_shows_both_and_refuses_what_does_not_fit_together(no_compiler: None, taken: float, fits: bool) -> None:
     recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "engine=jax"]).recipe
-    target = replace(find_target("rtx5090"), platform="gpu")
-    asked = {taken: recipe.model_copy(update={"sampler": load_recipe("gemma-3-1b-grpo-rtx5090", [
-        *WORDS, f"sampler={{name: vllm, arguments: [--gpu-memory-utilization, '{taken}']}}"]).recipe.sampler})
-        for taken in (0.3, 0.95)}
-    fits = {taken: make_plan(one, SHAPE, target) for taken, one in asked.items()}
-    assert (fits[0.3].verdict.fits, fits[0.95].verdict.fits) == (True, False)
-    assert fits[0.3].to_json()["sampler_parts"]["vLLM: weights"] == WEIGHTS
+    sampler = load_recipe("gemma-3-1b-grpo-rtx5090", [
+        *WORDS, f"sampler={{name: vllm, arguments: [--gpu-memory-utilization, '{taken}']}}"]).recipe.sampler
+    found = make_plan(recipe.model_copy(update={"sampler": sampler}), SHAPE, find_target("rtx5090"))
+    assert found.verdict.fits is fits
+    assert found.to_json()["sampler_parts"]["vLLM: weights"] == WEIGHTS

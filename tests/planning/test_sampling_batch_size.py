@@ -40,11 +40,3 @@ def test_never_more_than_an_engine_answers_at_a_time_and_never_none() -> None:
     assert completions_at_a_time(REQUEST, device(1 << 50), longest=100, new_tokens=200, can_train=True)[0] == 128
     one, why = completions_at_a_time(REQUEST, device(1000), longest=100, new_tokens=200, can_train=True)
     assert (one, "does not fit" in why) == (1, True)
-
-
-def test_a_longer_prompt_leaves_room_for_fewer() -> None:
-    limit = device(int(held(64, moments=True) / 0.9) + 1)
-    counts = [completions_at_a_time(REQUEST, limit, longest=longest, new_tokens=200, can_train=True)[0]
-              for longest in (128, 129, 1024)]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] == 64 > counts[1]
