@@ -62,9 +62,3 @@ def test_the_nearest_plan_is_what_a_person_would_do(name, model, machine, asked,
     before = formula_plan(recipe, shape, target)
     assert not before.verdict.fits
     assert search.find_nearest(recipe, shape, target, before).overrides == tuple(nearest)
-
-
-def test_another_method_is_called_another_experiment():
-    lora = SimpleNamespace(overrides=("method={name: lora}", "precision.rounding=nearest"), rows=8, source="compiled")
-    assert "another experiment" in search.nearest_remarks(lora, 8)[1]
-    assert len(search.nearest_remarks(SimpleNamespace(overrides=(ADAFACTOR,), rows=8, source="compiled"), 8)) == 1

@@ -1,22 +1,26 @@
-"""Plans of runs that learn from rewards: their programs, what is next to them, their time, and what makes them fit."""
+"""Plans of runs that learn from rewards or pairs: programs, what is next to them, time, and what makes them fit."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.planning.planning_helpers import planned_run, recipe, rewarded, shape
 from workings.config.load import load_recipe, shipped_recipes
+from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import HOST, find_target, target_in_name, targets
+from workings.planning import search
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
 from workings.planning.search import overrides_between, with_changes
-from workings.runs.plan import plan
+from workings.runs.plan import count_rows, plan
 from workings.ways.base import way_of
 
 BF16 = {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}
@@ -179,3 +183,43 @@ def test_programs_of_rewards_are_traced(monkeypatch, tmp_path):
     assert found.verdict.source == "traced"
     assert set(found.peaks) == {"step", "drawing", "log_probs"}
     assert found.verdict.peak_bytes == max(found.peaks.values())
+
+
+def pairs(**changes: Any) -> Recipe:
+    return recipe(**{"algorithm": {"name": "dpo"}, "batch": {"micro_batch": 4, "accumulation": 2}} | changes)
+
+
+def test_the_reference_is_asked_in_batches_of_the_step() -> None:
+    assert programs_of(pairs(), 2) == {"step": (2, 8, 64), "log_probs": (2, 8, 64)}
+    assert "log_probs" not in programs_of(recipe(), 1)
+
+
+def test_the_pass_takes_at_most_a_third_of_the_steps() -> None:
+    asked = pairs(training={"steps": 30, "learning_rate": 1e-3})
+    spent = estimate_run_time(planned_run(asked, "rtx5090"), 0.5, items=0)
+    assert spent.reference_seconds == pytest.approx(30 * 0.5 / 3)
+    without = spent.training_seconds + spent.checkpoints * spent.checkpoint_seconds
+    assert spent.seconds == pytest.approx(without + 5.0)
+    assert spent.to_json()["reference_seconds"] == pytest.approx(5.0)
+
+
+def test_the_search_keeps_pairs_whole() -> None:
+    target = find_target("v5e-8")
+    assert search.halved_micro_batch(pairs(), target) == {"batch.micro_batch": 2, "batch.accumulation": 4}
+    assert search.halved_micro_batch(pairs(batch={"micro_batch": 2}), target) == {}
+    assert search.halved_micro_batch(recipe(batch={"micro_batch": 2}), target) == {
+        "batch.micro_batch": 1, "batch.accumulation": 2}
+    # Eight rows over eight devices would be half a pair on each: the global batch grows instead.
+    one = pairs(batch={"micro_batch": 8}, mesh={"fsdp": 1})
+    assert search.on_all_devices(one, target) == {"mesh.fsdp": "auto"}
+    assert search.on_all_devices(pairs(batch={"micro_batch": 16}, mesh={"fsdp": 1}), target)["batch.micro_batch"] == 2
+
+
+def test_pairs_are_counted_where_the_file_is_here(tmp_path: Any) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps(pairs(data={"traces": "pairs.jsonl", "max_length": 64}).model_dump(
+        mode="json", exclude_unset=True)))
+    assert count_rows(load_recipe(str(path))) == 0
+    (tmp_path / "pairs.jsonl").write_text('{"id": 1}\n\n{"id": 2}\n')
+    assert count_rows(load_recipe(str(path))) == 4
+    assert count_rows(load_recipe(str(path), ("algorithm={name: sft}",))) == 2

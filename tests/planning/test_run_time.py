@@ -1,16 +1,29 @@
-"""Seconds of a run, and deadlines."""
+"""Seconds of a run: by hand, of what devices send to each other, and measured on this machine; deadlines."""
 
 from dataclasses import replace
 
 import pytest
 
+from tests.engines.tiny import request, tiny_shape
 from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
 from workings.config.load import load_recipe
+from workings.engines.base import MeshShape
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
 from workings.inputs.resolve import find_shape
+from workings.models.batch import BatchShape
+from workings.planning import calibration
+from workings.planning.calibration import at_depth, calibrated_throughput, measure, measured_depths
 from workings.planning.plan import make_plan
-from workings.planning.run_time import DISK_BYTES_A_SECOND, estimate_run_time, step_operations
+from workings.planning.run_time import (
+    DISK_BYTES_A_SECOND,
+    Throughput,
+    communication_seconds,
+    estimate_run_time,
+    step_operations,
+    step_seconds,
+    traffic_of_an_update,
+)
 from workings.runs.plan import count_items, parse_duration, with_deadline, with_time
 
 
@@ -73,3 +86,99 @@ def test_a_deadline_is_a_length_of_time() -> None:
     for wrong in ("9", "h", "0h", "9 hours", "-1h"):
         with pytest.raises(RequestError, match="is no length of time"):
             parse_duration(wrong)
+
+
+BF16 = request_of(recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}))
+LAYERS = 2 * (2 * 16 + 16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
+"""Weights of the helper's two layers, norms among them."""
+EIGHT = MeshShape(8, 1)
+
+
+def traffic(request=BF16, rows=8, mesh=EIGHT, accumulation=1, slices=1):
+    return traffic_of_an_update(request, BatchShape(accumulation, rows, 64), mesh, slices)
+
+
+def test_weights_travel_twice_and_gradients_once_without_the_part_that_is_there_already():
+    assert traffic() == (3 * 2 * LAYERS * 7 / 8, 0)
+    assert traffic(accumulation=2).between_devices == 2 * traffic().between_devices
+
+
+def test_weights_that_are_computed_in_fewer_bytes_travel_in_those():
+    mixed = request_of(recipe(precision={"parameters": "fp32", "compute": "bf16"}))
+    assert traffic(mixed).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
+
+
+def test_frozen_matrices_travel_in_the_bits_that_they_are_stored_in():
+    thin = {"name": "qlora", "rank": 4, "target_modules": ["q_proj"]}
+    small, large = (traffic(request_of(recipe(method=thin, precision={"parameters": each, "compute": "bf16"})),
+                            rows=2, mesh=MeshShape(2, 1)).between_devices for each in ("bf16", "fp32"))
+    assert small <= large  # norms and embeddings alone are stored in more bytes
+
+
+def test_frozen_weights_have_no_gradients():
+    thin = replace(BF16, method=recipe(method={"name": "lora", "rank": 4, "target_modules": ["q_proj"]}).method)
+    assert traffic(thin, rows=2, mesh=MeshShape(2, 1)).between_devices == (2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2
+
+
+def test_layers_are_summed_over_tp():
+    assert traffic(rows=2, mesh=MeshShape(1, 2)).between_devices == (2 * 2 * 2) * 2 * 0.5 * 2 * 64 * 16 * 2
+
+
+def test_slices_share_what_comes_from_another():
+    assert traffic(slices=2).between_slices == 3 * 2 * LAYERS / 2 / 4
+
+
+def test_copies_send_each_other_gradients_alone():
+    """Four devices each, on a slice of their own or on the same one."""
+    copies = MeshShape(4, 1, replicate=2)
+    apart = traffic(mesh=copies, slices=2)
+    assert apart == (3 * 2 * LAYERS * 3 / 4, 2 * (LAYERS + 96 * 16 + 16) / 4)
+    assert traffic(mesh=copies) == (sum(apart), 0)
+
+
+def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
+    v5e, batch, mesh = targets()["v5e-8"], BatchShape(1, 8, 64), EIGHT
+    sending = communication_seconds(BF16, batch, v5e, mesh)
+    assert sending == pytest.approx(3 * 2 * LAYERS * 7 / 8 / 100e9)
+    seconds, how = step_seconds(BF16, batch, v5e, mesh)
+    assert seconds == pytest.approx(step_operations(BF16, (1, 8, 64)) / (197e12 * 0.4 * 8) + sending)
+    assert "nothing of it hidden" in how
+    pace = Throughput(operations_a_second=1e12, source="measured")
+    assert step_seconds(BF16, batch, v5e, mesh, pace)[0] == step_operations(BF16, batch) / 8e12
+    without = replace(v5e, interconnect_gb_s=0.0)
+    assert "the catalog has no rate" in step_seconds(BF16, batch, without, mesh)[1]
+    two = replace(v5e, slices=2, network_gb_s=3.0)
+    assert communication_seconds(BF16, batch, two, mesh) > sending
+    assert communication_seconds(BF16, batch, replace(two, network_gb_s=0.0), mesh) is None
+
+
+DEEP = tiny_shape(layers=12)
+
+
+def test_a_straight_line_leads_to_the_whole_model() -> None:
+    assert at_depth({1: 2.0, 9: 6.0}, 30) == pytest.approx(16.5)
+    assert at_depth({9: 6.0}, 9) == 6.0
+    # Noise cannot make a deeper model faster.
+    assert at_depth({1: 2.0, 9: 1.9}, 30) == 2.0
+
+
+def test_depths_are_whole_periods_of_the_layers_pattern() -> None:
+    assert measured_depths(DEEP) == (1, 9)
+    assert measured_depths(replace(tiny_shape("gemma3", layers=26), sliding_pattern=6)) == (6, 18)
+    assert measured_depths(tiny_shape(layers=3)) == (3,)
+
+
+def test_the_engines_own_step_is_measured() -> None:
+    found = measure({"request": request(DEEP).to_json(), "engine": "torch", "rows": 2, "positions": 24,
+                     "supervised": 0.5})
+    assert sorted(found) == [1, 9]
+    assert all(seconds > 0 for seconds in found.values())
+
+
+def test_the_speed_is_that_of_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two micro-batches of 1.5 s, by the line through 1 and 9 layers."""
+    monkeypatch.setattr(calibration, "ask_child", lambda *asked: ({"1": 0.4, "9": 1.2}, ""))
+    batch = BatchShape(2, 4, 24)
+    speed = calibrated_throughput(request(DEEP), "torch", batch, 0.5)
+    assert step_operations(request(DEEP), batch) / speed.operations_a_second == pytest.approx(3.0)
+    assert "1 and 9 of 12 layers" in speed.source

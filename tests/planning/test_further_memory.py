@@ -1,17 +1,32 @@
-"""Plans of runs with a frozen model next to the one that is trained, counted by hand."""
+"""Plans with a frozen model, a server of vLLM or a gathered tensor next to the trained model, counted by hand."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, shape
+from tests.planning.planning_helpers import planned_run, recipe, shape
+from workings.config.load import load_recipe
 from workings.config.method import LoraConfig
+from workings.config.training import CheckpointConfig
 from workings.engines.base import EngineRequest, Inspection, MeshShape
+from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
+from workings.hardware.device import DeviceFacts
 from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
-from workings.planning.further_memory import TEACHER, model_weight_bytes, with_resident, with_teacher
+from workings.planning.breakdown import split_parts
+from workings.planning.further_memory import (
+    GATHERED,
+    SAVING,
+    TEACHER,
+    model_weight_bytes,
+    next_to_sampler,
+    sampler_parts,
+    with_resident,
+    with_saving,
+    with_teacher,
+)
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.search import estimated_programs, plan_with_nearest, with_changes
@@ -134,3 +149,73 @@ def test_about_traces_a_teacher_is_asked_once_a_row(tmp_path):
     # Four rows per step: ten steps meet each of the forty once.
     assert twenty == pytest.approx(ten)
     assert five == pytest.approx(ten / 2)
+
+
+CARD = DeviceFacts(platform="gpu", kind="card", count=1, memory_limit_bytes=32 << 30, memory_limit_source="the card",
+                   mesh={"fsdp": 1, "tp": 1}, versions={}, reason="")
+WORDS = ("method={name: lora, rank: 16}", "precision.rounding=nearest")
+SHAPE = published_shape("gemma-3-1b")
+WEIGHTS = 2 * parameter_count(SHAPE)
+
+
+@pytest.mark.parametrize(("sampler", "taken"), [
+    ("vllm", 0.9), ("{name: vllm, arguments: [--gpu-memory-utilization, '0.3']}", 0.3),
+    ("{name: vllm, arguments: ['--gpu-memory-utilization=0.5']}", 0.5)])
+def test_a_server_takes_its_share_of_a_card(sampler: str, taken: float) -> None:
+    recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, f"sampler={sampler}"]).recipe
+    parts = sampler_parts(recipe, SHAPE, CARD)
+    assert parts == {"vLLM: weights": WEIGHTS, "vLLM: cache": int(taken * (32 << 30)) - WEIGHTS}
+    left = next_to_sampler(CARD, parts)
+    assert left.memory_limit_bytes == (32 << 30) - int(taken * (32 << 30))
+    assert left.memory_limit_source.startswith("the card, less ")
+
+
+def test_a_server_that_runs_elsewhere_takes_nothing_and_one_on_a_cpu_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "sampler={name: vllm, url: 'http://10.0.0.2:8000'}"]).recipe
+    assert sampler_parts(recipe, SHAPE, CARD) == {}
+    assert next_to_sampler(CARD, {}) is CARD
+    started = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "sampler=vllm"]).recipe
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
+    assert sampler_parts(started, SHAPE, replace(CARD, platform="cpu")) == {
+        "vLLM: weights": WEIGHTS, "vLLM: cache": 4 << 30}
+
+
+@pytest.mark.parametrize(("taken", "fits"), [(0.3, True), (0.95, False)])
+def test_a_plan_shows_both_and_refuses_what_does_not_fit_together(no_compiler: None, taken: float, fits: bool) -> None:
+    recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "engine=jax"]).recipe
+    sampler = load_recipe("gemma-3-1b-grpo-rtx5090", [
+        *WORDS, f"sampler={{name: vllm, arguments: [--gpu-memory-utilization, '{taken}']}}"]).recipe.sampler
+    found = make_plan(recipe.model_copy(update={"sampler": sampler}), SHAPE, find_target("rtx5090"))
+    assert found.verdict.fits is fits
+    assert found.to_json()["sampler_parts"]["vLLM: weights"] == WEIGHTS
+
+
+TORCH, JAX = find_planning_engine("torch"), find_planning_engine("jax")
+
+
+def step(peak: int) -> dict[str, Inspection]:
+    return {"step": Inspection(peak_bytes=peak, source="traced", breakdown={"context": 100, "heap": peak - 100},
+                               versions={}, assumed=("context",))}
+
+
+def test_a_whole_embedding_and_half_of_the_state() -> None:
+    run = planned_run(recipe(engine="torch"), "t4x2", fsdp=2)
+    # 96 tokens x 16, fp32. Matrices are split in two; three norms of 16 in two layers, and the last one, are whole.
+    layer = 2 * 16 * 16 + 2 * 8 * 16 + 3 * 32 * 16
+    held = (96 * 16 + 2 * layer) // 2 + 16 * (2 * 2 + 1)
+    found = with_saving(run, TORCH, step(200))[SAVING]
+    assert found.breakdown == {"parameters": 4 * held, "moments": 8 * held, "context": 100, GATHERED: 4 * 96 * 16}
+    assert sum(part.size_bytes for part in split_parts(run, SAVING, found)) == found.peak_bytes
+
+
+def test_it_is_named_only_where_it_decides() -> None:
+    run = planned_run(recipe(engine="torch"), "t4x2", fsdp=2)
+    large = step(10**6)
+    assert with_saving(run, TORCH, large) == large
+    # One process of JAX writes from its own devices; a slice of sixteen chips has several.
+    assert with_saving(replace(run, recipe=recipe(engine="jax")), JAX, step(200)) == step(200)
+    shards = recipe(engine="torch").model_copy(update={"checkpoint": CheckpointConfig(sharded=True)})
+    assert with_saving(replace(run, recipe=shards), TORCH, step(200)) == step(200)
+    assert SAVING in with_saving(
+        replace(run, recipe=recipe(engine="jax"), target=find_target("v5e-16")), JAX, step(200))
+    assert with_saving(planned_run(recipe(engine="torch"), "l4"), TORCH, step(200)) == step(200)
