@@ -4,7 +4,7 @@ PyTorch's operations say what a kernel computes. A function makes its results, t
 CPU by the plain operations, a trace (fake tensors) not at all, because the kernel needs no memory but the results.
 
 PyTorch's own operations read and write logits about ten times, and in float32: on an H200 that was more than half of a
-step of Gemma 3 270M (`benchmarks/results/card_profile.json`). The kernel reads them twice and writes them once.
+step of Gemma 3 270M. The kernel reads them twice and writes them once.
 
 Shape suffixes: R rows, D elements of a row or width, C positions of a product or a block, V outputs or vocabulary, K
 targets of a position.
