@@ -27,8 +27,8 @@ CASES = {
     "fp32_donated": "adamw donated fp32",
 }
 """Optimizer, what happens to the old state, number format of weights and moments."""
-COMPILED = ROOT / "benchmarks" / "results" / "plan_v5e8.json"
-"""This package's plans for the same machine, by `python -m benchmarks.plan_v5e8`."""
+COMPILED = ROOT / "benchmarks" / "results" / "plans.json"
+"""This package's plans for the same machine, by `python -m benchmarks.plans v5e8`."""
 ROWS, LENGTH = 1, 64
 GIB = 2**30
 RESULT = ROOT / "benchmarks" / "results" / "case_gemma_2b.json"
@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> int:
         cases[name] = answered(words, kept)
         cases[name]["peak_gib"] = round(cases[name]["peak_bytes"] / GIB, 2)
         print(name, cases[name]["peak_gib"], flush=True)
-    plans = json.loads(COMPILED.read_text(encoding="utf-8"))["values"]
+    plans = json.loads(COMPILED.read_text(encoding="utf-8"))["values"]["v5e8"]
     one, recipe = plans["too_large"], plans["gemma-2b-v5e8"]
     first = cases["as_it_ran"]
     causes = {
