@@ -36,13 +36,12 @@ from benchmarks.peers.case import (  # noqa: E402
 )
 from tools.by_engine import by_engine  # noqa: E402
 from tools.other_load import Load  # noqa: E402
-from tools.result_file import ROOT, load_average, write_result  # noqa: E402
+from tools.result_file import write_result  # noqa: E402
 from workings.config.data import DataConfig  # noqa: E402
 from workings.data.batches import fixed_batches  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.models.batch import Batch  # noqa: E402
 
-RESULT = ROOT / "benchmarks" / "results" / "packing.json"
 LENGTH = 128
 CASES = {f"{data}-{rows}": (data, rows) for data in ("short", "mixed") for rows in (32, 128)}
 """Kind of traces, by its name in `benchmarks.peers.case.DATA`; rows of an update."""
@@ -119,13 +118,10 @@ def main(arguments: list[str]) -> int:
     if asked.measure:
         print(json.dumps(measure(Path(asked.measure[0]), asked.measure[1], asked.rows, asked.rounds)))
         return 0
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     cases = {case: measured_case(case, asked, load) for case in asked.only}
-    write_result(RESULT, what="Supervised tokens per second of short traces, packed and padded.", load_before=first,
-                 command=" ".join(["python -m benchmarks.packing", *arguments]),
-                 packages=["jax", "torch", "transformers"],
+    write_result(packages=["jax", "torch", "transformers"], words=" ".join([*arguments]),
                  values={"quotable": not load.passed_over, "goals": GOALS, "cases": cases})
-    print(f"wrote {RESULT.relative_to(ROOT)}")
     return int(any(max(found[engine]["ratios"][f"{ours}_to_{way}"] for ours in ("packed", "grouped")) < goal
                    for found in cases.values() for engine in asked.engine for way, goal in GOALS.items()))
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from typing import Any
 
-from tools.result_file import ROOT, earlier, load_average, measured, write_result
+from tools.result_file import earlier, measured, write_result
 from workings.cli.plan import table
 from workings.hardware.catalog import target_in_name
 from workings.runs.plan import plan
@@ -46,7 +46,6 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
 """Recipe, machine and overrides by a name in the file."""
 COMPILERS = ("libtpu", "jax_cuda12_plugin", "torch")
 PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "torch", "transformers")
-RESULT = ROOT / "benchmarks" / "results" / "plans.json"
 
 
 def answer(recipe: str, target: str, *overrides: str) -> dict[str, Any]:
@@ -64,20 +63,17 @@ def main(groups: list[str]) -> int:
     if missing := [name for name in COMPILERS if importlib.util.find_spec(name) is None]:
         print(f"not measured: {', '.join(missing)} not installed")
         return 3
-    before = load_average()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["WORKINGS_CACHE"] = cache  # nothing is remembered
         for group in groups or GROUPS:
             for name, question in GROUPS[group].items():
                 found = answer(*question)
                 # Read again each time: another call may have written meanwhile. Pages quote by dotted paths.
-                values = earlier(RESULT)
+                values = earlier()
                 values.setdefault(group, {})[name.replace(".", "-")] = found
-                write_result(RESULT, what="Plans of shipped recipes by compilers and traces, without the machines.",
-                             command="python -m benchmarks.plans", values=values, packages=PACKAGES,
-                             load_before=before)
+                write_result(packages=PACKAGES, values=values)
     return int(not all("nearest" in found if name in TOO_LARGE else found["fits"]
-                       for found_of_group in earlier(RESULT).values() for name, found in found_of_group.items()))
+                       for found_of_group in earlier().values() for name, found in found_of_group.items()))
 
 
 if __name__ == "__main__":

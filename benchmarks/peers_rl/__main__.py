@@ -22,9 +22,8 @@ from typing import Any
 from benchmarks.peers.__main__ import turn
 from benchmarks.peers_rl.case import CLIP, GROUP, IMITATION, NEW_TOKENS, PROMPTS, RATE, make_case
 from tools.other_load import Load
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, write_result
 
-RESULT = ROOT / "benchmarks" / "results" / "peers_rl.json"
 LAST = 10
 """Updates over which a reward is averaged: 320 prompts, 2,560 completions. One update's mean moves by 0.05 with its
 prompts alone."""
@@ -140,7 +139,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--limit", type=float, default=1200.0)
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     every = contenders(asked.peers, asked)
     if strangers := {*asked.contenders, *asked.without} - every.keys():
         raise SystemExit(f"no contenders: {', '.join(strangers)}; there are {', '.join(every)}")
@@ -180,11 +179,7 @@ def main(arguments: list[str]) -> int:
     if asked.contenders:
         print("not kept: some contenders alone")
         return 0
-    write_result(RESULT, what="Seconds a whole update of reinforcement learning takes next to TRL and Tunix on a CPU.",
-                 command=" ".join(["python -m benchmarks.peers_rl", *arguments]),
-                 packages=["torch", "jax", "google-tunix"],
-                 load_before=first, values=values)
-    print(f"wrote {RESULT.relative_to(ROOT)}")
+    write_result(packages=["torch", "jax", "google-tunix"], words=" ".join([*arguments]), values=values)
     return 0
 
 
