@@ -85,7 +85,7 @@ def peers(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-BEFORE = ("These ratios are out of date: optimizations that only a CPU has were removed since (decision 19), and our "
+BEFORE = ("These ratios are out of date: optimizations that only a CPU has were removed since, and our "
           "engines are slower now, JAX most of all. The rows of TRL and Tunix are current.")
 
 
