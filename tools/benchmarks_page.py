@@ -117,24 +117,6 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def packing(found: dict[str, Any]) -> list[str]:
-    """Short rows, with and without padding."""
-    lines = []
-    for name, case in found["values"]["cases"].items():
-        data, engines = case["data"], [engine for engine in ENGINES if engine in case]
-        lines += [f"### {data['rows_per_update']} rows per update, {name.split('-')[0]}", "",
-                  f"Traces of {data['shortest']} to {data['longest']} tokens on a model of {data['parameters']:,} "
-                  "parameters.", "",
-                  *table(["engine", "rows", "supervised tokens/s", "padding"], [
-                      [ENGINES[engine], way.replace("_", " "), f"{each['tokens_per_second']:,.0f}",
-                       percent(each['padding_share'])]
-                      for engine in engines for way, each in case[engine]["ways"].items()]), "",
-                  *(f"- {ENGINES[engine]}: " + ", ".join(f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in
-                                                         case[engine]["ratios"].items())
-                    for engine in engines), ""]
-    return lines
-
-
 def overhead(found: dict[str, Any]) -> list[str]:
     """The quickstart's loop."""
     v = found["values"]
@@ -182,8 +164,8 @@ def startup(found: dict[str, Any]) -> list[str]:
 
 PARTS = {"peers": ("Compared with TRL and Tunix", peers),
          "peers_rl": ("Learning from rewards, compared with TRL and Tunix", peers_rl),
-         "packing": ("Short rows", packing), "overhead": ("Outside the step", overhead),
-         "growth": ("Growing data", growth), "startup": ("Start-up", startup)}
+         "overhead": ("Outside the step", overhead), "growth": ("Growing data", growth),
+         "startup": ("Start-up", startup)}
 
 
 def render() -> str:
