@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workings.hardware.memory import host_memory
+from workings.hardware.memory import byte_text, gib, host_memory
 
 GIB = 2**30
 
@@ -67,3 +67,9 @@ def test_an_address_space_limit_is_seen_by_the_process_that_has_it(run_python):
     found = json.loads(run_python("-c", code).stdout)
     assert (found["limit_bytes"], found["limit_source"]) == (3 * GIB, "address space (ulimit -v)")
     assert 0 < found["available_bytes"] < 3 * GIB
+
+
+def test_bytes_as_people_read_them():
+    assert [gib(size) for size in (2**30, 2**30 - 1, 0)] == ["1.00 GiB", "1024.0 MiB", "0.0 MiB"]
+    assert [byte_text(size) for size in (0, 1023, 1536, 2**20, 2**40, 2**60)] == [
+        "0 B", "1023 B", "1.5 KiB", "1.0 MiB", "1.0 TiB", "1048576.0 TiB"]

@@ -13,7 +13,7 @@ from workings.hardware.catalog import targets
 from workings.inputs.resolve import find_shape
 from workings.models.batch import BatchShape
 from workings.planning import calibration
-from workings.planning.calibration import at_depth, calibrated_throughput, measure, measured_depths
+from workings.planning.calibration import calibrated_throughput, measure, measured_depths
 from workings.planning.plan import make_plan
 from workings.planning.run_time import (
     DISK_BYTES_A_SECOND,
@@ -153,13 +153,6 @@ def test_seconds_are_added_to_the_computing_unless_runs_say_the_pace():
 
 
 DEEP = tiny_shape(layers=12)
-
-
-def test_a_straight_line_leads_to_the_whole_model() -> None:
-    assert at_depth({1: 2.0, 9: 6.0}, 30) == pytest.approx(16.5)
-    assert at_depth({9: 6.0}, 9) == 6.0
-    # Noise cannot make a deeper model faster.
-    assert at_depth({1: 2.0, 9: 1.9}, 30) == 2.0
 
 
 def test_depths_are_whole_periods_of_the_layers_pattern() -> None:
