@@ -82,10 +82,10 @@ def targets() -> Mapping[str, Target]:
     """All rows by name, in the order of the file."""
     # By `importlib.resources` and no path: an installed package may be in a zip.
     text = files("workings.hardware").joinpath("catalog.json").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = json.loads(text)["targets"]
     # Tuples, because all callers share one row.
-    return {row["name"]: Target(**{key: tuple(value) if isinstance(value, list) else value
-                                   for key, value in row.items()}) for row in rows}
+    rows: list[dict[str, Any]] = [{key: tuple(value) if isinstance(value, list) else value
+                                   for key, value in row.items()} for row in json.loads(text)["targets"]]
+    return {row["name"]: Target(**row) for row in rows}
 
 
 def target_in_name(recipe: str) -> str:

@@ -133,7 +133,7 @@ def notebook_text(request: NotebookRequest) -> str:
     """The notebook as the text of an `.ipynb` file (format 4.5), the same for the same request."""
     made = []
     for number, (markdown, source) in enumerate(cells(script(request))):
-        of_kind = {"cell_type": "markdown"} if markdown else {
+        of_kind: dict[str, Any] = {"cell_type": "markdown"} if markdown else {
             "cell_type": "code", "execution_count": None, "outputs": []}
         made.append(of_kind | {"id": f"cell-{number:02d}", "metadata": {}, "source": source.splitlines(keepends=True)})
     notebook = {
