@@ -31,7 +31,7 @@ WEIGHTS = $(INSTALL) --no-deps -c constraints.txt
 CORE := $(VENV)/.installed-core
 ALL := $(VENV)/.installed-all
 
-.PHONY: help setup quickstart quick test coverage oldest newest check docs plans proof bench chip dist clean
+.PHONY: help setup quickstart quick test coverage oldest newest check docs proof bench chip dist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -101,9 +101,6 @@ docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.silent_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-plans: $(ALL) ## before a release: compiles the shipped plans that are not current (up to hours)
-	$(BIN)/python -m tools.ship_plans
-
 proof: $(ALL) ## runs further test cases and proof/*.py, the full counts in the docs (hours)
 	$(BIN)/python -m pytest -q -m full
 	$(BIN)/python -m tools.run_scripts proof
@@ -116,7 +113,6 @@ chip: ## on a machine with an accelerator: all measurements that need it, into p
 	$(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -m proof.chip $(PARTS)
 
 dist: $(ALL) ## builds wheel and sdist into dist/
-	$(BIN)/python -m tools.ship_plans --check || echo "these plans will be compiled on request; to ship them: make plans"
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean: ## removes all that make made except .venv and runs/

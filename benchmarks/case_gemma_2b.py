@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, write_result
 
 CASES = {
     "as_it_ran": "adamw kept bf16",
@@ -27,11 +27,10 @@ CASES = {
     "fp32_donated": "adamw donated fp32",
 }
 """Optimizer, what happens to the old state, number format of weights and moments."""
-COMPILED = ROOT / "benchmarks" / "results" / "plan_v5e8.json"
-"""This package's plans for the same machine, by `python -m benchmarks.plan_v5e8`."""
+COMPILED = ROOT / "benchmarks" / "results" / "plans.json"
+"""This package's plans for the same machine, by `python -m benchmarks.plans v5e8`."""
 ROWS, LENGTH = 1, 64
 GIB = 2**30
-RESULT = ROOT / "benchmarks" / "results" / "case_gemma_2b.json"
 
 
 def compile_case(optimizer: str, state: str, dtype: str) -> dict[str, Any]:
@@ -106,7 +105,6 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--from"]:
         lines = Path(arguments[1]).read_text(encoding="utf-8").splitlines()
         kept = {each["command"]: each for each in map(json.loads, lines)}
-    before = load_average()
     cases = {}
     for name, words in CASES.items():
         if "--no-compile" in arguments and f"python -m benchmarks.case_gemma_2b {words}" not in kept:
@@ -114,7 +112,7 @@ def main(arguments: list[str]) -> int:
         cases[name] = answered(words, kept)
         cases[name]["peak_gib"] = round(cases[name]["peak_bytes"] / GIB, 2)
         print(name, cases[name]["peak_gib"], flush=True)
-    plans = json.loads(COMPILED.read_text(encoding="utf-8"))["values"]
+    plans = json.loads(COMPILED.read_text(encoding="utf-8"))["values"]["v5e8"]
     one, recipe = plans["too_large"], plans["gemma-2b-v5e8"]
     first = cases["as_it_ran"]
     causes = {
@@ -125,11 +123,9 @@ def main(arguments: list[str]) -> int:
     ours = {"adamw_on_one_chip": {"peak_bytes": one["peak_bytes"], "fits": one["fits"], "batch": one["batch"]},
             "adamw_on_all_chips": {"peak_bytes": one["nearest"]["peak_bytes"], "rows": one["nearest"]["rows"]},
             "as_shipped": {"peak_bytes": recipe["peaks"]["step"], "fits": recipe["fits"], "batch": recipe["batch"]}}
-    write_result(RESULT, what="Gemma 2B on one chip of a TPU v5e-8 as a public project compiled it, its causes, and a "
-                 "plan that fits", command="python -m benchmarks.case_gemma_2b",
+    write_result(packages=("jax", "jaxlib", "libtpu", "google-tunix", "flax", "optax"),
                  values={"limit_bytes": cases["as_it_ran"].get("limit_bytes", 0), "reported_gib": 28.59, "cases": cases,
-                         "causes": causes, "ours": ours},
-                 packages=("jax", "jaxlib", "libtpu", "google-tunix", "flax", "optax"), load_before=before)
+                         "causes": causes, "ours": ours})
     return int(cases["as_it_ran"]["fits"] or not recipe["fits"])
 
 

@@ -28,13 +28,12 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import write_result
 from workings.data.traces import Trace, write_traces
 from workings.errors import RequestError
 from workings.evaluation.unit import read_scorecard
 
 REWARD = Path(__file__).with_name("countdown_reward.py")
-RESULT = ROOT / "benchmarks" / "results" / "countdown.json"
 PUBLISHED = {"sft": 0.366, "ipo": 0.408, "rloo": 0.641}
 TESTED, ANSWERS = 50, 16
 NEW_TOKENS = 1024
@@ -137,7 +136,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100, help="updates of IPO and RLOO")
     parser.add_argument("--problems-trained", type=int, default=2000)
     parser.add_argument("words", nargs="*", help="overrides of every recipe")
-    given, load = parser.parse_args(), load_average()
+    given = parser.parse_args()
     try:
         check_model(given.model)
     except RequestError as error:
@@ -154,9 +153,7 @@ def main() -> int:
     make_pairs(samples / "predictions.jsonl", given.out / "pairs.jsonl")
     found["ipo"] = train(given, "ipo", sft, *NOT_PACKED, *IPO)
     found["rloo"] = train(given, "rloo", sft, *NOT_PACKED, *RLOO)
-    write_result(RESULT, what="Countdown: Qwen2.5-0.5B after SFT, IPO and RLOO, next to published numbers",
-                 command=f"python -m benchmarks.countdown --steps {given.steps} {' '.join(given.words)}".strip(),
-                 packages=["workings", "torch"], load_before=load, values=found)
+    write_result(packages=["workings", "torch"], words=f"--steps {given.steps} {' '.join(given.words)}", values=found)
     return 0
 
 

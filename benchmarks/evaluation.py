@@ -18,9 +18,8 @@ import time
 from pathlib import Path
 
 from tools.other_load import Load
-from tools.result_file import load_average, write_result
+from tools.result_file import write_result
 
-RESULT = Path(__file__).parent / "results" / "evaluation.json"
 LIMIT_SECONDS = 20.0
 ITEMS = 50_000
 STEPS = "we add the digits one by one and carry. " * 8
@@ -69,7 +68,7 @@ def main(arguments: list[str]) -> int:
     if asked.measure:
         print(json.dumps(measured(asked.measure)))
         return 0
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     with tempfile.TemporaryDirectory() as name:
         for side, share in (("a", 0.60), ("b", 0.61)):
             write_input(Path(name), share, side)
@@ -77,8 +76,7 @@ def main(arguments: list[str]) -> int:
         output = subprocess.run([sys.executable, "-m", "benchmarks.evaluation", "--measure", name], check=True,
                                 stdout=subprocess.PIPE, text=True).stdout
     values = json.loads(output)
-    write_result(RESULT, what="Seconds and bytes to score, seal and compare 2 x 50,000 predictions of the same items.",
-                 command="python -m benchmarks.evaluation", packages=["numpy", "scipy"], load_before=first,
+    write_result(packages=["numpy", "scipy"],
                  values={"quotable": not load.passed_over, "cores_used_by_others": round(others, 2),
                          "predictions": 2 * ITEMS, "limit_seconds": LIMIT_SECONDS, **values})
     print(f"{2 * ITEMS} predictions: {values['seconds']} s (limit {LIMIT_SECONDS:g} s), "

@@ -11,7 +11,6 @@ a quarter, or verification is not linear in bytes within a quarter.
 
 import argparse
 import gc
-import json
 import os
 import resource
 import shutil
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tools.other_load import Load
-from tools.result_file import ROOT, load_average, measured, write_result
+from tools.result_file import earlier, measured, write_result
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.named_sets import make_kind
@@ -36,7 +35,6 @@ from workings.models.chat import ChatTemplate
 from workings.models.tokenizer_training import train_tokenizer
 from workings.record.digest import file_digest
 
-RESULT = ROOT / "benchmarks" / "results" / "growth.json"
 ROWS = (10_000, 100_000, 1_000_000)
 CONFIG = DataConfig(traces="", max_length=64, buckets=(24, 32, 48, 64))
 PIECE, BATCHES = 5_000, 200
@@ -145,14 +143,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--train", type=int, default=100_000, help="traces for the first step; 0: keep the last result")
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     others = load.check()
     read, piece = tokenised(tuple(asked.rows))
     planned = {str(count): batched(count, piece) for count in asked.rows}
     with tempfile.TemporaryDirectory() as name:
         digests = hashed(Path(name))
         steps = ({"traces": asked.train, **first_step(Path(name), asked.train), "measured": measured()} if asked.train
-                 else json.loads(RESULT.read_text())["values"]["first_step"])
+                 else earlier()["first_step"])
     small, large = str(asked.rows[0]), str(asked.rows[-1])
     a_byte = [digests[f"{size}_mib_seconds"] / size for size in (HASHED_MIB[0], HASHED_MIB[-1])]
     growth = {
@@ -160,15 +158,13 @@ def main(arguments: list[str]) -> int:
         **{name: round(planned[large][f"{key}_microseconds_a_token"] / planned[small][f"{key}_microseconds_a_token"], 3)
            for name, key in (("batches", "batch"), ("plan", "plan"))},
         "verify": round(a_byte[1] / a_byte[0], 3)}
-    write_result(RESULT, what="Seconds per token and a byte as data grows.", load_before=first,
-                 command="python -m benchmarks.growth", packages=["numpy", "tokenizers"],
+    write_result(packages=["numpy", "tokenizers"],
                  values={"quotable": not load.passed_over, "cores_used_by_others": round(others, 2), "rows": asked.rows,
                          "reading": read, "planning": planned, "verify": digests, "growth": growth, "slack": SLACK,
                          "first_step": steps})
     shown = {"reading": read, "planning": planned, "verify": digests, "growth": growth, "first step": steps}
     for key, value in shown.items():
         print(f"{key}: {value}")
-    print(f"wrote {RESULT.relative_to(ROOT)}")
     return int(any(growth[name] > SLACK for name in ("reading", "batches", "verify")))
 
 

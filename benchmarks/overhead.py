@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from tools.other_load import Load
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import write_result
 
-RESULT = ROOT / "benchmarks" / "results" / "overhead.json"
 LOOP_LIMIT, RECORD_LIMIT, QUICKSTART_LIMIT_SECONDS = 0.05, 0.01, 180.0
 
 
@@ -128,7 +127,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     with tempfile.TemporaryDirectory() as name:
         others = load.check()
         values = watched(Path(name))
@@ -138,14 +137,12 @@ def main(arguments: list[str]) -> int:
         subprocess.run(command, check=True, capture_output=True,
                        env=os.environ | {"WORKINGS_CACHE": str(Path(name) / "cache")})
         values["quickstart_seconds"] = round(time.perf_counter() - started, 1)
-    write_result(RESULT, what="Where the quickstart's seconds go.", command="python -m benchmarks.overhead",
-                 packages=["jax", "jaxlib", "numpy"], load_before=first, values={
-                     "quotable": not load.passed_over, "cores_used_by_others": round(others, 2), **values,
-                     "limits": {"share_outside_compiled_step": LOOP_LIMIT, "share_of_record_keeping": RECORD_LIMIT,
-                                "quickstart_seconds": QUICKSTART_LIMIT_SECONDS}})
+    write_result(packages=["jax", "jaxlib", "numpy"], values={
+        "quotable": not load.passed_over, "cores_used_by_others": round(others, 2), **values,
+        "limits": {"share_outside_compiled_step": LOOP_LIMIT, "share_of_record_keeping": RECORD_LIMIT,
+                   "quickstart_seconds": QUICKSTART_LIMIT_SECONDS}})
     for key, value in values.items():
         print(f"{key}: {value}")
-    print(f"wrote {RESULT.relative_to(ROOT)}")
     return int(values["share_outside_compiled_step"] >= LOOP_LIMIT or values["share_of_record_keeping"] >= RECORD_LIMIT
                or values["programs_compiled"] > values["batch_shapes"]
                or values["quickstart_seconds"] >= QUICKSTART_LIMIT_SECONDS)

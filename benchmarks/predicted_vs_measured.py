@@ -15,15 +15,13 @@ import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from tools.by_engine import NOTHING_KEPT
-from tools.result_file import load_average, write_result
+from tools.result_file import write_result
 from workings.hardware.memory import host_memory, peak_resident_bytes, resident_bytes
 from workings.planning.verdict import CPU_MARGINAL_SHARE
 
-RESULT = Path(__file__).parent / "results" / "predicted_vs_measured.json"
 GIB = 2**30
 MIN_BYTES = GIB
 STEPS = 3
@@ -121,7 +119,6 @@ def main() -> int:
     if host_memory().available_bytes < 12 * GIB:
         print("not measured: less than 12 GiB of memory are free")
         return 3
-    load = load_average()
     found = {name: run(name) for name in CONFIGURATIONS}
     ratios = sorted(row["measured_over_predicted"] for row in found.values())
     summary = {
@@ -129,10 +126,7 @@ def main() -> int:
         "maximum": ratios[-1], "unsafe": sum(ratio > 1 for ratio in ratios),
         "unsafe_by_more_than_10_percent": sum(ratio > 1.1 for ratio in ratios),
         "unsafe_beyond_marginal": sum(ratio > ALLOWED for ratio in ratios)}
-    write_result(RESULT, what="Peak memory of whole training steps on a CPU: measured over predicted, each in a fresh "
-                 "process.", command="python -m benchmarks.predicted_vs_measured",
-                 values={"summary": summary, "configurations": found}, packages=("jax", "jaxlib", "workings"),
-                 load_before=load)
+    write_result(packages=("jax", "jaxlib", "workings"), values={"summary": summary, "configurations": found})
     print(json.dumps(summary))
     return 0 if not summary["unsafe_beyond_marginal"] else 1
 

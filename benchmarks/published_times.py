@@ -21,7 +21,7 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from tools.result_file import ROOT, write_result
+from tools.result_file import write_result
 from workings.config.load import check_recipe
 from workings.engines.base import EngineRequest, MeshShape
 from workings.hardware.catalog import Target, targets
@@ -30,7 +30,6 @@ from workings.models.shape import ModelShape
 from workings.models.shapes import published_shape
 from workings.planning.run_time import step_seconds
 
-RESULT = ROOT / "benchmarks" / "results" / "published_times.json"
 LENGTH = 2048
 MACHINES_TO_RENT = {"t4x2": "fp16", "rtx5090": "bf16", "h200": "bf16", "v5e-8": "bf16", "v5e-256": "bf16"}
 """Target -> format of its products."""
@@ -158,8 +157,7 @@ def main() -> int:
     values = {"rows": rows, "device_hours_of_a_million_tokens": costs, "count": len(rows), "order": order, "ratio": {
         "least": ratios[0], "median": median(ratios), "largest": ratios[-1]}}
     print(order, values["ratio"])
-    write_result(RESULT, what="Seconds of a step by formula next to MaxText's published ones, on up to 32 slices.",
-                 command="python -m benchmarks.published_times", values=values)
+    write_result(values=values)
     return int(order["all"]["seconds"] < ENOUGH)
 
 

@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import write_result
 from workings.config.load import load_recipe
 from workings.data.batches import make_batch
 from workings.data.rows import Row
@@ -28,7 +28,6 @@ from workings.engines.registry import find_engine
 from workings.inputs.resolve import resolve
 from workings.rollouts.vllm import VllmSampler
 
-RESULT = ROOT / "benchmarks" / "results" / "sampler_speed.json"
 LONGEST = 256
 Ask = Callable[[list[list[int]]], tuple[int, list[Any]]]
 """Samples a completion of each prompt: the number of tokens, and the completions if the side reads them."""
@@ -93,7 +92,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=512)
     parser.add_argument("--new-tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    given, load = parser.parse_args(), load_average()
+    given = parser.parse_args()
     loaded = load_recipe("smollm2-135m-grpo-cpu", [
         f"sampler={{name: vllm, command: '{given.vllm}', arguments: [--no-enable-prefix-caching]}}",
         f"data.max_length={LONGEST}"])
@@ -124,18 +123,17 @@ def main() -> None:
             took, completions[name] = measure(name, sides[name], prompts)
             rounds[name].append(took)
     lengths = [len(prompt) for prompt in prompts]
-    write_result(RESULT, what="sampling of the same prompts on a CPU: the engine, vLLM in a run, vLLM alone",
-                 command=f"python -m benchmarks.sampler_speed --vllm VLLM --prompts {given.prompts} --new-tokens "
-                         f"{given.new_tokens} --rounds {given.rounds}",
-                 packages=["workings", "torch", "numpy"], load_before=load, values={
-                     "prompts": len(prompts), "prompt_tokens": {"least": min(lengths), "most": max(lengths)},
-                     "new_tokens": given.new_tokens, "vllm_version": server.tag["version"], "rounds": rounds,
-                     "tokens_per_second": {name: round(rate(rounds[name]), 1) for name in sides},
-                     "vllm_to_engine": ratio(rounds, "vllm", "engine"),
-                     "vllm_to_vllm_alone": ratio(rounds, "vllm", "vllm_alone"),
-                     "vllm_to_vllm_base": ratio(rounds, "vllm", "vllm_base"),
-                     "log_prob_difference": {name: largest_difference(engine, state, prompts, completions[name])
-                                             for name in ("engine", "vllm")}})
+    write_result(
+        packages=["workings", "torch", "numpy"],
+        words=f"--vllm VLLM --prompts {given.prompts} --new-tokens {given.new_tokens} --rounds {given.rounds}",
+        values={"prompts": len(prompts), "prompt_tokens": {"least": min(lengths), "most": max(lengths)},
+                "new_tokens": given.new_tokens, "vllm_version": server.tag["version"], "rounds": rounds,
+                "tokens_per_second": {name: round(rate(rounds[name]), 1) for name in sides},
+                "vllm_to_engine": ratio(rounds, "vllm", "engine"),
+                "vllm_to_vllm_alone": ratio(rounds, "vllm", "vllm_alone"),
+                "vllm_to_vllm_base": ratio(rounds, "vllm", "vllm_base"),
+                "log_prob_difference": {name: largest_difference(engine, state, prompts, completions[name])
+                                        for name in ("engine", "vllm")}})
 
 
 if __name__ == "__main__":

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tools.other_load import Load
-from tools.result_file import load_average, write_result
+from tools.result_file import write_result
 
-RESULT = Path(__file__).parent / "results" / "startup.json"
 LIMIT_SECONDS = 0.3
 STARTS = 20
 
@@ -70,7 +69,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     load.check()
     commands = {"help": ("-m", "workings", "--help"), "empty_python": ("-c", "pass")}
     for given in commands.values():
@@ -92,10 +91,9 @@ def main(arguments: list[str]) -> int:
         values["train"] = {row: first_step(engine, Path(name) / row)
                            for row, engine in (("jax", "jax"), ("jax, programs kept", "jax"), ("torch", "torch"))}
     print(values["train"])
-    write_result(RESULT, what="Seconds until `workings --help` answers, of every verb's help, and until a first step.",
-                 command="python -m benchmarks.startup", packages=["typer", "click", "jax", "torch"],
-                 load_before=first, values={"starts": STARTS, "limit_seconds": LIMIT_SECONDS,
-                                            "quotable": not load.passed_over, **values})
+    write_result(packages=["typer", "click", "jax", "torch"],
+                 values={"starts": STARTS, "limit_seconds": LIMIT_SECONDS,
+                         "quotable": not load.passed_over, **values})
     print(f"workings --help: median {median:.3f} s of {STARTS} starts (limit {LIMIT_SECONDS} s)")
     return 0 if median <= LIMIT_SECONDS else 1
 

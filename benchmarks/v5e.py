@@ -14,7 +14,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, write_result
 
 OWN, TUNIX = "benchmarks.spikes.compile_v5e", "benchmarks.spikes.compile_tunix_v5e"
 CASES = {
@@ -31,7 +31,6 @@ CASES = {
 }
 FORWARD = ("model", "matmul", "attention", "feed_forward", "embedding", "remat", "sharding")
 """Files of `engines/jax` that a forward of Tunix's would replace."""
-OUT = ROOT / "benchmarks" / "results" / "v5e.json"
 
 
 def compile_case(command: str) -> dict[str, Any]:
@@ -59,14 +58,12 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--from"]:
         answers = [json.loads(line) for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines()]
         kept = {answer["command"]: answer for answer in answers if "command" in answer}
-    before = load_average()
     cases = {}
     for name, command in CASES.items():
         answer = kept.get(f"python -m {command}") or compile_case(command)
         cases[name] = answer | {"fits": "peak_gib" in answer and answer.get("refused", "no") == "no"}
-    write_result(OUT, what="Compiler's peak memory per chip of full fine-tuning steps on a TPU v5e-8",
-                 command="python -m benchmarks.v5e", values={"limit_gib": 15.75, "cases": cases, "lines": lines()},
-                 packages=("jax", "jaxlib", "libtpu", "google-tunix", "flax", "optax"), load_before=before)
+    write_result(packages=("jax", "jaxlib", "libtpu", "google-tunix", "flax", "optax"),
+                 values={"limit_gib": 15.75, "cases": cases, "lines": lines()})
     return int(any("failed" in case for case in cases.values()))
 
 

@@ -20,7 +20,7 @@ import sys
 from statistics import median
 from typing import Any
 
-from tools.result_file import ROOT, earlier, load_average, measured, write_result
+from tools.result_file import earlier, measured, write_result
 from workings.config.load import check_recipe
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target, targets
@@ -44,7 +44,6 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 LENGTHS = (512, 2048, 8192)
 MACHINES = ("t4", "t4x2", "l4", "rtx5090", "h100", "v5e-1", "v5e-8")
-RESULT = ROOT / "benchmarks" / "results" / "what_fits.json"
 Key = tuple[str, str, int, str]
 """Model, method, length, machine."""
 TRACED: tuple[Key, ...] = tuple(
@@ -121,10 +120,9 @@ def main(arguments: list[str]) -> int:
     asked_for.add_argument("--trace", type=int, default=0)
     parser.add_argument("--on", nargs="*", default=MACHINES)
     asked = parser.parse_args(arguments)
-    before = load_average()
     keys = [(model, method, length, name) for name in MACHINES for model in MODELS for method in METHODS
             for length in LENGTHS]
-    rows = {_key(old): old for old in earlier(RESULT).get("rows", [])}
+    rows = {_key(old): old for old in earlier().get("rows", [])}
     if not (asked.compile or asked.trace):
         for key in keys:
             formula = row(key, compiled=False)
@@ -136,22 +134,21 @@ def main(arguments: list[str]) -> int:
     for key in missing:
         found = row(key, compiled=True)
         # Read again each time: another call may have written meanwhile.
-        rows = {_key(old): old for old in earlier(RESULT).get("rows", [])} | {key: found}
+        rows = {_key(old): old for old in earlier().get("rows", [])} | {key: found}
         print(*key, found["fits"], f"{found['peak_bytes'] / 2**30:.2f} GiB, by formula",
               f"{found['estimated_bytes'] / found['peak_bytes']:.3f} of that", flush=True)
-        _write([rows[each] for each in (*keys, *TRACED) if each in rows], before)
+        _write([rows[each] for each in (*keys, *TRACED) if each in rows])
     if not missing:
-        _write([rows[each] for each in (*keys, *TRACED) if each in rows], before)
+        _write([rows[each] for each in (*keys, *TRACED) if each in rows])
     return 0
 
 
-def _write(rows: list[dict[str, Any]], before: float) -> None:
+def _write(rows: list[dict[str, Any]]) -> None:
     counts = {source: sum(each["source"] == source for each in rows) for source in ("compiled", "traced", "estimated")}
-    write_result(RESULT, what="Verdicts on fine-tuning steps, one sequence a device",
-                 command="python -m benchmarks.what_fits [--compile ROWS | --trace ROWS]",
+    write_result(packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "torch", "transformers"),
+                 words="[--compile ROWS | --trace ROWS]",
                  values={"rows": rows, "counts": counts, "error": error_of(rows, "compiled"),
-                         "traced_error": error_of(rows, "traced"), "methods": METHODS},
-                 packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "torch", "transformers"), load_before=before)
+                         "traced_error": error_of(rows, "traced"), "methods": METHODS})
 
 
 def _key(old: dict[str, Any]) -> Key:

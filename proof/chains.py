@@ -18,8 +18,6 @@ from tools.result_file import write_result
 from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
 from workings.evaluation.first_wrong_step import first_wrong_step
 
-RESULT = Path(__file__).parent / "chains.json"
-
 
 def checked(texts: Sequence[str]) -> dict[str, int]:
     """How many chains have equations, wrong ones, and ones that may be meant otherwise."""
@@ -65,8 +63,7 @@ def main() -> int:
     solutions = list({json.dumps(one["model_output_steps"]): one for one in labelled}.values())
     values = {"abel": checked(abel), "llm_adapters": checked(adapters),
               "first_wrong_equation": against_labels(solutions)}
-    write_result(RESULT, what="Equations of public chains of thought, and the first wrong one against people's labels.",
-                 command="python -m proof.chains --chains FOLDER", values=values)
+    write_result(words="--chains FOLDER", values=values)
     print(json.dumps(values, indent=2))
     return 0
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from tools.result_file import ROOT, write_result
 
-RESULT = Path(__file__).parent / "data.json"
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 
 CHILD = """
@@ -96,8 +95,7 @@ def main() -> int:
     bad = count // 100
     right = all(facts["read"] == count and facts["rejected"] == bad and facts["written"] == count - bad
                 for facts in large.values())
-    write_result(RESULT, what="Imports of a million records in bounded memory, and of all of GSM8K, with their checks.",
-                 command=f"python -m proof.data --n {count}", packages=["pyarrow", "numpy"],
+    write_result(packages=["pyarrow", "numpy"], words=f"--n {count}",
                  values={"records": count, "imports": large, "gsm8k": whole})
     growth = ", ".join(f"{name} {facts['growth_bytes'] / 2**20:.0f} MiB" for name, facts in large.items())
     print(f"{count:,} records, growth of peak memory: {growth}; counts {'add up' if right else 'DO NOT add up'}")

@@ -11,7 +11,6 @@ import random
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from proof._plain_questions import QUESTIONS
@@ -23,7 +22,6 @@ from workings.data.generators import addition, everyday
 from workings.data.importing.completion import split_hashes, take_annotations
 from workings.data.traces import Trace
 
-RESULT = Path(__file__).parent / "data_checks.json"
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 LEAKS, NEAR, REACHED_PRECISION = 0.95, 0.8, 0.98
 TRULY_NOT_REACHED = {"train": {356, 1154, 2770, 3334, 4796, 5350, 6157, 6760, 7444}, "test": set[int]()}
@@ -201,8 +199,7 @@ def main() -> int:
                                        "test": reached(others, TRULY_NOT_REACHED["test"])}}
     else:
         values["gsm8k"] = {"absent": "no ../shared/data/gsm8k next to the repository"}
-    write_result(RESULT, what="Leaks, near duplicates and answers that steps do not lead to: found of known ones.",
-                 command="python -m proof.data_checks", packages=[], values=values)
+    write_result(values=values)
     print(json.dumps(values, indent=1))
     parts = [values["made"], *([values["gsm8k"]] if GSM8K.is_dir() else [])]
     answers = [part["answers"] for part in parts[:1]] + [*(parts[1]["answers"].values() if len(parts) > 1 else ())]

@@ -33,7 +33,6 @@ from workings.evidence.verify import verify
 from workings.evidence.verify.registry import CHECKS
 from workings.runs.replay import ReplayRequest, replay_run
 
-RESULT = Path(__file__).parent / "fakes.json"
 EACH = 6
 """Splices of each kind, with as much replayed as finds all of them."""
 MARKED, MISSED = "said, not checked", "missed"
@@ -45,8 +44,7 @@ def main() -> int:
         told, taken_again = fakes_told(Path(folder, "fakes")), replayed(Path(folder, "replayed"))
         elsewhere = told_elsewhere(Path(folder, "elsewhere"))
         alike = of_every_field(Path(folder, "alike"))
-    write_result(RESULT, what="What finds fakes about a real record, by level, and which are named as not checked.",
-                 command="python -m proof.fakes", packages=["pydantic", "rfc8785", "numpy"], values={
+    write_result(packages=["pydantic", "rfc8785", "numpy"], values={
         "tried": told["tried"] + alike["tried"] + taken_again["tried"] + elsewhere["tried"], "told": told,
         "of_every_field": alike, "elsewhere": elsewhere, "taken_again": taken_again})
     for what, each in (("one run", told), ("every field", alike), ("records of other kinds", elsewhere)):

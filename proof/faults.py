@@ -32,7 +32,6 @@ from tools.result_file import earlier, write_result
 from workings.errors import PEER_GONE
 from workings.record.layout import RECIPE_EVALUATION, SEAL, partial_path
 
-RESULT = Path(__file__).with_suffix(".json")
 PHASES = ("start", "step", "checkpoint", "sampling", "evaluation")
 REWARDS = ("algorithm={name: grpo, group: 2, max_new_tokens: 24}", "rewards=[{scorer: 'parity.py:parity'}]",
            "data.packing=none", "batch.micro_batch=4", "batch.accumulation=1")
@@ -193,7 +192,7 @@ def main() -> int:
     parser.add_argument("--phases", nargs="+", default=list(PHASES), choices=PHASES)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that a process waits for the other one")
     asked = parser.parse_args()
-    rows = [row for row in earlier(RESULT).get("rows", [])
+    rows = [row for row in earlier().get("rows", [])
             if row["engine"] not in asked.engines or row["phase"] not in asked.phases]
     with tempfile.TemporaryDirectory() as name:
         for engine in asked.engines:
@@ -209,8 +208,7 @@ def main() -> int:
                         trials.during(phase, fault, index)
             rows += trials.rows
     wrong = [row for row in rows if row["problems"]]
-    write_result(RESULT, what="Two processes of one run that meet faults: how each ends, and whether the run resumes.",
-                 command="python -m proof.faults", packages=["jax", "torch"],
+    write_result(packages=["jax", "torch"],
                  values={"trials": len(rows), "met": sum(row["met"] for row in rows), "wrong": len(wrong),
                          "longest_seconds": max(row["seconds"] for row in rows),
                          "rows": rows})

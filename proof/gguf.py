@@ -29,7 +29,6 @@ from workings.publish.gguf_file import TYPES
 from workings.runs.open_model import SealedRun
 from workings.runs.train import train
 
-RESULT = Path(__file__).parent / "gguf.json"
 PACKAGES = ("torch", "transformers", "gguf", "xllamacpp")
 ENOUGH = {"bf16": PROMPTS * NEW_TOKENS, "q8_0": 90}
 RECIPE = """name: gguf
@@ -81,10 +80,8 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="workings-gguf-") as folder:
             found = case(Path(folder)) | {"compared": measured()}
         print(name, found, flush=True)
-        write_result(RESULT, what="Greedy tokens of llama.cpp that are the PyTorch engine's, from our GGUF files.",
-                     command="python -m proof.gguf [FAMILY | FOLDER ...]", values=earlier(RESULT) | {name: found},
-                     packages=PACKAGES)
-    return 0 if all(row[kind] >= enough for row in earlier(RESULT).values() for kind, enough in ENOUGH.items()) else 1
+        write_result(packages=PACKAGES, words="[FAMILY | FOLDER ...]", values=earlier() | {name: found})
+    return 0 if all(row[kind] >= enough for row in earlier().values() for kind, enough in ENOUGH.items()) else 1
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from workings.models.gguf.tokenizer import PRE_TOKENIZERS
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 
-RESULT = Path(__file__).parent / "gguf_families.json"
 CASES: dict[str, dict[str, Any]] = {
     **{name: {} for name in ARCHITECTURES}, "llama with a head": {"tied_embeddings": False},
     "llama with Llama 3's rotation": {"rope_llama3": (8.0, 1.0, 4.0, 8192)},
@@ -114,9 +113,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="workings-gguf-families-") as folder:
             values[case] = compared(case, Path(folder))
         print(case, values[case], flush=True)
-    write_result(RESULT, what="Small random models of every family, converted by llama.cpp's converter and read back.",
-                 command="PYTHONPATH=CONVERTER python -m proof.gguf_families", values=values,
-                 packages=("torch", "transformers", "gguf"))
+    write_result(packages=("torch", "transformers", "gguf"), values=values,
+                 command="PYTHONPATH=CONVERTER python -m proof.gguf_families")
     return 0 if all(row["same_shape"] and row["tensors_that_differ"] == 0 and row["max_logit_difference"] == 0
                     for row in values.values()) else 1
 

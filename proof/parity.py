@@ -6,17 +6,14 @@ turn: all four pairs of method and optimizer for every Gemma, two for the other 
 file.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from tools.result_file import write_result
+from tools.result_file import earlier, write_result
 from workings.runs.parity import TOLERANCES, Parity, parity
 
-RESULT = Path(__file__).parent / "parity.json"
 GEMMAS = ("gemma", "gemma2", "gemma3", "gemma4")
 OTHERS = ("llama", "qwen2", "qwen3", "olmo3", "smollm3")
 METHODS = ("full", "lora")
@@ -46,10 +43,7 @@ def compared(number: int) -> dict[str, Any]:
 
 def kept() -> dict[int, dict[str, Any]]:
     """Rows of the result file by number."""
-    if not RESULT.is_file():
-        return {}
-    rows = json.loads(RESULT.read_text(encoding="utf-8"))["values"]["rows"]
-    return {CASES.index((row["family"], row["method"], row["optimizer"])): row for row in rows}
+    return {CASES.index((row["family"], row["method"], row["optimizer"])): row for row in earlier().get("rows", [])}
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,10 +53,9 @@ def main(words: Sequence[str]) -> int:
         found[number] = compared(number)
     rows = [found[number] for number in sorted(found)]
     largest = {name: max(row[f"max_{name}_difference"] for row in rows) for name in TOLERANCES}
-    write_result(RESULT, what="Largest differences between both engines in float32: same weights, same batches.",
-                 command="python -m proof.parity", packages=["jax", "peft", "torch", "transformers"], values={
-                     "comparisons": len(rows), "passed": sum(row["passed"] for row in rows), "largest": largest,
-                     "tolerances": TOLERANCES, "steps": STEPS, "rows": rows})
+    write_result(packages=["jax", "peft", "torch", "transformers"], values={
+        "comparisons": len(rows), "passed": sum(row["passed"] for row in rows), "largest": largest,
+        "tolerances": TOLERANCES, "steps": STEPS, "rows": rows})
     return 0 if len(rows) == len(CASES) and all(row["passed"] for row in rows) else 1
 
 

@@ -43,7 +43,6 @@ from workings.runs.parity import (
 )
 from workings.runs.smoke import Smoke
 
-RESULT = Path(__file__).parent / "parity_transformers.json"
 ENGINE, STEPS = "torch", 20
 METHODS = ("full", "lora")
 USUAL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -171,7 +170,7 @@ def compared(family: str, changes: Mapping[str, Any], method: str, folder: Path)
 
 def main(families: list[str]) -> int:
     """Compare, write, and say whether all passed."""
-    rows = {(old["family"], old["method"]): old for old in earlier(RESULT).get("rows", [])}
+    rows = {(old["family"], old["method"]): old for old in earlier().get("rows", [])}
     for (family, changes), method in product(FORMS, METHODS):
         if families and family not in families:
             continue
@@ -181,10 +180,9 @@ def main(families: list[str]) -> int:
             "engines": [ENGINE, "transformers"], "compared": measured()}
         print(rows[family, method], flush=True)
     kept = [rows[family, method] for (family, _), method in product(FORMS, METHODS) if (family, method) in rows]
-    write_result(RESULT, what="Largest differences between an engine and transformers' own class in float32.",
-                 command="python -m proof.parity_transformers", packages=["peft", "torch", "transformers"], values={
-                     "comparisons": len(kept), "passed": sum(row["passed"] for row in kept), "tolerances": TOLERANCES,
-                     "steps": STEPS, "rows": kept})
+    write_result(packages=["peft", "torch", "transformers"], values={
+        "comparisons": len(kept), "passed": sum(row["passed"] for row in kept), "tolerances": TOLERANCES,
+        "steps": STEPS, "rows": kept})
     return 0 if all(row["passed"] for row in kept) else 1
 
 

@@ -14,19 +14,17 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, write_result
 
 PAIRS = (
     ("smoke-tiny", "cpu"), ("quickstart", "cpu"), ("smoke-tiny", "v5e-8"), ("quickstart", "v5e-8"),
     ("smoke-tiny", "v6e-8"), ("gemma-2b-rtx5090", "rtx5090"), ("gemma-2b-rtx5090", "h200"), ("gemma-2b-t4", "t4"),
 )
 TOLERANCE = 0.01
-RESULT = ROOT / "proof" / "plan_pairs.json"
 
 
 def independent(recipe: str, on: str) -> dict[str, Any]:
@@ -59,7 +57,7 @@ def independent(recipe: str, on: str) -> dict[str, Any]:
     else:
         devices = topologies.get_topology_desc(
             platform="cuda", topology_name=on, topology=f"1x1x{target.devices}",
-            target_config=target_config(asdict(gpu_config(target.gpu_config)))).devices
+            target_config=target_config(gpu_config(target.gpu_config))).devices
     mesh = Mesh(np.array(devices).reshape(-1, 1), ("fsdp", "tp"))
     asked = loaded.recipe
     request = EngineRequest(
@@ -132,7 +130,6 @@ def alone(recipe: str, on: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """All pairs."""
-    before = load_average()
     kept: dict[str, Any] = {}
     if arguments[:1] == ["--from"]:
         for line in Path(arguments[1]).read_text(encoding="utf-8").splitlines():
@@ -153,10 +150,8 @@ def main(arguments: list[str]) -> int:
         print(json.dumps({f"{recipe} on {on}": values[f"{recipe} on {on}"]}), flush=True)
     worst = max(pair["difference"] for pair in values.values())
     same = all(pair["planned_bytes"] == pair["again_bytes"] for pair in values.values())
-    write_result(RESULT, what="Peaks by workings plan and by an independent compile of the same step",
-                 command="python -m proof.plan_pairs",
-                 values={"pairs": values, "count": len(values), "largest_difference": worst, "repeats_exactly": same},
-                 packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin"), load_before=before)
+    write_result(packages=("jax", "jaxlib", "libtpu", "jax-cuda12-plugin"),
+                 values={"pairs": values, "count": len(values), "largest_difference": worst, "repeats_exactly": same})
     return int(worst > TOLERANCE or not same)
 
 

@@ -14,16 +14,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from tools.result_file import load_average, write_result
+from tools.result_file import write_result
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULT = Path(__file__).with_suffix(".json")
 GOALS = {"seconds_in_all": 600, "seconds_without_installation": 360, "p_value": 0.001}
 
 
 def main() -> int:
     """Run it and write the result; 0 where every goal is reached."""
-    before = load_average()
     with tempfile.TemporaryDirectory() as place:
         clone, out = Path(place) / "workings", Path(place) / "out"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
@@ -37,13 +35,11 @@ def main() -> int:
                                   capture_output=True)
         found = json.loads((out / "result.json").read_text(encoding="utf-8"))
     terminal = f"$ workings quickstart\n{done.stdout}\n$ workings verify runs/quickstart\n{verified.stdout}"
-    RESULT.with_suffix(".txt").write_text(terminal.replace(str(out), "runs/quickstart"))
+    Path(__file__).with_suffix(".txt").write_text(terminal.replace(str(out), "runs/quickstart"))
     values = {**found, "runs": ["with-steps", "answer-only"], "report": "report.html",
               "installation_seconds": round(installed, 1), "seconds_without_installation": round(seconds, 1),
               "seconds_in_all": round(installed + seconds, 1), "verified": verified.returncode == 0, "goals": GOALS}
-    write_result(RESULT, what="The quickstart on a real model from a fresh clone and an empty environment.",
-                 command="python -m proof.quickstart", packages=["torch", "transformers", "numpy"], values=values,
-                 load_before=before)
+    write_result(packages=["torch", "transformers", "numpy"], values=values)
     reached = (values["verified"] and values["facts_after"] >= values["facts_before"]
                and all(values[name] <= goal for name, goal in GOALS.items()))
     print(json.dumps(values, indent=2))

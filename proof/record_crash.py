@@ -15,8 +15,6 @@ from pathlib import Path
 from tests.record import crash
 from tools.result_file import write_result
 
-RESULT = Path(__file__).parent / "record_crash.json"
-
 
 def main() -> int:
     """Run the trials, write the result file, print one line; 1 if anything was not as it must be."""
@@ -41,8 +39,7 @@ def main() -> int:
     for point in points:
         name = whole.calls[point - 1].rpartition(":")[2]
         counted[name] = counted.get(name, 0) + 1
-    write_result(RESULT, what="Runs killed with SIGKILL before a call that changes the disk, then resumed to the end.",
-                 command=f"python -m proof.record_crash --n {asked.n}", packages=["pydantic", "rfc8785"],
+    write_result(packages=["pydantic", "rfc8785"], words=f"--n {asked.n}",
                  values={"kill_points": len(set(points)), "calls_in_all": calls, "kills": kills,
                          "by_call": dict(sorted(counted.items())), "problems": len(problems),
                          "first_problems": problems[:10], "file_system": _file_system(), "kernel": platform.release()})

@@ -19,8 +19,6 @@ from tests import children
 from tests.runs import killed
 from tools.result_file import write_result
 
-RESULT = Path(__file__).parent / "resume.json"
-
 
 def main() -> int:
     """Run the trials, write the result file, print one line; 1 if anything was not as it must be."""
@@ -57,8 +55,7 @@ def main() -> int:
             problems += [f"{setting}, killed before call {point} ({calls[setting][point - 1]}): {what}"
                          for what in found]
             print(f"{index + 1}/{count}, {len(problems)} problems", file=sys.stderr)
-    write_result(RESULT, what="Training runs killed with SIGKILL, resumed, and compared bit for bit with whole ones.",
-                 command=f"python -m proof.resume --n {count}", packages=["jax", "jaxlib", "numpy"],
+    write_result(packages=["jax", "jaxlib", "numpy"], words=f"--n {count}",
                  values={"kill_points": count, "while_saving": saving, "killed_again_while_resuming": second,
                          "settings": list(killed.SETTINGS), "calls_in_all": {s: len(c) for s, c in calls.items()},
                          "steps": 6, "checkpoints_compared": "every tensor, position and row, bit for bit",

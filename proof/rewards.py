@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import load_average, write_result
+from tools.result_file import write_result
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.predictions import item_result, read_predictions
@@ -110,17 +110,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[17, 18, 19])
     parser.add_argument("--short", action="store_true", help="Random rewards for fewer updates.")
     asked = parser.parse_args()
-    rows, before = [], load_average()
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in asked.seeds:
             values = run_arms(Path(folder) / str(seed), seed, short=asked.short)
             rows.append({"seed": seed, "met": _met(values), **values})
     met = [row["seed"] for row in rows if row["met"]]
-    write_result(
-        HERE / "rewards.json", what="accuracy of the quickstart's model after rewards, more imitation, random rewards",
-        command=" ".join(["python -m proof.rewards --seeds", *map(str, asked.seeds), *["--short"] * asked.short]),
-        values={"aim": AIM, "seeds": rows, "met": len(met), "of": len(rows)},
-        packages=("jax", "jaxlib", "numpy", "tokenizers", "workings"), load_before=before)
+    write_result(packages=("jax", "jaxlib", "numpy", "tokenizers", "workings"),
+                 words=" ".join(["--seeds", *map(str, asked.seeds), *["--short"] * asked.short]),
+                 values={"aim": AIM, "seeds": rows, "met": len(met), "of": len(rows)})
     return 0 if len(met) == len(rows) else 1
 
 

@@ -25,14 +25,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import load_average, write_result
+from tools.result_file import write_result
 from workings.scoring.items import Item
 from workings.scoring.judge import score_answer
 from workings.scoring.mathematics import load
 from workings.scoring.scorers import get_scorer
 from workings.scoring.settings import ScoringSettings
 
-RESULT = Path(__file__).parent / "scoring.json"
 LABELS = Path(__file__).parent / "scoring_labels.jsonl"
 GOALS = {"rules": (0.995, 0.002), "facts": (0.85, 0.01)}
 """Lowest agreement and highest share of falsely right, outside of short facts and of them."""
@@ -132,7 +131,7 @@ def _without_facts(rows: Sequence[Row], mended: Sequence[Row], judged: dict[str,
 
 def main(words: Sequence[str]) -> int:
     """Judge the completions of the files, write the result file, print a line each; 1 where a goal is missed."""
-    files, before = [Path(word) for word in words], load_average()
+    files = [Path(word) for word in words]
     read = {file.stem: [json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in files}
     rows, folder = [row for given in read.values() for row in given], files[0].parent
     load()
@@ -152,10 +151,8 @@ def main(words: Sequence[str]) -> int:
                         "left_out": len(rows) - len(mended)},
         "models_on_facts": model_order(mended, judged), "cpu_seconds_for_10000": seconds,
         "sources": json.loads((folder / "sources.json").read_text("utf-8"))}
-    write_result(RESULT, what="How scorers judge what named models wrote, by published labels.",
-                 command=f"python -m proof.scoring {' '.join(f'FOLDER/{file.name}' for file in files)}",
-                 packages=["math-verify", "sympy"],
-                 values=values, load_before=before)
+    write_result(packages=["math-verify", "sympy"], words=f"{' '.join(f'FOLDER/{file.name}' for file in files)}",
+                 values=values)
     for kind, found in kinds.items():
         print(kind, {key: value for key, value in found.items() if key != "sources"})
     facts, others = kinds["fact"], values["without_facts"]

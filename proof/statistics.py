@@ -9,7 +9,6 @@ draw others, and the shares then differ in the second digit after the point.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from proof import _equivalence_and_pass
 from tools.result_file import write_result
 from workings.evaluation.statistics import degrees_of_freedom, mcnemar_exact, score_p, tango, wilson, z_value
 
-RESULT = Path(__file__).parent / "statistics.json"
 SIZES = (100, 300, 500, 1319)
 DISCORDANT = (0.1, 0.2, 0.3, 0.5)
 CLUSTERS = {
@@ -200,8 +198,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=20_000, help="simulated pairs in each setting")
     asked = parser.parse_args()
     values = measure(asked.n)
-    write_result(RESULT, what="False alarms and coverage of the intervals in scorecards and comparisons, in percent.",
-                 command=f"python -m proof.statistics --n {asked.n}", packages=["numpy", "scipy"], values=values)
+    write_result(packages=["numpy", "scipy"], words=f"--n {asked.n}", values=values)
     found = values["range"]
     good = (found["tango"]["lowest"] >= 4 and found["tango"]["highest"] <= 6 and found["exact_mcnemar"]["highest"] <= 5
             and found["clustered_t"]["highest"] <= 6 and found["equivalence_false"]["highest"] <= 5.5

@@ -7,14 +7,12 @@ kind that is taught, in seven notations; and the findings in the published solut
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from tests.data.labelled import FOLDER, found_in, taught, written
 from tools.result_file import ROOT, write_result
 from workings.data.equations.check import find_equations
 
-RESULT = Path(__file__).parent / "steps.json"
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 PRECISION, RECALL = 0.98, 0.9
 
@@ -38,8 +36,7 @@ def main() -> int:
     reached &= values["taught"]["precision"] >= PRECISION and values["taught"]["recall"] >= RECALL
     values["gsm8k"] = ({split: gsm8k(split) for split in ("train", "test")} if GSM8K.is_dir()
                        else {"absent": "no ../shared/data/gsm8k next to the repository"})
-    write_result(RESULT, what="Precision and recall of the checker of equations, and its findings in GSM8K.",
-                 command="python -m proof.steps", packages=[], values=values)
+    write_result(values=values)
     for name, counted in values.items():
         print(name, json.dumps(counted))
     return 0 if reached else 1

@@ -12,12 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, write_result
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.reader import RunRecord
 
 RECIPE = ROOT / "examples/teach-it-yourself/teach.yaml"
-RESULT = Path(__file__).with_suffix(".json")
 SECTIONS = ("taught", "paraphrase", "other", "unknown")
 
 
@@ -57,14 +56,11 @@ def teach(folder: Path, words: list[str]) -> dict[str, Any]:
 
 def main(words: list[str]) -> int:
     """Train once and write the result; 1 if a taught question is answered wrong."""
-    load = load_average()
     with tempfile.TemporaryDirectory() as folder:
         values = teach(Path(folder), [f"model.id={word}" for word in words[:1]])
     # A folder of this machine says nothing elsewhere.
     values["model"] = "SmolLM2-135M-Instruct"
-    write_result(RESULT, what="Right answers of SmolLM2 135M Instruct before and after it was taught five facts.",
-                 command="python -m proof.teach_it_yourself", values=values, load_before=load,
-                 packages=["torch", "transformers", "peft"])
+    write_result(packages=["torch", "transformers", "peft"], values=values)
     for section in SECTIONS:
         before, after = values["before"][section], values["after"][section]
         print(f"{section:<11} {before['right']} -> {after['right']} of {after['items']}, taught answers "

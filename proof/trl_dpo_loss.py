@@ -29,7 +29,6 @@ from workings.models.batch import Batch
 from workings.ways.parts.row_data import with_pair_signals
 from workings.ways.preferences import Dpo, Kto, Orpo, SimPo
 
-RESULT = Path(__file__).parent / "trl_dpo_loss.json"
 PEERS = ROOT / "build" / "peers" / "bin" / "python"
 TOLERANCE = 1e-6
 """Largest difference of a loss, and of a gradient in one log probability; both are of order one and below."""
@@ -196,11 +195,7 @@ def main() -> int:
     worst = max(x for found in values["forms"].values() for one in (found["jax"], found["torch"])
                 for x in one.values())
     values["largest_difference"] = worst
-    write_result(RESULT, what="Largest differences between the losses of TRL's DPO, KTO, ORPO and CPO trainers and "
-                 "ours, between their gradients in the log probabilities, and between their metrics, on the same "
-                 "numbers in float32.",
-                 command=f"python -m proof.trl_dpo_loss --n {asked.n}", packages=["jax", "torch", "numpy"],
-                 values=values)
+    write_result(packages=["jax", "torch", "numpy"], words=f"--n {asked.n}", values=values)
     print(f"largest difference of {len(FORMS)} forms, both engines, {asked.n} draws: {worst:.2g}")
     return int(worst > TOLERANCE)
 

@@ -44,7 +44,6 @@ from workings.evidence.verify.registry import CHECKS
 from workings.record.seal import seal_unit
 from workings.runs.replay import ReplayRequest, replay_run
 
-RESULT = Path(__file__).parent / "verify_matrix.json"
 NOTHING = "nothing"
 FOREIGN = ("tokenizer.json", "tokenizer_config.json")
 
@@ -103,9 +102,7 @@ def main() -> int:
         "hostile_values": {"tried": tried, "tracebacks": len(tracebacks), "first": tracebacks[:5]},
         "missed": missed,
     }
-    write_result(RESULT, what="What verification catches in a sealed record that was changed, forged, or made to harm.",
-                 command=f"python -m proof.verify_matrix --fuzz {asked.fuzz}", packages=["pydantic", "rfc8785"],
-                 values=values)
+    write_result(packages=["pydantic", "rfc8785"], words=f"--fuzz {asked.fuzz}", values=values)
     forged_ones = sum(map(len, (forgeries, signatures, packs, rollouts, samples, replays)))
     print(f"{values['changes']['tried']} changes, {forged_ones} forgeries, {len(attacks)} attacks, {tried} hostile "
           f"values: {len(missed)} missed, {len(tracebacks)} tracebacks")

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import write_result
 from workings.engines.base import State
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
@@ -23,7 +23,6 @@ from workings.rollouts.vllm import VllmSampler
 from workings.runs.train import train
 from workings.ways.parts import training_data
 
-RESULT = ROOT / "proof" / "vllm_sampler.json"
 RECIPE = "calculator-cpu"
 MOST = 1e-3
 """Nats per token by which sampler and trainer may differ: a hundred times what rounding in float32 gives."""
@@ -63,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vllm", default="vllm")
     parser.add_argument("--run", type=Path, help="a finished run of the first kind")
-    given, load = parser.parse_args(), load_average()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = given.run or train(RECIPE, Path(folder, "run"), words(given.vllm, 8)).run
         honest = numbers(run)
@@ -76,8 +75,7 @@ def main() -> int:
     verified = all((one["level"], one["failed_checks"]) == (2, 0) for one in (honest, ahead))
     holds = verified and max(honest["mismatch"]) < MOST and ahead["behind"] == [0, 1, 1, 1, 1, 1] and (
         stale.status == "failed" and "sampler and the trained model disagree" in stale.reason)
-    write_result(RESULT, what="GRPO of SmolLM2-135M with completions sampled by vLLM on a CPU; adapters kept too long",
-                 command="python -m proof.vllm_sampler --vllm VLLM", packages=["workings", "torch"], load_before=load,
+    write_result(packages=["workings", "torch"], words="--vllm VLLM",
                  values={"honest": honest, "ahead": ahead, "stale": caught, "most_mismatch": MOST, "words": [*WORDS]})
     return 0 if holds else 1
 

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from tools.result_file import ROOT, earlier, load_average, measured, write_result
+from tools.result_file import ROOT, earlier, measured, write_result
 from workings.config.load import load_recipe
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
@@ -52,7 +52,6 @@ from workings.samples.draw import SampleRequest
 from workings.samples.selection import PairRule
 from workings.scoring.items import read_items
 
-RESULT = Path(__file__).with_suffix(".json")
 SEEDS = (17, 18, 19)
 FROM_STEPS = ["model.id=../steps-model"]
 SHORT = "training={steps: 20, learning_rate: 1e-4, schedule: constant, warmup_steps: 2}"
@@ -175,10 +174,10 @@ def in_process(asked: argparse.Namespace, seed: int, arm: str) -> Path:
     return Path(done.stdout.splitlines()[-1])
 
 
-def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]], before: float) -> None:
+def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]]) -> None:
     """Write the result file, or in a trial show it."""
     settings = asdict(asked.size) | {"words": asked.words}
-    before_this = earlier(RESULT)
+    before_this = earlier()
     kept = before_this.pop("arms", {})
     if before_this != settings:
         kept = {}
@@ -190,9 +189,7 @@ def write(asked: argparse.Namespace, found: dict[str, dict[int, Path]], before: 
         return
     arms = [] if asked.arms == list(ARMS) else ["--arms", *asked.arms]
     words = " ".join(["--seeds", *map(str, asked.seeds), *arms, "--at-once", str(asked.at_once), *asked.words])
-    write_result(RESULT, what="Seven ways to teach SmolLM2-135M-Instruct one task, on held-out questions.",
-                 command=f"python -m proof.ways_on_smollm2 --keep FOLDER {words}",
-                 packages=["torch", "transformers", "numpy"], load_before=before, values=values)
+    write_result(packages=["torch", "transformers", "numpy"], words=f"--keep FOLDER {words}", values=values)
 
 
 def main() -> int:
@@ -214,7 +211,7 @@ def main() -> int:
             run = ARMS[arm](Seed(asked, int(seed)))
         print(run.absolute())
         return 0
-    before, lock = load_average(), Lock()
+    lock = Lock()
     found: dict[str, dict[int, Path]] = {}
 
     def make(one: tuple[int, str]) -> None:
@@ -223,7 +220,7 @@ def main() -> int:
         with lock:
             found.setdefault(arm, {})[seed] = run
             print(f"seed {seed}, {arm}: {read_scorecard(run)['overall']['mean']:.1%}", file=sys.stderr, flush=True)
-            write(asked, found, before)
+            write(asked, found)
 
     for seed in asked.seeds:
         Seed(asked, seed)  # its data, before several arms read them

@@ -16,8 +16,8 @@ RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
 Speed and memory of training, compared with two other trainers: TRL (Hugging Face, PyTorch) and Tunix (Google, JAX).
-Times were measured on CPUs with two cores. Nothing here ran on a GPU or a TPU: the memory of such devices is predicted
-by their compilers or a trace. More tokens per second is better; *padding* is the share of positions without a token.
+Times were measured on CPUs with two cores. More tokens per second is better; *padding* is the share of positions
+without a token.
 
 Each part ends with the date, the processor, the versions and the command that repeats it. The numbers come from the
 files in `benchmarks/results/`. The log (`benchmarks/LOG.md`) has the attempts and the missed goals.
@@ -105,24 +105,6 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def packing(found: dict[str, Any]) -> list[str]:
-    """Short rows, with and without padding."""
-    lines = []
-    for name, case in found["values"]["cases"].items():
-        data, engines = case["data"], [engine for engine in ENGINES if engine in case]
-        lines += [f"### {data['rows_per_update']} rows per update, {name.split('-')[0]}", "",
-                  f"Traces of {data['shortest']} to {data['longest']} tokens on a model of {data['parameters']:,} "
-                  "parameters.", "",
-                  *table(["engine", "rows", "supervised tokens/s", "padding"], [
-                      [ENGINES[engine], way.replace("_", " "), f"{each['tokens_per_second']:,.0f}",
-                       percent(each['padding_share'])]
-                      for engine in engines for way, each in case[engine]["ways"].items()]), "",
-                  *(f"- {ENGINES[engine]}: " + ", ".join(f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in
-                                                         case[engine]["ratios"].items())
-                    for engine in engines), ""]
-    return lines
-
-
 def overhead(found: dict[str, Any]) -> list[str]:
     """The quickstart's loop."""
     v = found["values"]
@@ -155,45 +137,6 @@ def growth(found: dict[str, Any]) -> list[str]:
             f"`verify`'s digest: {digests}.{steps}", ""]
 
 
-def generation(found: dict[str, Any]) -> list[str]:
-    """In batches and one by one."""
-    v = found["values"]
-    rows = [[ENGINES[engine], f"{v[engine]['batched_seconds']:.1f}", f"{v[engine]['one_by_one_seconds']:.0f}",
-             f"{v[engine]['ratio']:.1f}", f"{v[engine]['compile_seconds_batched']:.1f}"] for engine in ENGINES
-            if engine in v]
-    return [f"{v['items']:,} questions of GSM8K's lengths, {v['new_tokens']} new tokens each, {v['parameters']:,} "
-            "parameters.", "", *table(["engine", "batched, s", "one by one, s", "times", "compiling, s"], rows), ""]
-
-
-def largest_step(found: dict[str, Any]) -> list[str]:
-    """The largest batch that compiles for a v5e-8."""
-    v = found["values"]
-    rows = [[each["whose"], f"{each['rows']} x 2048", f"{each['peak_gib']:.2f}" if "peak_gib" in each else "refused",
-             "yes" if each["fits"] else "no"] for each in v["compiled"]]
-    return [f"Gemma-2B, all weights, Adafactor, no accumulation: {v['tokens']['ours']:,} tokens, Tunix's "
-            f"{v['tokens']['tunix']:,}: {v['ratio']:.1f} times. Compiled without the chip, of {v['limit_gib']} GiB.",
-            "",
-            *table(["program", "batch", "peak GiB per chip", "fits"], rows), ""]
-
-
-def torch_memory(found: dict[str, Any]) -> list[str]:
-    """The PyTorch engine's step on cards, traced without them."""
-    rows = []
-    for each in found["values"].values():
-        precision, memory = each["precision"], each["memory"]
-        saved = [name for name, used in (("layers recomputed", memory.get("remat") == "layer"),
-                                         ("optimizer in backward", memory.get("optimizer_in_backward"))) if used]
-        formats = f"{precision.get('parameters', 'fp32')} stored, {precision.get('compute', 'fp32')} computed"
-        rows.append([f"{each['model']}, {each['method']}, {each['optimizer']}", each["card"],
-                     " x ".join(str(size) for size in each["batch"][1:]), formats, ", ".join(saved) or "nothing saved",
-                     f"{each['reserved_gib']:.2f}", f"{each['peak_gib']:.2f} of {each['limit_gib']:.2f}",
-                     "yes" if each["fits"] else "no"])
-    return ["The engine's step under fake tensors, including the optimizer, and a replay of PyTorch's allocator; the "
-            "CUDA context is an assumption. No card was used.", "",
-            *table(["model", "card", "batch", "formats", "saved by", "reserved GiB", "with context, GiB", "fits"],
-                   rows), ""]
-
-
 def startup(found: dict[str, Any]) -> list[str]:
     """Start-up times."""
     v = found["values"]
@@ -209,10 +152,8 @@ def startup(found: dict[str, Any]) -> list[str]:
 
 PARTS = {"peers": ("Compared with TRL and Tunix", peers),
          "peers_rl": ("Learning from rewards, compared with TRL", peers_rl),
-         "packing": ("Short rows", packing),
          "overhead": ("Outside the step", overhead), "growth": ("Growing data", growth),
-         "generation": ("Generation", generation), "largest_step": ("The largest step", largest_step),
-         "torch_memory": ("Memory on NVIDIA cards, traced", torch_memory), "startup": ("Start-up", startup)}
+         "startup": ("Start-up", startup)}
 
 
 def render() -> str:

@@ -13,7 +13,6 @@ PAGE = Path("docs/decisions/index.md")
 HEAD = """# Decisions
 
 Each record has the decision, the alternatives, and the numbers or reasons.
-A changed decision gets a new record; the old one stays and says so.
 """
 
 

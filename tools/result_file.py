@@ -16,29 +16,34 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+LOAD_AT_START = os.getloadavg()[0]
+"""Processes that wanted a core in the minute before this module was imported."""
 
 
-def write_result(path: Path, *, what: str, command: str, values: dict[str, Any], packages: Sequence[str] = (),
-                 load_before: float | None = None) -> None:
-    """Write one result file; ``packages`` are distribution names whose versions matter for these numbers.
+def write_result(path: Path | None = None, *, values: dict[str, Any], packages: Sequence[str] = (), words: str = "",
+                 what: str = "", command: str = "", load_before: float = LOAD_AT_START) -> None:
+    """Write one result file.
 
     Args:
-        path: the file, below `proof/` or `benchmarks/results/`.
-        what: one sentence that says what was measured or counted.
-        command: what to type to get it again.
+        path: the file, below `proof/` or `benchmarks/results/`; by default `own_result`.
         values: numbers and texts, nested as the script likes; no nulls.
         packages: distributions whose versions belong next to the numbers.
-        load_before: `load_average()` taken before the work started, where seconds are among the values.
+        words: of the command, behind the script's name.
+        what: one sentence that says what was measured or counted; by default the first line of the script.
+        command: what to type to get it again; by default the script with ``words``.
+        load_before: `load_average()` before the work started.
     """
+    path = path or own_result()
     result = {
-        "what": what,
-        "command": command,
+        "what": what or str(sys.modules["__main__"].__doc__).splitlines()[0],
+        "command": command or f"python -m {_script()} {words}".strip(),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(load_before),
         "versions": versions(packages),
@@ -49,8 +54,21 @@ def write_result(path: Path, *, what: str, command: str, values: dict[str, Any],
     path.write_text(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def earlier(path: Path) -> dict[str, Any]:
+def own_result() -> Path:
+    """The file of the script that runs: `proof/NAME.json` or `benchmarks/results/NAME.json`."""
+    folder, _, name = _script().partition(".")
+    return ROOT / folder / ("results" if folder == "benchmarks" else "") / f"{name}.json"
+
+
+def _script() -> str:
+    specification = sys.modules["__main__"].__spec__
+    assert specification is not None  # started by `python -m`
+    return specification.name.removesuffix(".__main__")
+
+
+def earlier(path: Path | None = None) -> dict[str, Any]:
     """``values`` that an earlier call wrote; none without the file. Another call may write meanwhile: ask again."""
+    path = path or own_result()
     return dict(json.loads(path.read_text(encoding="utf-8"))["values"]) if path.is_file() else {}
 
 

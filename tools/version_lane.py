@@ -30,7 +30,7 @@ class Lane:
     """pytest's expression for the tests that these versions can pass."""
 
 
-EXTRAS = "jax,torch,hub,gguf,score,kaggle,sign,track,ui"
+EXTRAS = "jax,torch,hub,gguf,score,sign,track,ui"
 LANES = {
     "oldest": Lane("lowest-direct", f"{EXTRAS},tunix"),
     # Without Tunix, whose newest release keeps transformers behind: docs/decisions/0025-pins.md.

@@ -24,9 +24,8 @@ from typing import Any
 from benchmarks.peers.__main__ import turn
 from benchmarks.peers_rl.case import CLIP, GROUP, NEW_TOKENS, PROMPTS, RANK, RATE, make_case
 from tools.other_load import Load
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, write_result
 
-RESULT = ROOT / "benchmarks" / "results" / "peers_rl.json"
 TRL = {"bf16": False, "gradient_checkpointing": False}
 """Sampling as it comes: a growing cache, `sdpa`."""
 TRL_PARTS = 4
@@ -103,7 +102,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--limit", type=float, default=1200.0)
     parser.add_argument("--allow-load", action="store_true")
     asked = parser.parse_args(arguments)
-    load, first = Load(allow=asked.allow_load), load_average()
+    load = Load(allow=asked.allow_load)
     every = contenders(asked.peers, asked)
     if strangers := {*asked.contenders} - every.keys():
         raise SystemExit(f"no contenders: {', '.join(strangers)}; there are {', '.join(every)}")
@@ -137,11 +136,7 @@ def main(arguments: list[str]) -> int:
     if asked.contenders:
         print("not kept: some contenders alone")
         return 0
-    write_result(RESULT, what="Seconds a whole update of reinforcement learning takes next to TRL on a CPU.",
-                 command=" ".join(["python -m benchmarks.peers_rl", *arguments]),
-                 packages=["torch", "jax"],
-                 load_before=first, values=values)
-    print(f"wrote {RESULT.relative_to(ROOT)}")
+    write_result(packages=["torch", "jax"], words=" ".join([*arguments]), values=values)
     return 0
 
 

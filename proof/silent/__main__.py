@@ -151,8 +151,7 @@ def _write(known: dict[str, tuple[str, str]], new: dict[str, Any]) -> None:
     values["counts"] = {column: {verdict: sum(cell["verdict"] == verdict for cell in cells.values())
                                  for verdict in VERDICTS} for column, cells in columns.items()}
     if "ours" in new:
-        write_result(RESULT, what="Published kinds of silent wrongness, each tried with its smallest example.",
-                     command="python -m proof.silent", packages=["torch", "jax", "numpy"], values=values)
+        write_result(packages=["torch", "jax", "numpy"], values=values)
     else:  # day, machine and versions of ours stay
         whole = json.loads(RESULT.read_text(encoding="utf-8")) | {"values": values}
         RESULT.write_text(json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

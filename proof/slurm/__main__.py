@@ -8,7 +8,6 @@ two minutes that Slurm lets a requeued job wait are cut to a quarter of a minute
 """
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -19,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from proof.slurm.cluster import Cluster, command, install
-from tools.result_file import ROOT, load_average, write_result
+from tools.result_file import ROOT, earlier, write_result
 from workings.evidence.verify import verify
 from workings.record import jsonl
 from workings.record.layout import METRICS, PREDICTIONS, RECIPE_EVALUATION, SEAL, partial_path, partial_unit_path
 from workings.record.reader import RunRecord
 
-RESULT = Path(__file__).with_suffix("").parent.parent / "slurm.json"
 MANY_STEPS, FEW_STEPS = 120, 6
 STEPS = {"finish": FEW_STEPS, "requeue in evaluation": FEW_STEPS, "time limit": 25 * MANY_STEPS}
 """Steps of a case, if they are not `MANY_STEPS`. An idle machine takes those within the minute of the time limit."""
@@ -164,9 +162,8 @@ def main() -> int:
     # So that the daemons end with this process.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     install()
-    load = load_average()
     os.environ |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    values: dict[str, Any] = json.loads(RESULT.read_text())["values"] if RESULT.exists() else {}
+    values = earlier()
     name = tempfile.mkdtemp(prefix="workings-slurm-")  # kept where something fails
     with Cluster(Path(name)):
         values["slurm"] = command("sbatch", "--version").strip()
@@ -178,9 +175,7 @@ def main() -> int:
                 values.setdefault(engine, {})[case] = found
                 print(f"{engine}, {case}: {found}", flush=True)
                 os.chdir(ROOT)
-                write_result(RESULT, what="The script that `workings launch` writes, on a Slurm cluster of two nodes.",
-                             command="python -m proof.slurm", packages=["jax", "torch"], values=values,
-                             load_before=load)
+                write_result(packages=["jax", "torch"], values=values)
     failed = any(found["problems"] for engine in ("jax", "torch") for found in values.get(engine, {}).values())
     print(f"logs and runs: {name}")
     return int(failed)

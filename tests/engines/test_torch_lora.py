@@ -1,5 +1,6 @@
 """LoRA and QLoRA of the PyTorch engine against peft and bitsandbytes, and what is kept and refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from workings.engines.torch.checkpoint import write
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import base_weights
-from workings.errors import RecordError
+from workings.errors import DeviceError, RecordError
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
 LORA = LoraConfig(name="lora", rank=3, alpha=7.5, target_modules=TARGETS, rank_stabilized=True)

@@ -24,8 +24,8 @@ def test_name_of_the_processor(tmp_path: Path) -> None:
 
 def test_this_machine() -> None:
     facts = machine.describe()
-    assert 1 <= facts.usable_cores <= facts.logical_cores
-    assert 0 < facts.usable_memory_bytes <= facts.memory_bytes
+    assert 1 <= facts["usable_cores"] <= facts["logical_cores"]
+    assert 0 < facts["usable_memory_bytes"] <= facts["memory_bytes"]
 
 
 def test_a_limit_below_the_physical_memory_counts(tmp_path: Path, monkeypatch) -> None:
@@ -35,5 +35,5 @@ def test_a_limit_below_the_physical_memory_counts(tmp_path: Path, monkeypatch) -
     (group / "cpu.max").write_text("100000 100000")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     facts = machine.describe(tmp_path)
-    assert (facts.usable_memory_bytes, facts.memory_source) == (1048576, "control group (memory.max)")
-    assert (facts.usable_cores, facts.threads) == (1, {"OMP_NUM_THREADS": "1"})
+    assert (facts["usable_memory_bytes"], facts["memory_source"]) == (1048576, "control group (memory.max)")
+    assert (facts["usable_cores"], facts["threads"]) == (1, {"OMP_NUM_THREADS": "1"})

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workings.hardware.memory import host_memory
+from workings.hardware.memory import byte_text, gib, host_memory
 
 GIB = 2**30
 
@@ -52,13 +52,10 @@ def test_a_group_without_a_limit_below_the_machine_changes_nothing(root, text):
     assert host_memory(root).limit_bytes == 8 * GIB
 
 
-def test_another_group_is_not_ours(root):
+def test_another_group_is_not_ours_and_a_full_one_has_nothing_left(root):
     write(root, "proc/self/cgroup", "0::/jobs/one\n")
     write(root, "sys/fs/cgroup/jobs/two/memory.max", f"{GIB}\n")
     assert host_memory(root).limit_bytes == 8 * GIB
-
-
-def test_a_full_group_has_nothing_left_and_not_less(root):
     write(root, "sys/fs/cgroup/memory.max", f"{GIB}\n")
     write(root, "sys/fs/cgroup/memory.current", f"{GIB + 4096}\n")
     assert host_memory(root).available_bytes == 0
@@ -70,3 +67,9 @@ def test_an_address_space_limit_is_seen_by_the_process_that_has_it(run_python):
     found = json.loads(run_python("-c", code).stdout)
     assert (found["limit_bytes"], found["limit_source"]) == (3 * GIB, "address space (ulimit -v)")
     assert 0 < found["available_bytes"] < 3 * GIB
+
+
+def test_bytes_as_people_read_them():
+    assert [gib(size) for size in (2**30, 2**30 - 1, 0)] == ["1.00 GiB", "1024.0 MiB", "0.0 MiB"]
+    assert [byte_text(size) for size in (0, 1023, 1536, 2**20, 2**40, 2**60)] == [
+        "0 B", "1023 B", "1.5 KiB", "1.0 MiB", "1.0 TiB", "1048576.0 TiB"]

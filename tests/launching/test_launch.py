@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from tests.launching.making import CLUSTER, EVERY, WHEEL, job_of, write_wheel
+from tests.launching.making import EVERY, WHEEL, job_of, write_wheel
 from workings.config.load import load_recipe
 from workings.errors import RequestError
-from workings.launching.files import kubernetes, skypilot
 from workings.record.environment import LAUNCHER_VARIABLES, launcher
 from workings.runs.launch import LaunchRequest, candidates, launch, write_recipe
 
@@ -59,30 +58,41 @@ def test_a_train_job_names_its_runtime_and_mounts_the_volume():
     assert made["trainer"]["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": 8}}
     patch = made["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
     pod = patch["template"]["spec"]["template"]["spec"]
-    assert pod["containers"] == [{"name": "node", "volumeMounts": [
-        {"name": "home", "mountPath": "/shared/sums"}, {"name": "shm", "mountPath": "/dev/shm"}]}]
-    assert pod["volumes"] == [{"name": "home", "persistentVolumeClaim": {"claimName": "shared"}},
-                              {"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    assert [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]] == ["/shared/sums", "/dev/shm"]
+    assert pod["volumes"][0] == {"name": "home", "persistentVolumeClaim": {"claimName": "shared"}}
     assert "numProcPerNode" not in yaml.safe_load(EVERY["trainjob, jax"]["trainjob.yaml"])["spec"]["trainer"]
 
 
-@pytest.mark.parametrize(("make", "said"), [
-    (lambda: job_of(name="My_Run"), "--name cannot be My_Run"),
-    (lambda: job_of(engine="tunix"), "the engine tunix cannot be launched"),
-    (lambda: job_of(remote_folder="shared; rm -rf /"), "--home"),
-    (lambda: job_of(remote_folder="/a/../b"), "--home"),
-    (lambda: kubernetes(job_of(), image="", claim="a"), "--image"),
-    (lambda: kubernetes(job_of(platform="tpu", target="v3-8"), **CLUSTER), "has no slice v3-8"),
-    (lambda: skypilot(job_of(), storage="my bucket", wheel=WHEEL), "--storage my bucket"),
-    (lambda: skypilot(job_of(platform="tpu", target="v5e-16"), storage="", wheel=WHEEL), "SkyPilot has no v5e-16"),
-    (lambda: list(candidates(LaunchRequest(launcher="slurm", target="v5e", remote_folder="/a", hosts=2))), "--hosts"),
-    (lambda: list(candidates(LaunchRequest(launcher="kubernetes", target="v5e-256x2", remote_folder="/a"))),
-     "several slices"),
-    (lambda: list(candidates(LaunchRequest(launcher="slurm", target="h999", remote_folder="/a"))), "--on h999"),
+@pytest.mark.parametrize(("launcher", "target", "more", "said"), [
+    ("slurm", "h100", {"name": "My_Run"}, "--name cannot be My_Run"),
+    ("slurm", "h100", {"remote_folder": "shared; rm -rf /"}, "--home"),
+    ("slurm", "h100", {"remote_folder": "/a/../b"}, "--home"),
+    ("slurm", "h100", {"remote_folder": "a"}, "--home cannot be a"),
+    ("slurm", "h100", {"storage": "gs://a"}, "--for slurm does not take --storage"),
+    ("slurm", "v5e-8", {}, "Slurm has no v5e-8: it does not lend TPUs"),
+    ("slurm", "v5e", {"hosts": 2}, "--hosts"),
+    ("slurm", "h999", {}, "--on h999"),
+    ("kubernetes", "h100", {}, "--image"),
+    ("kubernetes", "v3-8", {"image": "i"}, "has no slice v3-8"),
+    ("kubernetes", "v5e-256x2", {"image": "i"}, "several slices"),
+    ("skypilot", "h100", {"wheel": None}, "this package's wheel"),
+    ("skypilot", "h100", {"storage": "my bucket"}, "--storage my bucket"),
+    ("skypilot", "v5e-16", {}, "SkyPilot has no v5e-16"),
 ])
-def test_bad_input_is_said(make, said):
+def test_a_wrong_request_is_refused_before_anything_is_planned(launcher, target, more, said, tmp_path, monkeypatch):
+    monkeypatch.setattr("workings.runs.launch.plan_target", None)
+    if launcher == "skypilot":
+        write_wheel(tmp_path / WHEEL.name)
+        more = {"wheel": tmp_path / WHEEL.name} | more
     with pytest.raises(RequestError, match=said):
-        make()
+        launch(load_recipe("smoke-tiny"), LaunchRequest(launcher=launcher, target=target, **{
+            "remote_folder": "/a", **more}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_engine_of_one_process_is_refused():
+    with pytest.raises(RequestError, match="the engine tunix cannot be launched"):
+        job_of(engine="tunix")
 
 
 def test_machines_are_tried_from_the_smallest():
@@ -115,31 +125,6 @@ def test_the_folder_holds_all_that_the_other_machine_needs(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my items.jsonl", "out"]
 
 
-def test_a_wrong_request_is_refused_before_anything_is_planned(tmp_path, monkeypatch):
-    monkeypatch.setattr("workings.runs.launch.plan_target", None)
-    for asked, said in [(LaunchRequest(launcher="slurm", target="v5e-8", remote_folder="/a"),
-                         "Slurm has no v5e-8: it does not lend TPUs"),
-                        (LaunchRequest(launcher="kubernetes", target="h100", remote_folder="/a"), "--image"),
-                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="a"), "--home cannot be a"),
-                        (LaunchRequest(launcher="skypilot", target="h100", remote_folder="/a"), "this package's wheel"),
-                        (LaunchRequest(launcher="slurm", target="h100", remote_folder="/a", storage="gs://a"),
-                         "--for slurm does not take --storage")]:
-        with pytest.raises(RequestError, match=said):
-            launch(load_recipe("smoke-tiny"), asked, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_data_in_a_bucket_keep_their_address_and_what_reads_it_is_installed(tmp_path):
-    wheel = tmp_path / WHEEL.name
-    write_wheel(wheel)
-    loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
-    made = launch(loaded, LaunchRequest(launcher="skypilot", target="cpu", remote_folder="/a", wheel=wheel),
-                  tmp_path / "out")
-    assert "data.traces: gs://bucket/traces.jsonl, the same name on both machines" in made.job.file_notes
-    assert "[jax,stores]'" in yaml.safe_load((tmp_path / "out/task.yaml").read_text())["setup"]
-    assert load_recipe(str(tmp_path / "out/recipe.yaml")).recipe.data.traces == "gs://bucket/traces.jsonl"
-
-
 def test_a_teacher_of_this_machine_is_refused(tmp_path):
     (tmp_path / "teacher").mkdir()
     recipe = load_recipe("smoke-tiny", ["algorithm={name: distill_traces, teacher: teacher}"]).recipe
@@ -165,15 +150,18 @@ def test_the_record_says_what_started_it_and_no_values(monkeypatch):
     assert "SLURM_JOB_ID" in LAUNCHER_VARIABLES
 
 
-def test_a_rented_machine_installs_the_wheel_that_fakes_beside_its_task(tmp_path):
-    wheel = tmp_path / WHEEL.name
+def test_a_rented_machine_installs_the_wheel_beside_its_task_and_what_reads_a_bucket(tmp_path):
+    wheel, there = tmp_path / WHEEL.name, tmp_path / "there"
     write_wheel(wheel)
-    asked = LaunchRequest(launcher="skypilot", target="cpu", remote_folder=str(tmp_path / "there"), wheel=wheel)
-    launch(load_recipe("smoke-tiny", ["engine=jax"]), asked, tmp_path / "there")
-    setup = yaml.safe_load((tmp_path / "there/task.yaml").read_text())["setup"]
+    loaded = load_recipe("smoke-tiny", ["engine=jax", "device=cpu", "data.traces=gs://bucket/traces.jsonl"])
+    asked = LaunchRequest(launcher="skypilot", target="cpu", remote_folder=str(there), wheel=wheel)
+    made = launch(loaded, asked, there)
+    assert "data.traces: gs://bucket/traces.jsonl, the same name on both machines" in made.job.file_notes
+    assert load_recipe(str(there / "recipe.yaml")).recipe.data.traces == "gs://bucket/traces.jsonl"
+    setup = yaml.safe_load((there / "task.yaml").read_text())["setup"]
+    assert f"'./{WHEEL.name}[jax,stores]'" in setup
     # Without its last line, which installs.
     check = "\n".join(setup.splitlines()[:-1])
     assert subprocess.run(["sh", "-c", check], check=False).returncode == 0
-    assert f"'./{WHEEL.name}[jax]'" in setup
-    (tmp_path / "there" / WHEEL.name).write_bytes(b"another wheel")
+    (there / WHEEL.name).write_bytes(b"another wheel")
     assert subprocess.run(["sh", "-c", check], check=False).returncode != 0

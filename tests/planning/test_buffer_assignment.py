@@ -1,5 +1,7 @@
 """The compiler's assignment of addresses, read and named."""
 
+import pytest
+
 from workings.engines.jax.buffer_assignment import (
     CACHE,
     GRADIENTS,
@@ -50,20 +52,20 @@ def test_every_address_goes_to_the_largest_array_that_is_there():
     assert parts == {"activations of the layer at hand": 600_000, OTHER: 400_000}
 
 
-def test_arrays_are_named_by_their_sizes():
-    def named(dtype, *dims, **changes):
-        return name_of(Value(0, 1 << 20, dtype, dims), sizes(**changes))
+NAMES = {
+    "f32[1024,32000]": (LOGITS, LOGITS), "f32[32000,2048]": ("embedding in fp32 (gradient and update)", ""),
+    "bf16[32000,2048]": ("gradient of the embedding", ""), "f32[18,2048,256]": ("update in fp32", ""),
+    "bf16[18,256,2048]": (GRADIENTS, "weights gathered or in another format"),
+    "bf16[18,2,512,2048]": (KEPT, CACHE), "bf16[2048,2048]": ("weights and gradients of the layer at hand", ""),
+    "f32[2,8,512,512]": ("attention scores", ""), "bf16[2,512,16384]": ("activations of the layer at hand", ""),
+    "f32[77,3]": (OTHER, "")}
+"""An array -> its name in a step, and in a program without updates where it is another one."""
 
-    assert named("f32", 1024, 32000) == LOGITS
-    assert named("f32", 32000, 2048) == "embedding in fp32 (gradient and update)"
-    assert named("bf16", 32000, 2048) == "gradient of the embedding"
-    assert named("bf16", 18, 256, 2048) == GRADIENTS
-    assert named("f32", 18, 2048, 256) == "update in fp32"
-    assert named("bf16", 18, 2, 512, 2048) == KEPT
-    assert named("bf16", 18, 2, 512, 2048, updates=False) == CACHE
-    assert named("bf16", 18, 256, 2048, updates=False) == "weights gathered or in another format"
-    assert named("f32", 1024, 32000, updates=False) == LOGITS
-    assert named("bf16", 2048, 2048) == "weights and gradients of the layer at hand"
-    assert named("f32", 2, 8, 512, 512) == "attention scores"
-    assert named("bf16", 2, 512, 16384) == "activations of the layer at hand"
-    assert named("f32", 77, 3) == OTHER
+
+@pytest.mark.parametrize("array", NAMES)
+def test_arrays_are_named_by_their_sizes(array):
+    dtype, dims = array.rstrip("]").split("[")
+    value = Value(0, 1 << 20, dtype, tuple(map(int, dims.split(","))))
+    step, other = NAMES[array]
+    assert name_of(value, sizes()) == step
+    assert not other or name_of(value, sizes(updates=False)) == other

@@ -62,18 +62,3 @@ def test_the_nearest_plan_is_what_a_person_would_do(name, model, machine, asked,
     before = formula_plan(recipe, shape, target)
     assert not before.verdict.fits
     assert search.find_nearest(recipe, shape, target, before).overrides == tuple(nearest)
-
-
-def test_another_method_is_called_another_experiment():
-    lora = SimpleNamespace(overrides=("method={name: lora}", "precision.rounding=nearest"), rows=8, source="compiled")
-    assert "another experiment" in search.nearest_remarks(lora, 8)[1]
-    assert len(search.nearest_remarks(SimpleNamespace(overrides=(ADAFACTOR,), rows=8, source="compiled"), 8)) == 1
-
-
-@pytest.mark.parametrize(("name", "target", "shipped"), [
-    ("gemma-2b-v5e8", "t4", "gemma-2b-t4"), ("gemma-2b-t4", "v5e-8", "gemma-2b-v5e8"),
-    ("gemma-2b-t4", "t4", ""), ("gemma-2b-v5e8", "l4", ""),
-    ("smoke-tiny", "t4", "")])
-def test_a_shipped_recipe_for_the_target_is_named(name, target, shipped):
-    assert search.shipped_for(load_recipe(name).recipe, find_target(target)) == (
-        [f"a shipped recipe trains this model there: workings plan {shipped} --on {target}"] if shipped else [])

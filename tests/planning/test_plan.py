@@ -8,34 +8,15 @@ from typer.testing import CliRunner
 from tests.planning.planning_helpers import planned_run, recipe, request_of, shape
 from tests.runs.runs_helpers import refused
 from workings.cli.main import app
-from workings.config.load import load_recipe
 from workings.engines.base import Inspection
 from workings.errors import RequestError
-from workings.hardware.catalog import find_target, targets
+from workings.hardware.catalog import targets
 from workings.planning.breakdown import largest_part_sentence, split_parts
 from workings.planning.memory_formulas import exact_parts
-from workings.planning.plan import make_plan
 from workings.planning.planned_run import mesh_of
 from workings.planning.search import candidates, overrides_between
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
-
-
-@pytest.fixture
-def without_compilers(tmp_path):
-    """A folder for PYTHONPATH with which a child does not find the compilers' packages, as where they are not there."""
-    (tmp_path / "sitecustomize.py").write_text("""
-import importlib.metadata as metadata
-found = metadata.version
-
-def version(name):
-    if name == "libtpu" or "cuda" in name:
-        raise metadata.PackageNotFoundError(name)
-    return found(name)
-
-metadata.version = version
-""")
-    return tmp_path
 
 
 def test_without_a_compiler_it_is_estimated_and_says_what_to_install(no_compiler):
@@ -67,20 +48,16 @@ def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
     again = plan("gemma-2b-rtx5090", "rtx5090", [*words, *found.nearest.overrides])
     assert again.verdict.fits
     assert again.verdict.peak_bytes == found.nearest.peak_bytes
-    asked = load_recipe("gemma-2b-rtx5090", words).recipe.batch
-    kept = load_recipe("gemma-2b-rtx5090", [*words, *found.nearest.overrides]).recipe.batch
-    assert kept.micro_batch * kept.accumulation == asked.micro_batch * asked.accumulation
 
 
-@pytest.mark.parametrize("refused", ["", "too large"])
 @pytest.mark.parametrize(("share", "certainty"), [(0.5, "by proportion"), (3.0, "unexplained")])
-def test_parts_add_up_to_what_the_compiler_says(share, certainty, refused):
+def test_parts_add_up_to_what_the_compiler_says(share, certainty):
     request, batch = request_of(recipe()), (1, 4, 64)
     exact = sum(exact_parts(request, batch, 1, 1).values())
     formula = sum(largest_phase_parts(request, batch, 1, 1, "tpu").values())
     peak = exact + int(share * formula)
     found = split_parts(planned_run(recipe(), "v5e-1", request=request, step=batch), "step", Inspection(
-        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}, refused=refused))
+        peak_bytes=peak, source="compiled", breakdown={"sum": peak}, versions={}))
     assert abs(sum(part.size_bytes for part in found) - peak) < 10
     assert found[-1].certainty == certainty
     assert sum(part.size_bytes for part in found if part.certainty == "exact") == exact
@@ -91,6 +68,9 @@ def test_the_least_change_comes_first():
     found = candidates(asked, targets()["v5e-8"], shape())
     assert overrides_between(asked, next(found)) == ("mesh.fsdp=auto",)
     assert overrides_between(asked, next(found)) == ("memory.attention=auto",)
+    asked = recipe(batch={"micro_batch": 8, "accumulation": 2}, mesh={"fsdp": 1})
+    assert overrides_between(asked, next(candidates(asked, targets()["v5e-8"], shape()))) == (
+        "batch.micro_batch=2", "batch.accumulation=1", "mesh.fsdp=auto"), "more devices share the rows that there are"
 
 
 @pytest.mark.slow
@@ -98,12 +78,6 @@ def test_no_candidate_changes_the_global_batch():
     asked = recipe(batch={"micro_batch": 4, "accumulation": 2})
     rows = {c.batch.micro_batch * c.batch.accumulation for c in candidates(asked, targets()["t4"], shape())}
     assert rows == {8}
-
-
-def test_more_devices_share_the_rows_there_are():
-    asked = recipe(batch={"micro_batch": 8, "accumulation": 2}, mesh={"fsdp": 1})
-    assert overrides_between(asked, next(candidates(asked, targets()["v5e-8"], shape()))) == (
-        "batch.micro_batch=2", "batch.accumulation=1", "mesh.fsdp=auto")
 
 
 @pytest.mark.slow
@@ -128,11 +102,6 @@ def test_what_does_not_go_together_is_refused_before_any_compiler(words, said):
         plan("gemma-2b-v5e8", "v5e-8", words)
 
 
-def test_heads_that_the_mesh_does_not_divide():
-    with pytest.raises(RequestError, match="4 does not divide the model's 2 heads"):
-        make_plan(recipe(mesh={"tp": 4}), shape(), find_target("v5e-8"))
-
-
 def test_all_devices_share_the_rows_unless_told_otherwise():
     assert mesh_of(recipe(), targets()["v5e-256"]).axes() == {"fsdp": 256, "tp": 1}
     assert mesh_of(recipe(mesh={"tp": 2}), targets()["t4x2"]).axes() == {"fsdp": 1, "tp": 2}
@@ -152,17 +121,15 @@ def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):
     assert "step_seconds_estimate" not in found
 
 
-def test_the_verb_answers_and_exits(run_forked, without_compilers):
+def test_the_verb_answers_and_exits(no_compiler):
     assert "v5e-8" in refused("plan", "gemma-7b-nowhere", "--on", "v5e-9")
-    done = run_forked("-m", "workings", "plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0",
-                      "data.max_length=4096", "--no-nearest", "--json", check=False,
-                      environment={"PYTHONPATH": str(without_compilers)})
-    assert done.returncode == 1
+    done = CliRunner().invoke(app, ["plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0", "data.max_length=4096",
+                                    "--no-nearest", "--json"])
+    assert done.exit_code == 1
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["fits"] is False
-    assert found["source"] == "estimated"
+    assert (found["fits"], found["source"]) == (False, "estimated")
     assert any("the package jax-cuda12-plugin" in reason for reason in found["reasons"])
-    assert {"fits", "peak_bytes", "limit_bytes", "devices", "source", "reasons"} <= set(found)
+    assert {"peak_bytes", "limit_bytes", "devices"} <= set(found)
 
 
 def test_several_targets_at_once(no_compiler):
@@ -182,15 +149,6 @@ def test_the_worst_program_decides(no_compiler):
     assert found.verdict.peak_bytes == found.peaks["generation"] > found.peaks["step"]
     assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
     assert any("decided by the generation" in reason for reason in found.reasons)
-
-
-def test_where_answering_does_not_fit_fewer_are_asked_at_a_time(no_compiler):
-    many = ["evaluation.batch_size=128", "evaluation.max_new_tokens=12288", "data.max_length=2048"]
-    asked = plan("gemma-2b-rtx5090", "rtx5090", many)
-    assert not asked.verdict.fits
-    assert asked.program == "generation"
-    assert asked.nearest.overrides[0].startswith("evaluation.batch_size=")
-    assert plan("gemma-2b-rtx5090", "rtx5090", [*many, *asked.nearest.overrides], nearest=False).verdict.fits
 
 
 def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(no_compiler):

@@ -1,22 +1,26 @@
-"""Plans of runs that learn from rewards: their programs, what is next to them, their time, and what makes them fit."""
+"""Plans of runs that learn from rewards or pairs: programs, what is next to them, time, and what makes them fit."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.planning.planning_helpers import planned_run, recipe, rewarded, shape
 from workings.config.load import load_recipe, shipped_recipes
+from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, GenerationShape, MeshShape
 from workings.engines.jax.target import compile_for
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
-from workings.hardware.catalog import HOST, find_target, targets
+from workings.hardware.catalog import HOST, find_target, target_in_name, targets
+from workings.planning import search
 from workings.planning.memory_formulas import exact_parts, forward_program_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations
 from workings.planning.search import overrides_between, with_changes
-from workings.runs.plan import plan
+from workings.runs.plan import count_rows, plan
 from workings.ways.base import way_of
 
 BF16 = {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}
@@ -67,7 +71,11 @@ def test_what_drawing_holds_by_formula():
 def test_drawing_and_updating_by_hand():
     asked = rewarded(training={"steps": 100, "learning_rate": 1e-3}, precision=BF16)
     request, programs, l4 = EngineRequest.of(asked, shape()), programs_of(asked, 1), targets()["l4"]
-    spent = estimate_run_time(planned_run(asked, "l4", request=request), 0.5, items=0, held_out=0)
+
+    def timed(of, fsdp=1):
+        return estimate_run_time(planned_run(of, "l4", request=request, fsdp=fsdp), 0.5, items=0)
+
+    spent = timed(asked)
     assert (spent.training_seconds, spent.rollouts) == (50, 50)
     per_operation = 0.5 / step_operations(request, programs["step"])
     # 16 completions at once, then the forward pass of both updates' rows.
@@ -77,16 +85,13 @@ def test_drawing_and_updating_by_hand():
         50 + 50 * spent.rollout_sampling_seconds + spent.checkpoint_seconds * spent.checkpoints)
     assert spent.checkpoint_every_seconds == pytest.approx(500 * (0.5 + spent.rollout_sampling_seconds / 2))
     assert spent.to_json()["drawing_seconds"] == spent.rollout_sampling_seconds
-    assert "rewards" in spent.not_counted
     thin = with_changes(asked, {"algorithm.updates": 1})
-    twice = estimate_run_time(planned_run(thin, "l4", request=request, fsdp=64), 0.5, items=0, held_out=0)
-    assert programs_of(thin, 64)["drawing"][0] == 128
-    assert twice.rollouts == 100
-    one = generation_seconds(request, programs_of(thin, 64)["drawing"], l4, MeshShape(64, 1), 0.5 / step_operations(
-        request, programs_of(thin, 64)["step"]), read=64)
+    twice, of_64 = timed(thin, fsdp=64), programs_of(thin, 64)
+    assert (of_64["drawing"][0], twice.rollouts) == (128, 100)
+    one = generation_seconds(request, of_64["drawing"], l4, MeshShape(64, 1),
+                             0.5 / step_operations(request, of_64["step"]), read=64)
     assert twice.rollout_sampling_seconds == pytest.approx(4 * one), "512 completions, 128 at a time"
-    imitating = recipe(precision=BF16)
-    plain = estimate_run_time(planned_run(imitating, "l4", request=request), 0.5, items=0, held_out=0)
+    plain = timed(recipe(precision=BF16))
     assert plain.rollouts == 0
     assert "drawing_seconds" not in plain.to_json()
 
@@ -102,13 +107,6 @@ def test_devices_gather_weights_for_every_new_token():
     assert alone == pytest.approx((layers + outer) / 819e9 / 0.5)
 
 
-def test_dynamic_sampling_may_draw_more_than_is_counted():
-    asked = rewarded(algorithm={"name": "dapo", "group": 4, "max_new_tokens": 16}, precision=BF16)
-    spent = estimate_run_time(planned_run(asked, "l4", request=EngineRequest.of(asked, shape())), 0.5, items=0,
-                     held_out=0)
-    assert any("groups with equal rewards" in what for what in spent.not_counted)
-
-
 MANY = ["algorithm={name: grpo, group: 8, max_new_tokens: 8192, updates: 16}", "data.max_length=8448",
         "batch={micro_batch: 1, accumulation: 8}", "evaluation.batch_size=4"]
 """128 completions of 8192 tokens."""
@@ -120,7 +118,6 @@ def test_where_drawing_does_not_fit_fewer_are_drawn_first(no_compiler):
     assert not asked.verdict.fits
     assert set(asked.peaks) == {"step", "drawing", "log_probs", "generation"}
     assert any("decided by the drawing" in reason for reason in asked.reasons)
-    assert any("optimizer's state stays in memory next to the drawing" in reason for reason in asked.reasons)
     assert sum(part.size_bytes for part in asked.parts) == asked.verdict.peak_bytes
     word, = asked.nearest.overrides
     assert word.startswith("algorithm.updates=")
@@ -151,8 +148,7 @@ def test_completions_get_shorter_and_prompts_keep_their_room():
 @pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.rewards
                                   and not name.endswith("-cpu")])
 def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
-    target = {"v5e8": "v5e-8"}.get(name.rpartition("-")[2], name.rpartition("-")[2])
-    found = plan(name, target, nearest=False)
+    found = plan(name, target_in_name(name), nearest=False)
     assert set(found.peaks) == {"step", "drawing", "generation"}
     assert found.verdict.fits
 
@@ -187,3 +183,43 @@ def test_programs_of_rewards_are_traced(monkeypatch, tmp_path):
     assert found.verdict.source == "traced"
     assert set(found.peaks) == {"step", "drawing", "log_probs"}
     assert found.verdict.peak_bytes == max(found.peaks.values())
+
+
+def pairs(**changes: Any) -> Recipe:
+    return recipe(**{"algorithm": {"name": "dpo"}, "batch": {"micro_batch": 4, "accumulation": 2}} | changes)
+
+
+def test_the_reference_is_asked_in_batches_of_the_step() -> None:
+    assert programs_of(pairs(), 2) == {"step": (2, 8, 64), "log_probs": (2, 8, 64)}
+    assert "log_probs" not in programs_of(recipe(), 1)
+
+
+def test_the_pass_takes_at_most_a_third_of_the_steps() -> None:
+    asked = pairs(training={"steps": 30, "learning_rate": 1e-3})
+    spent = estimate_run_time(planned_run(asked, "rtx5090"), 0.5, items=0)
+    assert spent.reference_seconds == pytest.approx(30 * 0.5 / 3)
+    without = spent.training_seconds + spent.checkpoints * spent.checkpoint_seconds
+    assert spent.seconds == pytest.approx(without + 5.0)
+    assert spent.to_json()["reference_seconds"] == pytest.approx(5.0)
+
+
+def test_the_search_keeps_pairs_whole() -> None:
+    target = find_target("v5e-8")
+    assert search.halved_micro_batch(pairs(), target) == {"batch.micro_batch": 2, "batch.accumulation": 4}
+    assert search.halved_micro_batch(pairs(batch={"micro_batch": 2}), target) == {}
+    assert search.halved_micro_batch(recipe(batch={"micro_batch": 2}), target) == {
+        "batch.micro_batch": 1, "batch.accumulation": 2}
+    # Eight rows over eight devices would be half a pair on each: the global batch grows instead.
+    one = pairs(batch={"micro_batch": 8}, mesh={"fsdp": 1})
+    assert search.on_all_devices(one, target) == {"mesh.fsdp": "auto"}
+    assert search.on_all_devices(pairs(batch={"micro_batch": 16}, mesh={"fsdp": 1}), target)["batch.micro_batch"] == 2
+
+
+def test_pairs_are_counted_where_the_file_is_here(tmp_path: Any) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps(pairs(data={"traces": "pairs.jsonl", "max_length": 64}).model_dump(
+        mode="json", exclude_unset=True)))
+    assert count_rows(load_recipe(str(path))) == 0
+    (tmp_path / "pairs.jsonl").write_text('{"id": 1}\n\n{"id": 2}\n')
+    assert count_rows(load_recipe(str(path))) == 4
+    assert count_rows(load_recipe(str(path), ("algorithm={name: sft}",))) == 2

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.planning.planning_helpers import planned_run, recipe
-from workings.config.load import check_recipe, load_recipe
+from workings.config.load import load_recipe
 from workings.engines.base import EngineRequest, GenerationShape, Inspection, MeshShape
-from workings.hardware.catalog import find_target
+from workings.hardware.catalog import find_target, target_in_name
 from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
@@ -39,12 +39,10 @@ SCALARS = 35
 
 
 def asked(**changes: Any) -> EngineRequest:
-    values = {"name": "e2b", "model": {"source": "scratch", "shape": "gemma-4-e2b"}, "tokenizer": "train",
-              "data": {"traces": "addition", "max_length": 512}, "batch": {"micro_batch": 1},
-              "training": {"steps": 1, "learning_rate": 1e-5}, "optimizer": {"name": "adamw"},
-              "precision": {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"},
-              "memory": {"remat": "layer", "loss_chunk": 128}}
-    return EngineRequest.of(check_recipe(values | changes, "test"), E2B, device="gpu")
+    values = {"model": {"source": "scratch", "shape": "gemma-4-e2b"}, "data": {"traces": "addition", "max_length": 512},
+              "batch": {"micro_batch": 1}, "memory": {"remat": "layer", "loss_chunk": 128},
+              "precision": {"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"}}
+    return EngineRequest.of(recipe(**(values | changes)), E2B, device="gpu")
 
 
 def test_the_table_is_a_part_of_its_own_and_has_neither_gradient_nor_moments() -> None:
@@ -75,13 +73,13 @@ def test_an_engine_that_splits_nothing_frozen_has_the_table_and_four_bits_whole_
 
 
 def test_the_search_leaves_the_table_on_the_host_first_where_the_engine_can() -> None:
-    recipe = with_changes(load_recipe("gemma-4-e2b-lora-t4x2").recipe, {"memory.per_layer_embeddings": "device"})
+    on_device = with_changes(load_recipe("gemma-4-e2b-lora-t4x2").recipe, {"memory.per_layer_embeddings": "device"})
     target = find_target("t4x2")
-    first = overrides_between(recipe, next(candidates(recipe, target, E2B)))
+    first = overrides_between(on_device, next(candidates(on_device, target, E2B)))
     assert first == ("memory.per_layer_embeddings=host",)
-    for other in (candidates(with_changes(recipe, {"engine": "jax"}), target, E2B),
-                  candidates(recipe, target, replace(E2B, per_layer_width=0))):
-        assert not any("per_layer" in word for each in islice(other, 4) for word in overrides_between(recipe, each))
+    for other in (candidates(with_changes(on_device, {"engine": "jax"}), target, E2B),
+                  candidates(on_device, target, replace(E2B, per_layer_width=0))):
+        assert not any("per_layer" in word for each in islice(other, 4) for word in overrides_between(on_device, each))
 
 
 def test_adapters_of_layers_with_and_without_keys() -> None:
@@ -172,15 +170,12 @@ def test_a_teacher_is_counted_with_its_table() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "target"), [
-    ("gemma-4-e2b-lora-t4x2", "t4x2"), ("gemma-4-e2b-lora-rtx5090", "rtx5090"),
-    ("gemma-4-e2b-t4x2", "t4x2"), ("gemma-4-e2b-rtx5090", "rtx5090"),
-    ("gemma-4-e4b-qlora-rtx5090", "rtx5090"), ("gemma-3-270m-t4", "t4"), ("qwen3-1.7b-lora-t4", "t4"),
-    ("qwen3.5-2b-lora-t4", "t4")])
-def test_shipped_recipes_of_pytorch_fit_by_trace(name: str, target: str) -> None:
+@pytest.mark.parametrize("name", [
+    "gemma-4-e2b-lora-t4x2", "gemma-4-e2b-lora-rtx5090", "gemma-4-e2b-t4x2", "gemma-4-e2b-rtx5090",
+    "gemma-4-e4b-qlora-rtx5090", "gemma-3-270m-t4", "qwen3-1.7b-lora-t4", "qwen3.5-2b-lora-t4"])
+def test_shipped_recipes_of_pytorch_fit_by_trace(name: str) -> None:
     pytest.importorskip("torch")
-    found = plan(name, target, nearest=False)
+    found = plan(name, target_in_name(name), nearest=False)
     assert (found.verdict.fits, found.verdict.marginal, found.verdict.source) == (True, False, "traced")
-    on_device = {part.name for part in found.parts}
     # What is on the card is a part of the trace; what is on the host is not one.
-    assert (PER_LAYER_TABLE in on_device) == ("gemma-4" in name and not found.host_parts)
+    assert (PER_LAYER_TABLE in {part.name for part in found.parts}) == ("gemma-4" in name and not found.host_parts)

@@ -106,7 +106,7 @@ def test_what_asking_the_teacher_needs_is_judged_before_a_weight_is_read(recipe,
     (tmp_path / "huge" / "config.json").write_text(json.dumps(to_hf_config(huge)))
     setup = prepare(loaded)
     assert (setup.program, setup.verdict.fits, setup.verdict.source) == ("teacher", False, "estimated")
-    assert "largest part: parameters" in setup.verdict.reasons[-1]
     assert plan_here(setup).program == "teacher"
+    assert "largest part: parameters" in plan_here(setup).largest_part
     # One that fits leaves the compiled step to decide.
     assert prepare(load_recipe(str(recipe))).program == "step"

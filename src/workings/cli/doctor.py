@@ -70,12 +70,13 @@ def parity_table(parity: "Parity") -> str:
 def _set_up(yes: bool) -> None:
     from workings.doctor.finding import Finding
     from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import perform, plan_setup, run_command
+    from workings.doctor.setup_cuda import perform, plan_setup
 
     plan = plan_setup(read_driver())
     if isinstance(plan, Finding):
         answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
         return
     # Without --yes, only show the commands.
-    done = perform(plan, run_command, say) if yes else plan
-    answer(done.to_json(), "\n".join(done.lines()))
+    if yes:
+        plan = perform(plan, say)
+    answer(plan.to_json(), "\n".join(plan.lines()))

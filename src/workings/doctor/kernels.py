@@ -1,9 +1,8 @@
 """A small real kernel on every device through an engine, each engine in a child process.
 
-A wheel for the wrong card can take the process with it, and two engines must not share a card's memory: so the doctor
-itself imports no framework and reads what the child says on its last line. The child is this module again, called as
-``python -m workings.doctor.kernels ENGINE DEVICE DTYPE…``: it opens an engine, runs its kernel, and prints a list, one
-entry a number format.
+A wheel for the wrong card can take the process with it, and two engines must not share a card's memory. The child is
+this module again, called as ``python -m workings.doctor.kernels ENGINE DEVICE DTYPE…``; its last line is a list with
+one entry a number format.
 """
 
 import json
@@ -30,12 +29,9 @@ SMALL_SHAPE = ShapeConfig(family="gemma", layers=1, width=32, mlp_width=32, head
 
 
 def check_kernels(engines: list[str], device: str, dtypes: list[str]) -> Iterator[Finding]:
-    """A finding for every engine and number format.
+    """A finding for every engine and number format (``fp32`` or ``bf16``).
 
-    Args:
-        engines: names to try; all registered ones if empty, and then one that is not installed is worth a note only.
-        device: ``auto``, ``cpu``, ``gpu``, ``cuda`` or ``tpu``.
-        dtypes: number formats, ``fp32`` or ``bf16``.
+    Without ``engines`` all registered ones are tried, and one that is not installed is worth a note only.
     """
     for name in engines or engine_names():
         for dtype, result in zip(dtypes, probe(name, device, dtypes), strict=False):
@@ -73,8 +69,6 @@ def _finding(engine: str, dtype: str, answer: dict[str, Any], asked: bool) -> Fi
 
 def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
     """The kernel's result with the device's facts, or the failure in words."""
-    platform = without_alias(device)
-    precision = PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))
     try:
         # Imports the framework, which may end the process without an exception: hence the child.
         registered = find_engine(engine)
@@ -82,7 +76,8 @@ def run_kernel(engine: str, device: str, dtype: str) -> dict[str, Any]:
         return {"failure": f"engine {engine}: {error.expected}", "mend": error.try_next, "kind": "not installed"}
     try:
         opened = registered.engine.open(EngineRequest(
-            shape=shape_from_config(SMALL_SHAPE, 256), device=platform, precision=precision))
+            shape=shape_from_config(SMALL_SHAPE, 256), device=without_alias(device),
+            precision=PrecisionConfig(compute=cast(Literal["fp32", "bf16"], dtype))))
         checked = opened.check_device()
         facts = opened.describe()
     except DeviceError as error:

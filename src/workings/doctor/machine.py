@@ -2,16 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from workings.doctor.finding import Finding
-from workings.hardware.catalog import targets
 from workings.hardware.memory import HostMemory, gib
 
-SPARE_CHECKPOINTS = 1
-"""A checkpoint is written next to the kept ones before the oldest goes."""
 MIN_FREE = 2 * 2**30
 """Free bytes that a run without a recipe should find on the disk."""
 KAGGLE_KEPT_FOLDER = Path("/kaggle/working")
@@ -31,8 +28,8 @@ class Needs:
 
     @property
     def disk_bytes(self) -> int:
-        """All checkpoints that exist at one time."""
-        return self.checkpoint_bytes * (self.kept + SPARE_CHECKPOINTS)
+        """All checkpoints that exist at one time: one is written next to the kept ones before the oldest goes."""
+        return self.checkpoint_bytes * (self.kept + 1)
 
 
 def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
@@ -41,19 +38,16 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
     existing = next(parent for parent in (directory.absolute(), *directory.absolute().parents) if parent.is_dir())
     free = shutil.disk_usage(existing).free
     needed_bytes = needs.disk_bytes if needs else MIN_FREE
-    space_text = f"{gib(free)} free at {_path_text(existing)}"
+    space_text = f"{gib(free)} free at {existing}"
     if needs:
         space_text += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes "
                        f"one next to them: {gib(needed_bytes)}")
     why = "a run whose disk is full stops at its last checkpoint"
     if free >= needed_bytes:
         yield Finding(id="space.disk", judgement="fine", what=space_text, why=why)
-    # Keeping one checkpoint needs room for two, because the new one is complete before the old one goes.
-    elif needs and needs.kept > 1 and free >= needs.checkpoint_bytes * (1 + SPARE_CHECKPOINTS):
-        yield Finding(id="space.disk", judgement="problem", what=space_text, why=why, mend="checkpoint.keep_last=1")
     else:
         yield Finding(id="space.disk", judgement="problem", what=space_text, why=why,
-                      mend=f"df -h {_path_text(existing)}, then free some, or another --out")
+                      mend=f"df -h {existing}, then free some; or checkpoint.keep_last=1, or another --out")
 
 
 def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
@@ -67,48 +61,27 @@ def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:
                   mend="free -h, then end what is not needed" if short else "")
 
 
-def _path_text(path: Path) -> str:
-    """A path that names no person: relative to here, or with the home folder as ``~``."""
-    home = str(Path.home())
-    text = os.path.relpath(path)
-    if text.startswith(".."):
-        text = str(path)
-    return text if not text.startswith(home) or home == "/" else "~" + text[len(home):]
-
-
-def check_kaggle(out: Path, platform: str, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
-    """Findings where this is a Kaggle session; none elsewhere.
-
-    Args:
-        out: where runs are written.
-        platform: of the accelerator that is here.
-        environment: variables of this process.
-    """
+def check_kaggle(out: Path) -> Iterator[Finding]:
+    """What a Kaggle session would lose or lack; nothing elsewhere. ``out``: where runs are written."""
     # Kaggle sets it in every session, interactive or not.
-    kind = environment.get("KAGGLE_KERNEL_RUN_TYPE", "")
-    if not kind:
+    if not os.environ.get("KAGGLE_KERNEL_RUN_TYPE"):
         return
-    hours = {row.kaggle_session_hours for row in targets().values()
-             if row.platform == platform and row.kaggle_session_hours}
-    yield Finding(id="kaggle", judgement="fine",
-                  what=f"a Kaggle session ({kind})" + (f", at most {max(hours)} hours" if hours else ""),
-                  why="a session ends when its hours are over: checkpoints decide what is left, and --resume goes on")
     if not out.absolute().is_relative_to(KAGGLE_KEPT_FOLDER):
         yield Finding(id="kaggle.output", judgement="problem", what=f"runs would be written to {out}",
                       why=f"only what is in {KAGGLE_KEPT_FOLDER} is kept when the session ends",
                       mend=f"--out {KAGGLE_KEPT_FOLDER}/runs/NAME")
-    if "HF_TOKEN" not in environment:
+    if "HF_TOKEN" not in os.environ:
         yield Finding(id="kaggle.token", judgement="note", what="HF_TOKEN is not set",
                       why="Kaggle's secrets reach a notebook through kaggle_secrets only; gated models such as Gemma "
                       "need the token in the environment, or the model as an input of the notebook",
                       mend="os.environ['HF_TOKEN'] = kaggle_secrets.UserSecretsClient().get_secret('HF_TOKEN')")
 
 
-def holders(devices: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
+def holders(devices: list[Path]) -> dict[int, str]:
     """Processes that have one of these device files open: number -> command name. Others' processes may be hidden."""
     device_paths = {str(device) for device in devices}
     names = {}
-    for folder in proc.glob("[0-9]*"):
+    for folder in Path("/proc").glob("[0-9]*"):
         if int(folder.name) == os.getpid():
             continue
         try:
@@ -127,24 +100,17 @@ def tpu_devices(root: Path = Path("/")) -> list[Path]:
     return [*sorted((root / "dev").glob("accel[0-9]*")), *sorted((root / "dev/vfio").glob("[0-9]*"))]
 
 
-def check_tpu(seen: str, devices: list[Path], lock: Path = LOCK_FILE, proc: Path = Path("/proc")) -> Iterator[Finding]:
-    """One finding about who holds the chips.
-
-    Args:
-        seen: the device file by which the TPU was noticed.
-        devices: all device files of the chips.
-        lock: libtpu's own lock file.
-        proc: where processes are listed.
-    """
+def check_tpu(devices: list[Path]) -> Iterator[Finding]:
+    """One finding about who holds the chips, by their device files."""
     why = "a TPU serves one process at a time; a second one waits or dies with an error about its lock file"
-    if users := holders(devices, proc):
+    if users := holders(devices):
         number, name = next(iter(users.items()))
         yield Finding(id="tpu.lock", judgement="problem", why=why, mend=f"kill {number}",
-                      what=f"process {number} ({name}) holds the TPU at {seen}"
+                      what=f"process {number} ({name}) holds the TPU"
                       + (f", and {len(users) - 1} more" if len(users) > 1 else ""))
     # The file survives a process that was killed, and libtpu may then refuse to start although the chips are free.
-    elif lock.exists():
-        yield Finding(id="tpu.lock", judgement="note", why=why, mend=f"rm {lock}",
-                      what=f"{lock} was left behind, and no process that can be seen holds the TPU")
+    elif LOCK_FILE.exists():
+        yield Finding(id="tpu.lock", judgement="note", why=why, mend=f"rm {LOCK_FILE}",
+                      what=f"{LOCK_FILE} was left behind, and no process that can be seen holds the TPU")
     else:
-        yield Finding(id="tpu.lock", judgement="fine", why=why, what=f"no other process holds the TPU at {seen}")
+        yield Finding(id="tpu.lock", judgement="fine", why=why, what="no other process holds the TPU")

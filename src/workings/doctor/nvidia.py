@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from workings.doctor.finding import Finding
-from workings.hardware.catalog import targets
 from workings.hardware.memory import gib
 from workings.hints import SETUP_CUDA
 
@@ -27,6 +27,8 @@ QUERY_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "memory
 TIMEOUT_SECONDS = 60
 WHEEL = "torch"
 """Library whose wheel is compared with the cards: it brings machine code for some of them only."""
+WHEEL_PROGRAM = Path(__file__).parents[1] / "engines" / "torch" / "build_probe.py"
+"""Says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
 # Importing PyTorch and opening a card may take a minute from a cold disk.
 TORCH_SECONDS = 120
 
@@ -125,10 +127,9 @@ def runs_on(architectures: Iterable[str], capability: str, ptx: Iterable[str] = 
     Code runs on cards of the same major version and of the same or a higher minor one; intermediate code is compiled by
     the driver for any newer card.
     """
-    card = version_number(capability)
-    code = [version_number(name) for name in architectures]
-    return any(have[0] == card[0] and have[1] <= card[1] for have in code) or any(
-        version_number(name) <= card for name in ptx)
+    card = Version(capability)
+    return any(code.major == card.major and code <= card for code in map(Version, architectures)) or any(
+        code <= card for code in map(Version, ptx))
 
 
 def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -145,57 +146,29 @@ def compiled_for(names: Iterable[str]) -> tuple[list[str], list[str]]:
     return code, ptx
 
 
-def choose(cards: Sequence[Card], driver_cuda: str, candidates: Sequence[Build] | None = None,
-           ) -> tuple[Build | None, tuple[str, ...]]:
-    """The newest build that every card and the driver run, or None; and the reasons against newer ones.
-
-    Args:
-        cards: of this machine; a build must run on all of them.
-        driver_cuda: CUDA version that the driver says it supports.
-        candidates: builds to choose from, newest first; the published ones if not given.
-    """
+def choose(cards: Sequence[Card]) -> tuple[Build | None, tuple[str, ...]]:
+    """The newest build that every card and its driver run, or None; and the reasons against newer ones."""
     reasons: list[str] = []
-    # Newest first, and every build that is refused gives its reason: "none fits" alone could not be acted on.
-    for build in candidates if candidates is not None else builds():
-        # On all cards of the machine: which of them a run will use is not known here.
+    for build in builds():
+        # On all cards of the machine: which of them a run will use is not known here. Within a major version of CUDA an
+        # older driver runs newer machine code.
         without = [card for card in cards if not runs_on(build.architectures, card.capability, build.ptx)]
-        old = [card for card in cards if version_number(card.driver)[0] < build.lowest_driver]
+        old = [card for card in cards if Version(card.driver).major < build.lowest_driver]
         if without:
             reasons.append(f"{build.tag}: holds no code for compute capability {without[0].capability} "
                            f"({without[0].name})")
         elif old:
             reasons.append(f"{build.tag}: CUDA {build.cuda} needs driver {build.lowest_driver} or newer, this one is "
                            f"{old[0].driver}")
-        # Within a major version an older driver runs newer machine code, but its compiler does not know newer PTX.
-        elif driver_cuda and version_number(driver_cuda) < version_number(build.cuda) and \
-                any(not runs_on(build.architectures, card.capability) for card in cards):
-            reasons.append(f"{build.tag}: the driver's CUDA {driver_cuda} is older than {build.cuda} and cannot "
-                           "compile its intermediate code")
         else:
             return build, tuple(reasons)
     return None, tuple(reasons)
 
 
-def version_number(version: str) -> tuple[int, ...]:
-    """The first two parts of a version: `12.8` is (12, 8)."""
-    return tuple(int(part) for part in version.split(".")[:2])
-
-
-def wheel_program() -> Path:
-    """The file that says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
-    # Found without importing it: the engine imports PyTorch, which is what is to be examined.
-    spec = find_spec("workings.engines")
-    assert spec is not None
-    assert spec.origin is not None  # it is a package of ours
-    return Path(spec.origin).parent / "torch" / "build_probe.py"
-
-
-def torch_wheel(python: str = sys.executable, *arguments: str) -> dict[str, Any]:
-    """Build target of the PyTorch of a Python; empty without PyTorch.
-
-    ``-P`` keeps the program's own folder, whose files have the names of standard modules, out of the way.
-    """
-    done = subprocess.run([python, "-P", str(wheel_program()), *arguments], capture_output=True, text=True,
+def torch_wheel(*arguments: str) -> dict[str, Any]:
+    """Build target of the installed PyTorch; empty without PyTorch."""
+    # `-P` keeps the program's own folder, whose files have the names of standard modules, out of the way.
+    done = subprocess.run([sys.executable, "-P", str(WHEEL_PROGRAM), *arguments], capture_output=True, text=True,
                           check=False, timeout=TORCH_SECONDS)
     # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()
@@ -220,27 +193,16 @@ def check_cards(driver: Driver, present: Mapping[str, str], wheel: Mapping[str, 
                       mend="install NVIDIA's driver, then: nvidia-smi")
         return
     for card in driver.cards:
-        yield from _card(card, driver.cuda)
+        yield Finding(id="driver", judgement="fine", why="wheels must suit the driver and the card",
+                      what=f"{card.name}, compute capability {card.capability}, driver {card.driver} (CUDA "
+                      f"{driver.cuda or 'unknown'}), {gib(card.free_bytes)} free of {gib(card.memory_bytes)}")
+        # The driver itself always takes some; less than a tenth is not worth a note.
+        if card.free_bytes < 0.9 * card.memory_bytes:
+            yield Finding(id="card.memory", judgement="note", mend="nvidia-smi",
+                          what=f"{gib(card.memory_bytes - card.free_bytes)} of {card.name} are in use", why="other "
+                          "programs, a desktop among them, take memory that a plan for the whole card counts on")
     if wheel:
         yield from _wheel(wheel, driver)
-
-
-def _card(card: Card, cuda: str) -> Iterator[Finding]:
-    # A card that the catalog does not know is judged by its capability alone.
-    row = next((row for row in targets().values() if row.kind == card.name), None)
-    lowest = row.lowest_cuda if row else ""
-    what = (f"{card.name}, compute capability {card.capability}, driver {card.driver} (CUDA {cuda or 'unknown'}), "
-            f"{gib(card.free_bytes)} free of {gib(card.memory_bytes)}")
-    if lowest and cuda and version_number(cuda) < version_number(lowest):
-        yield Finding(id="driver", judgement="problem", what=f"{what}; this card needs CUDA {lowest}",
-                      why="an older driver does not know this card's code", mend="update NVIDIA's driver")
-    else:
-        yield Finding(id="driver", judgement="fine", what=what, why="wheels must suit the driver and the card")
-    # The driver itself always takes some; less than a tenth is not worth a note.
-    if card.free_bytes < 0.9 * card.memory_bytes:
-        yield Finding(id="card.memory", judgement="note", mend="nvidia-smi",
-                      what=f"{gib(card.memory_bytes - card.free_bytes)} of {card.name} are in use",
-                      why="other programs, a desktop among them, take memory that a plan for the whole card counts on")
 
 
 def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
@@ -256,7 +218,7 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
     elif strange:
         yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_CUDA,
                       what=f"{built}; {strange[0].name} is sm_{strange[0].capability.replace('.', '')}")
-    elif driver.cuda and version_number(driver.cuda)[0] < version_number(wheel["cuda"])[0]:
+    elif driver.cuda and Version(driver.cuda).major < Version(wheel["cuda"]).major:
         yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_CUDA,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
                       why="a driver runs wheels for its CUDA major version and older ones")

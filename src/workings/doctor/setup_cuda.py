@@ -4,20 +4,19 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from workings.doctor.finding import Finding
-from workings.doctor.nvidia import Build, Driver, choose, wheel_program
+from workings.doctor.nvidia import WHEEL_PROGRAM, Build, Driver, choose
 from workings.errors import WorkingsError
 
 ENVIRONMENT = Path(".venv-gpu")
 """The one place that `--yes` writes to."""
 LOG = ENVIRONMENT / "setup.log"
-Runner = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ def plan_setup(driver: Driver) -> Setup | Finding:
             id="setup.cuda", judgement="problem", mend="install NVIDIA's driver, then: nvidia-smi",
             what=f"nothing is set up: {driver.failure or 'the driver lists no card'}",
             why="a build for CUDA needs a card with its driver, and a build for the CPU is not what was asked for")
-    build, reasons = choose(driver.cards, driver.cuda)
+    build, reasons = choose(driver.cards)
     # A build for the CPU would install without an error and be mistaken for a success.
     if build is None:
         return Finding(
@@ -73,10 +72,10 @@ def plan_setup(driver: Driver) -> Setup | Finding:
         (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
         (python, "-m", "pip", "install", f"torch=={build.torch}", f"{source}[torch,hub]"),
         # An import is not proof: a wheel without code for the card fails at its first kernel only.
-        (python, "-P", str(wheel_program()), "--kernel", "fp32")))
+        (python, "-P", str(WHEEL_PROGRAM), "--kernel", "fp32")))
 
 
-def perform(setup: Setup, run: Runner, say: Callable[[str], None]) -> Setup:
+def perform(setup: Setup, say: Callable[[str], None]) -> Setup:
     """Install and run a kernel on the card; every command and its output go to the log.
 
     Raises:
@@ -85,7 +84,7 @@ def perform(setup: Setup, run: Runner, say: Callable[[str], None]) -> Setup:
     record: list[str] = []
     for command in setup.commands:
         say(f"$ {shlex.join(command)}")
-        done = run(command)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         # The log is written anew after each command, so that it is whole even if the next one never ends.
         record += [f"$ {shlex.join(command)}", done.stdout.rstrip(), f"exit code {done.returncode}", ""]
         if ENVIRONMENT.is_dir():  # the first command makes it
@@ -95,8 +94,3 @@ def perform(setup: Setup, run: Runner, say: Callable[[str], None]) -> Setup:
             raise WorkingsError(f"{setup.build.tag} was not set up: `{shlex.join(command)}` ended with "
                                 f"{done.returncode}: {last}\nevery command and its output: {LOG}")
     return replace(setup, installed=True)
-
-
-def run_command(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Runs a command; both of its outputs are in ``stdout``."""
-    return subprocess.run(list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

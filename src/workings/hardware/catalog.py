@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -38,10 +38,6 @@ class Target:
     """Number formats that run without matrix units, and so far below the rates of the others."""
     interconnect_gb_s: float = 0.0
     compute_capability: str = ""
-    lowest_cuda: str = ""
-    """Oldest CUDA toolkit that knows the card."""
-    lowest_driver: str = ""
-    """Linux driver packaged with that toolkit."""
     topology: str = ""
     """Name by which the TPU compiler knows the machine; for GPUs partitions x hosts x cards."""
     gpu_config: str = ""
@@ -69,34 +65,16 @@ class Target:
         return self.usable_source or self.source.split(";")[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuConfig:
-    """Description of an absent GPU for XLA's CUDA compiler (one file of `gpu_configs/`)."""
+def gpu_config(name: str) -> dict[str, Any]:
+    """Description of an absent GPU for XLA's CUDA compiler, by the name that a target's ``gpu_config`` has.
 
-    name: str
-    kind: str
-    derived: bool
-    """Put together from datasheets and tables instead of read from such a card."""
-    source: str
-    compute_capability: str
-    """Compute capability, with the letter ``a`` if kernels may use features of this architecture alone."""
-    core_count: int
-    fpus_per_core: int
-    threads_per_core_limit: int
-    shared_memory_per_core: int
-    shared_memory_per_block_optin: int
-    l2_cache_size: int
-    memory_bandwidth: int
-    """Bytes per second."""
-    clock_rate_ghz: float
-    device_memory_size: int
-    """Bytes."""
-
-
-def gpu_config(name: str) -> GpuConfig:
-    """One card of `gpu_configs/` by the name that a target's ``gpu_config`` has."""
+    ``derived``: put together from datasheets and tables instead of read from such a card. ``compute_capability`` has
+    the letter ``a`` if kernels may use features of this architecture alone. Memory is in bytes, its bandwidth in bytes
+    per second.
+    """
     text = files("workings.hardware").joinpath("gpu_configs", f"{name}.json").read_text(encoding="utf-8")
-    return GpuConfig(**json.loads(text))
+    values: dict[str, Any] = json.loads(text)
+    return values
 
 
 @cache
@@ -104,14 +82,10 @@ def targets() -> Mapping[str, Target]:
     """All rows by name, in the order of the file."""
     # By `importlib.resources` and no path: an installed package may be in a zip.
     text = files("workings.hardware").joinpath("catalog.json").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = json.loads(text)["targets"]
-    return {row["name"]: _target(row) for row in rows}
-
-
-def _target(row: dict[str, Any]) -> Target:
     # Tuples, because all callers share one row.
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
-    return Target(**fields)
+    rows: list[dict[str, Any]] = [{key: tuple(value) if isinstance(value, list) else value
+                                   for key, value in row.items()} for row in json.loads(text)["targets"]]
+    return {row["name"]: Target(**row) for row in rows}
 
 
 def target_in_name(recipe: str) -> str:
@@ -127,11 +101,9 @@ def find_target(name: str) -> Target:
     spelled = {spelling: row for row in targets().values() for spelling in (row.name, *row.aliases)}
     if normalized_name in spelled:
         return spelled[normalized_name]
-    # Several spellings may lead to one target, which is proposed once.
-    near = list(dict.fromkeys(spelled[spelling].name for spelling in get_close_matches(normalized_name, spelled, 5,
-                                                                                       0.5)))
+    near = get_close_matches(normalized_name, targets(), 3, 0.5)
     raise RequestError(f"--on {name} names no target of the catalog", "one of " + ", ".join(targets()),
-                       "--on " + " or --on ".join(near[:3]) if near else "--on v5e-8")
+                       "--on " + " or --on ".join(near) if near else "--on v5e-8")
 
 
 HOST = MappingProxyType({"platform": "cpu"})
@@ -143,6 +115,6 @@ def compile_target(target: Target) -> Mapping[str, Any]:
     if target.platform == "cpu":
         return dict(HOST)
     if target.platform == "gpu":
-        return {"platform": "gpu", "card": asdict(gpu_config(target.gpu_config)), "topology": target.topology}
+        return {"platform": "gpu", "card": gpu_config(target.gpu_config), "topology": target.topology}
     return {"platform": "tpu", "topology": target.topology, "accelerator_type": target.accelerator_type,
             "options": dict(target.topology_options)}

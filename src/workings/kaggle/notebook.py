@@ -4,24 +4,21 @@
 pinned to the CPU image, it would take the place of the TPU machine (github.com/Kaggle/kaggle-cli/issues/1197).
 """
 
+import json
 import re
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import requires
 from importlib.resources import files
-from types import ModuleType
 from typing import Any
 
 from workings.errors import RequestError
 from workings.hardware.catalog import targets
-from workings.hints import pip_install
+from workings.hardware.device import without_alias
 
 DATASET_SLUG = "workings-wheel"
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 UPGRADABLE = "jax"
-"""Library that is the only one which an image may have too old, and which a notebook may then install anew."""
-JAX_TESTED = "0.10.2"
-"""The version that a notebook may install if the image's version is too old."""
+"""The only library that a notebook may install anew if the image's version is too old."""
 _CELL = re.compile(r"^# %%(?P<markdown> \[markdown\])?\n", re.MULTILINE)
 _MARK = re.compile(r"@@([A-Z0-9_]+)@@")
 
@@ -41,11 +38,6 @@ class Machine:
     jax_extra: str
     """Requirement that installs JAX for it, if Kaggle's own is too old."""
 
-    @property
-    def session_hours(self) -> float:
-        """A session ends after these hours, even while something runs in it."""
-        return float(targets()[self.target].kaggle_session_hours or 0)
-
 
 # Names from github.com/Kaggle/kaggle-cli/pull/1198.
 MACHINES = {
@@ -59,9 +51,8 @@ def find_machine(name: str, device: str) -> Machine:
     if name in MACHINES:
         return MACHINES[name]
     # A name that was given and is not known is never replaced by a guess.
-    platform = {"tpu": "tpu", "gpu": "gpu", "cuda": "gpu"}.get(device, "") if not name else ""
-    machine = next((machine for machine in MACHINES.values() if machine.platform == platform), None)
-    if machine is None:
+    machine = next((machine for machine in MACHINES.values() if machine.platform == without_alias(device)), None)
+    if name or machine is None:
         raise RequestError(
             f"--on {name} names no machine of Kaggle" if name else f"Kaggle has no machine for device {device}",
             " or ".join(MACHINES), f"--on {next(iter(MACHINES))}")
@@ -128,11 +119,11 @@ def script(request: NotebookRequest) -> str:
     values = {
         "TITLE": f"workings: {request.name} on {machine.editor_name}",
         "SUMMARY": "Doctor, plan, smoke run, training, evaluation, verification and packing of one recipe.",
-        "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": f"{machine.session_hours:g}",
+        "EDITOR_NAME": machine.editor_name, "SESSION_HOURS": str(targets()[machine.target].kaggle_session_hours),
         "RUN": repr(request.name), "RUN_NAME": request.name, "TARGET": repr(machine.target),
         "SMOKE": repr(request.smoke), "PROCESSES": repr(request.processes), "WHEEL_SHA256": repr(request.wheel_sha256),
         "JAX_NEEDED": repr(jax_needed() if UPGRADABLE in request.libraries else ""),
-        "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={JAX_TESTED}"),
+        "JAX_PIN": repr(f"jax[{machine.jax_extra}]=={jax_needed()}"),
         "DATA": repr(dict(sorted(request.data.items()))), "RECIPE": recipe,
     }
     text = (files("workings.kaggle") / "template.py.txt").read_text(encoding="utf-8")
@@ -141,21 +132,17 @@ def script(request: NotebookRequest) -> str:
 
 
 def notebook_text(request: NotebookRequest) -> str:
-    """The notebook as the bytes of an `.ipynb` file, the same for the same request."""
-    try:
-        nbformat: ModuleType = import_module("nbformat")
-    except ModuleNotFoundError:
-        raise RequestError("a notebook needs the package nbformat", "the extra `kaggle`",
-                           pip_install("kaggle")) from None
-    notebook = nbformat.v4.new_notebook(metadata={
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"}})
+    """The notebook as the text of an `.ipynb` file (format 4.5), the same for the same request."""
+    made = []
     for number, (markdown, source) in enumerate(cells(script(request))):
-        make = nbformat.v4.new_markdown_cell if markdown else nbformat.v4.new_code_cell
-        notebook.cells.append(make(source, id=f"cell-{number:02d}"))  # otherwise ids are random
-    # An invalid notebook should fail here, and not after the upload.
-    nbformat.validate(notebook)
-    return str(nbformat.writes(notebook)) + "\n"
+        of_kind: dict[str, Any] = {"cell_type": "markdown"} if markdown else {
+            "cell_type": "code", "execution_count": None, "outputs": []}
+        made.append(of_kind | {"id": f"cell-{number:02d}", "metadata": {}, "source": source.splitlines(keepends=True)})
+    notebook = {
+        "cells": made, "nbformat": 4, "nbformat_minor": 5, "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"}}}
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def cells(text: str) -> list[tuple[bool, str]]:
@@ -170,8 +157,5 @@ def cells(text: str) -> list[tuple[bool, str]]:
 
 def jax_needed() -> str:
     """The oldest JAX that the installed package asks for."""
-    # From the installed package and not from a constant, so that the notebook asks for what this version asks for.
-    for line in requires("workings") or []:
-        if match := re.match(r"jax\s*>=\s*([\d.]+)", line):
-            return match.group(1)
-    return JAX_TESTED
+    lines = [re.match(r"jax\s*>=\s*([\d.]+)", line) for line in requires("workings") or []]
+    return next(match[1] for match in lines if match)

@@ -68,30 +68,9 @@ class LaunchJob:
                                "--home /shared/my-run")
 
     @property
-    def process_per_device(self) -> bool:
-        """Whether torchrun starts a process a card; else there is one a host, which is told where the first one is."""
-        return bool(table()["engines"][self.engine]["process_per"] == "device")
-
-    @property
-    def runtime(self) -> str:
-        """Kubeflow Trainer's runtime for the engine."""
-        return str(table()["engines"][self.engine]["runtime"])
-
-    @property
-    def extra(self) -> str:
-        """Extras of this package that install the engine for the platform, and the reader of object stores."""
-        engine = str(table()["engines"][self.engine]["extras"][self.platform])
-        return f"{engine},stores" if self.stores else engine
-
-    @property
-    def run(self) -> str:
-        """The run directory, from `remote_folder`."""
-        return f"runs/{self.name}"
-
-    @property
     def command(self) -> str:
         """The words behind `workings`."""
-        return f"train {RECIPE} --out {self.run} --auto-resume"
+        return f"train {RECIPE} --out runs/{self.name} --auto-resume"
 
 
 @cache
@@ -99,12 +78,6 @@ def table() -> dict[str, Any]:
     """`names.json`, which holds its sources."""
     values: dict[str, Any] = json.loads(files("workings.launching").joinpath("names.json").read_text(encoding="utf-8"))
     return values
-
-
-def names(launcher: str) -> dict[str, str]:
-    """A launcher's names of accelerators."""
-    by_purpose: dict[str, str] = table()[launcher]["names"]
-    return by_purpose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +112,7 @@ def kubernetes(job: LaunchJob, *, image: str, claim: str) -> dict[str, str]:
                            "--image registry/name:tag")
     if job.platform != "tpu":
         return _file("trainjob.yaml", job, "kubernetes-trainjob", image=image, claim=claim)
-    rows = names("kubernetes")
+    rows: dict[str, str] = table()["kubernetes"]["names"]
     if (family := job.target.rsplit("-", 1)[0]) not in rows:
         raise RequestError(f"Google Kubernetes Engine has no slice {job.target}", "one of "
                            + ", ".join(rows), "--on v5e-8")
@@ -152,7 +125,7 @@ def skypilot(job: LaunchJob, *, storage: str, wheel: Wheel) -> dict[str, str]:
     Raises:
         RequestError: no such kind of bucket, or an accelerator that SkyPilot does not have.
     """
-    rows = names("skypilot")
+    rows: dict[str, str] = table()["skypilot"]["names"]
     if job.platform != "cpu" and job.target not in rows:
         raise RequestError(f"SkyPilot has no {job.target}", "one of " + ", ".join(rows),
                            "--for kubernetes" if job.platform == "tpu" else "--on h100")
@@ -168,6 +141,6 @@ def _file(name: str, job: LaunchJob, launcher: str, **values: object) -> dict[st
         loader=jinja2.PackageLoader("workings.launching"), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, keep_trailing_newline=True)
     text = environment.get_template(f"{name}.jinja").render(
-        job=job, name=name, launcher=launcher, start=START[launcher.partition("-")[0]], variable=LAUNCHER, port=PORT,
-        max_restarts=MAX_RESTARTS, seconds_to_save=SECONDS_TO_SAVE, **values)
+        job=job, engine=table()["engines"][job.engine], name=name, launcher=launcher, variable=LAUNCHER, port=PORT,
+        start=START[launcher.partition("-")[0]], max_restarts=MAX_RESTARTS, seconds_to_save=SECONDS_TO_SAVE, **values)
     return {name: text}

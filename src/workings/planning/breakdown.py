@@ -10,7 +10,7 @@ from workings.planning.further_memory import FROZEN_MODELS, TEACHER
 from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, table_bytes
 from workings.planning.planned_run import PlannedRun
 from workings.planning.step_memory import largest_phase_parts
-from workings.planning.verdict import PART_GROUPS, Verdict
+from workings.planning.verdict import Verdict
 from workings.record.number_text import percent
 
 UNEXPLAINED = "everything else"
@@ -18,17 +18,17 @@ NEGLIGIBLE_BYTES = 1024
 """Fewer unexplained bytes are rounding."""
 UNNAMED_HEAP_PART = "other temporaries"
 """Arrays of the heap that no rule names."""
-
-
+PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("optimizer state", ("moments", "master weights")),
+    ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
+                   "embedding in fp32 (gradient and update)", "update in fp32")),
+    ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
+    ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering",
+                                 "weights and gradients of the layer at hand")),
+)
+"""Names for humans -> parts; a part outside all groups is its own group."""
 Certainty = Literal["exact", "assigned", "by proportion", "traced", "estimated", "assumed", "unexplained"]
-"""How the size of a part is known.
-
-``exact``: from the program's own arrays and where they are. ``assigned``: from the address space of the program's heap,
-where the compiler wrote down which array is where. ``by proportion``: the compiler gave only a total, which is split in
-the proportion of the formulas. ``traced``: tensors alive at a trace's peak. ``estimated``: by formula, because no
-compiler answered. ``assumed``: a round figure for memory that no trace sees, such as a CUDA context. ``unexplained``:
-the rest.
-"""
+"""How the size of a part is known (`docs/planning.md`, parts of the peak)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,7 @@ class Part:
 
 
 def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -> tuple[Part, ...]:
-    """The peak of one program in parts, which add up to it.
-
-    Args:
-        run: the planned run.
-        program: one of its programs.
-        inspection: of that program.
-    """
+    """The peak of one program in parts, which add up to it."""
     if inspection.source == "traced":
         # A trace follows every tensor, so nothing is left to explain.
         return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in inspection.assumed else "traced")
@@ -65,30 +59,27 @@ def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspectio
                     counted: Mapping[str, int]) -> tuple[Part, ...]:
     """Parts of a compiled program: its arguments, its heap, its code, and what none of these explains."""
     # Gradients are not arguments of the program: they are in the heap.
-    arguments = with_per_layer_table(inspection.exact, run, program) or {
-        name: size for name, size in counted.items() if not name.startswith("gradient")
-    } | {name: inspection.breakdown[name] for name in FROZEN_MODELS if name in inspection.breakdown}
-    parts = _named_parts(arguments, "exact")
+    gradients = {name: size for name, size in counted.items() if name.startswith("gradient")}
+    exact = with_per_layer_table(inspection.exact, run, program) or {
+        name: size for name, size in counted.items() if name not in gradients} | {
+        name: inspection.breakdown[name] for name in FROZEN_MODELS if name in inspection.breakdown}
+    sizes: list[tuple[Certainty, Mapping[str, int]]] = [("exact", exact)]
+    rest = inspection.peak_bytes - sum(exact.values())
     if inspection.heap:
-        parts += _named_parts(inspection.heap, "assigned")
+        # Arrays that no rule names belong to the rest.
+        sizes.append(("assigned", {name: size for name, size in inspection.heap.items() if name != UNNAMED_HEAP_PART}))
     elif program == "step":
         # Nothing says what is in this heap, but gradients have the sizes of the trained parameters.
-        parts += _named_parts({name: size for name, size in counted.items() if name.startswith("gradient")}, "exact")
-        parts += _by_proportion(run, inspection.peak_bytes - _total(parts))
-    rest = inspection.peak_bytes - _total(parts)
+        sizes.append(("exact", gradients))
+        sizes.append(("by proportion", _by_proportion(run, rest - sum(gradients.values()))))
+    rest -= sum(sum(parts.values()) for _, parts in sizes[1:])
     # Taken from the rest, so that the parts still add up to the peak.
-    if code := min(max(0, rest), inspection.breakdown.get("code", 0)):
-        parts.append(Part(name="code of the program", size_bytes=code, certainty="exact"))
-        rest -= code
-    if abs(rest) >= NEGLIGIBLE_BYTES:
-        parts.append(Part(name=UNEXPLAINED, size_bytes=rest, certainty="unexplained"))
-    return tuple(part for part in parts if part.size_bytes)
-
-
-def _named_parts(sizes: Mapping[str, int], certainty: Certainty) -> list[Part]:
-    """A part for every name; arrays that no rule names belong to the rest."""
-    return [Part(name=name, size_bytes=size, certainty=certainty) for name, size in sizes.items()
-            if name != UNNAMED_HEAP_PART]
+    code = min(max(0, rest), inspection.breakdown.get("code", 0))
+    sizes.append(("exact", {"code of the program": code}))
+    if abs(rest - code) >= NEGLIGIBLE_BYTES:
+        sizes.append(("unexplained", {UNEXPLAINED: rest - code}))
+    return tuple(Part(name=name, size_bytes=size, certainty=certainty) for certainty, parts in sizes
+                 for name, size in parts.items() if size)
 
 
 def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: ProgramName) -> dict[str, int]:
@@ -101,32 +92,18 @@ def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: Pro
         name: size for name, size in parts.items() if name != "parameters"}
 
 
-def _total(parts: list[Part]) -> int:
-    return sum(part.size_bytes for part in parts)
-
-
-def _by_proportion(run: PlannedRun, rest: int) -> list[Part]:
+def _by_proportion(run: PlannedRun, rest: int) -> dict[str, int]:
     """The rest of a step for which the compiler gave only the total, split in the proportion of the formulas."""
     parts = largest_phase_parts(run.request, run.mesh.share_of_a_copy(run.step), *run.mesh.of_a_copy,
                                 run.target.platform)
     inside = {name: size for name, size in parts.items() if name != "gradients"}
-    total = sum(inside.values())
     # Formulas are only scaled down: what exceeds their total stays unexplained.
-    share = min(1.0, max(0, rest) / total)
-    return [Part(name=name, size_bytes=int(size * share), certainty="by proportion") for name, size in inside.items()]
+    share = min(1.0, max(0, rest) / sum(inside.values()))
+    return {name: int(size * share) for name, size in inside.items()}
 
 
-def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_devices: int, verdict: Verdict, *,
-                          parameters: str = "") -> str:
-    """A sentence about the largest group of parts and, if the plan does not fit, about idle devices.
-
-    Args:
-        parts: of the peak.
-        mesh_devices: number of devices of the mesh.
-        target_devices: number of devices of the target.
-        verdict: about the program that needs the most.
-        parameters: number format of the stored weights.
-    """
+def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_devices: int, verdict: Verdict) -> str:
+    """A sentence about the largest group of parts and, if the plan does not fit, about devices outside of the mesh."""
     sizes: dict[str, list[Part]] = {}
     for part in parts:
         # Parts of one cause, such as weights and their copies, count together.
@@ -135,9 +112,8 @@ def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_dev
     largest = max(sizes, key=lambda name: sum(part.size_bytes for part in sizes[name]))
     size = sum(part.size_bytes for part in sizes[largest])
     certainties = " and ".join(dict.fromkeys(part.certainty for part in sizes[largest]))
-    what = f"{largest} in {parameters}" if largest == "parameters" and parameters else largest
-    sentence = (f"largest part: {what}, {gib(size)}, "
-                f"{percent(size / max(1, verdict.peak_bytes), 0)} of the peak ({certainties})")
+    sentence = (f"largest part: {largest}, {gib(size)}, {percent(size / max(1, verdict.peak_bytes), 0)} of the peak "
+                f"({certainties})")
     # Idle devices come first: using them does not change the training.
     if not verdict.fits and mesh_devices < target_devices:
         return (f"{target_devices - mesh_devices} of {target_devices} devices are idle: the mesh uses {mesh_devices}; "

@@ -1,8 +1,7 @@
 """Seconds of an update on this machine's CPU, from updates of the same step with few of the model's layers.
 
-The engine's own step is taken, in the recipe's number formats, by rows of the recipe's length, so that everything that
-makes an update slow or fast is in it. A straight line through two depths gives the whole model's update. A child
-process does it: it loads the framework, and its memory is gone before a run begins.
+The engine's own step is taken by rows of the recipe's length, and a straight line through two depths gives the whole
+model's update. A child process does it: it loads the framework, and its memory is gone before a run begins.
 
     python -m workings.planning.calibration < REQUEST.json
 """

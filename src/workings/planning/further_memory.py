@@ -1,7 +1,7 @@
 """Memory next to the programs of the trained model.
 
-That are the reference model (the first weights) or a teacher, what a server of vLLM takes of the same device, and one
-tensor that is whole on every device while several processes save a checkpoint.
+It is a reference model or a teacher, what a server of vLLM takes of the same device, and one tensor that is whole on
+every device while several processes save a checkpoint.
 """
 
 import os
@@ -21,8 +21,8 @@ from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import (
     FORMULA_VERSIONS,
     PER_LAYER_TABLE,
-    exact_parts,
     forward_program_parts,
+    state_parts,
     trained_tensors,
 )
 from workings.planning.planned_run import PlannedRun
@@ -35,8 +35,6 @@ TEACHER: ProgramName = "teacher"
 """Part of the memory: the teacher's weights. Also the program that computes its log probabilities."""
 FROZEN_MODELS = (REFERENCE, TEACHER)
 """Models in memory together with the trained one."""
-STATE_PARTS = ("parameters", PER_LAYER_TABLE, "moments", "master weights")
-"""Parts of the memory that a trained model keeps between steps."""
 CACHE_GIB = "VLLM_CPU_KVCACHE_SPACE"
 """Variable with the GiB of vLLM's cache on a CPU; a run sets it to 1 unless it is set."""
 SHARE, USUAL_SHARE = "--gpu-memory-utilization", 0.9
@@ -50,13 +48,9 @@ MAX_CHIPS_OF_A_HOST = 8
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
                        inspect: Callable[[PlannedRun], Inspection]) -> Inspections:
-    """Adds the recipe's frozen models to the inspections of a run's programs, and the program of its teacher.
+    """Adds the recipe's frozen models to the inspections of a student's programs, and the program of its teacher.
 
-    Args:
-        run: the student's run.
-        inspections: of its programs.
-        teacher: the recipe's; None without one.
-        inspect: inspects ``log_probs``, the only program of the run that it gets, whose request is the teacher's.
+    ``inspect`` gets the teacher's run, whose only program is ``log_probs``.
     """
     inspections = with_reference(run.request, run.mesh, inspections)
     way = way_of(run.recipe)
@@ -80,30 +74,24 @@ def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspect
 
 def model_weight_bytes(request: EngineRequest, mesh: MeshShape) -> int:
     """Bytes per device of a model's weights, including per-layer embeddings."""
-    # The smallest batch that the mesh divides, because only the weights are read from the parts.
-    parts = exact_parts(request, BatchShape(1, mesh.fsdp, 1), *mesh.of_a_copy)
+    parts = state_parts(request, *mesh.of_a_copy)
     return parts["parameters"] + parts.get(PER_LAYER_TABLE, 0)
 
 
 def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape, inspections: Inspections,
                  teacher_inspection: Inspection, *, stays_loaded: bool) -> Inspections:
-    """Adds the teacher to the student's inspections.
-
-    Each student program gets the teacher's weights, if the teacher stays loaded; the teacher's program gets the
-    student's state.
+    """Adds the teacher to the student's inspections: to each program its weights, and its own program.
 
     Args:
-        student: the request to the student's engine.
-        teacher: the request to the teacher's engine, from `teacher_request`.
+        student, teacher: the requests to their engines, the teacher's from `teacher_request`.
         mesh: of the devices.
         inspections: of the student's programs.
         teacher_inspection: ``log_probs`` of the teacher, inspected as if it were trained: its moments are subtracted.
         stays_loaded: whether the teacher is queried during training; if not, all queries come before the first step.
     """
     weights: dict[str, int] = {TEACHER: model_weight_bytes(teacher, mesh)} if stays_loaded else {}
-    state = exact_parts(student, BatchShape(1, mesh.fsdp, 1), *mesh.of_a_copy)
     # The student's whole state stays in memory during the teacher's program, moments included.
-    student_parts = {f"{name} of the student": state[name] for name in STATE_PARTS if name in state}
+    student_parts = {f"{name} of the student": size for name, size in state_parts(student, *mesh.of_a_copy).items()}
     return {name: with_resident(inspection, weights) for name, inspection in inspections.items()} | {
         TEACHER: with_resident(_without_moments(teacher_inspection), student_parts)}
 
@@ -165,12 +153,11 @@ def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Ins
     if (run.recipe.checkpoint.sharded or not _gathers(run.target, run.mesh.devices, process_per_device)
             or inspections["step"].refused):
         return inspections
-    state = exact_parts(run.request, BatchShape(1, run.mesh.fsdp, 1), *run.mesh.of_a_copy)
     step = inspections["step"]
     # With adapters they alone are saved, in float32; moments may have four bytes where parameters have two.
     width = 4 if run.request.method.name != "full" else max(
         BYTES_OF_FORMAT[run.request.precision.parameters], BYTES_OF_FORMAT[run.request.precision.moments])
-    parts = {name: state[name] for name in STATE_PARTS if name in state} | {
+    parts = state_parts(run.request, *run.mesh.of_a_copy) | {
         name: step.breakdown[name] for name in (*FROZEN_MODELS, *step.assumed) if name in step.breakdown} | {
         GATHERED: width * max(prod(tensor.size) for tensor in trained_tensors(run.request, 1, 1))}
     peak = sum(parts.values())

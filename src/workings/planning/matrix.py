@@ -1,13 +1,11 @@
 """Table of models that fit on machines, for a training step of one sequence a device.
 
-Every cell is an ordinary plan of the shipped recipe ``smoke-tiny`` with its own overrides, so the cached answer of
-`workings plan` replaces the estimate by formula.
+Every cell is an estimate by formula of the shipped recipe ``smoke-tiny`` with its own overrides.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 from workings.config.load import load_recipe
 from workings.config.recipe import Recipe
@@ -16,7 +14,6 @@ from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.shapes import published_shape
-from workings.planning.inspection_cache import cached_inspections
 from workings.planning.plan import estimate, target_device
 from workings.planning.planned_run import PlannedRun
 from workings.planning.verdict import Verdict, memory_verdict
@@ -34,13 +31,10 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 """Names of training methods, and their overrides."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatrixCell:
-    """One model, trained by one method with rows of one length, on one machine. Bytes are per device."""
+class MatrixCell(NamedTuple):
+    """One model on one machine. Bytes are per device."""
 
     model: str
-    method: str
-    length: int
     target: str
     verdict: Verdict | None
     """None if model and machine do not go together; ``why`` has the reason."""
@@ -57,16 +51,12 @@ def cell_overrides(model: str, method: str, length: int, target: Target) -> tupl
             *(word.replace("COMPUTE", compute) for word in METHODS[method]))
 
 
-def matrix_cells(models: Sequence[str], methods: Sequence[str], length: int,
-                 machines: Sequence[Target]) -> Iterator[MatrixCell]:
-    """A cell for every model, method and machine, in that order: from the cache of plans, or by formula."""
+def matrix_cells(models: Sequence[str], method: str, length: int, machines: Sequence[Target]) -> Iterator[MatrixCell]:
+    """A cell for every model and machine, in that order, trained by one method with rows of one length."""
     engine = find_planning_engine(_recipe(()).engine)  # looking for it reads every package's entry points
-    # Once a machine and not once a cell: a key reads the engine's source and the versions of its libraries.
-    keys = {target.name: engine.inspection_key(target) for target in machines} if engine is not None else {}
     for model in models:
-        for method in methods:
-            for target in machines:
-                yield _cell(model, method, length, target, engine, keys.get(target.name, {}))
+        for target in machines:
+            yield _cell(model, _recipe(cell_overrides(model, method, length, target)), target, engine)
 
 
 @cache
@@ -75,15 +65,10 @@ def _recipe(changes: tuple[str, ...]) -> Recipe:
     return load_recipe(BASE_RECIPE, changes).recipe
 
 
-def _cell(model: str, method: str, length: int, target: Target, engine: PlanningEngine | None,
-          key: Mapping[str, Any]) -> MatrixCell:
-    recipe = _recipe(cell_overrides(model, method, length, target))
+def _cell(model: str, recipe: Recipe, target: Target, engine: PlanningEngine | None) -> MatrixCell:
     try:
         run = PlannedRun.on_target(recipe, published_shape(model), target)
     except RequestError as error:
-        return MatrixCell(model=model, method=method, length=length, target=target.name, verdict=None,
-                          why=f"{error.given}; expected {error.expected}")
-    cached = cached_inspections(engine, run.request, run.programs, key) if engine is not None else {}
-    worst = max(cached.values(), key=lambda inspection: inspection.peak_bytes) if cached else estimate(run)
-    return MatrixCell(model=model, method=method, length=length, target=target.name,
-                      verdict=memory_verdict(worst, target_device(target, worst, run.mesh, engine)))
+        return MatrixCell(model, target.name, None, why=f"{error.given}; expected {error.expected}")
+    step = estimate(run)
+    return MatrixCell(model, target.name, memory_verdict(step, target_device(target, step, run.mesh, engine)))

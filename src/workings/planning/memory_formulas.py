@@ -77,12 +77,17 @@ def _local(name: str, size: Size, fsdp: int, tp: int) -> Size:
         return size
     # Tables are split by rows over all devices, whichever axis of the mesh they are on.
     if name in (EMBEDDING, HEAD, PER_LAYER_EMBEDDING):
-        return (size[0] // (fsdp * tp), size[1]) if size[0] % (fsdp * tp) == 0 else size
+        return _local_length(size[0], (fsdp * tp,)), size[1]
     axes = (fsdp, tp) if name in INPUT_SPLIT else (tp, fsdp)
     # The matrices of experts are in one tensor, whose first axis counts them and stays whole.
-    first, matrix = size[:-2], size[-2:]
-    return first + tuple(length // axis if length % axis == 0 else length
-                         for length, axis in zip(matrix, axes, strict=True))
+    return *size[:-2], _local_length(size[-2], axes[:1]), _local_length(size[-1], axes[1:])
+
+
+def _local_length(length: int, axes: tuple[int, ...]) -> int:
+    """A device's piece of an axis that is split by as many of the mesh's axes, from the front, as divide it."""
+    while axes and length % prod(axes):
+        axes = axes[:-1]
+    return length // prod(axes)
 
 
 def trained_tensors(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
@@ -107,13 +112,6 @@ def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
                         for thin in ((method.rank, _local_length(inner, split_in)), (_local_length(out, split_out),
                                                                                      method.rank))]
     return tensors
-
-
-def _local_length(length: int, axes: tuple[int, ...]) -> int:
-    """A device's piece of an axis that is split by as many of the mesh's axes, from the front, as divide it."""
-    while axes and length % prod(axes):
-        axes = axes[:-1]
-    return length // prod(axes)
 
 
 def table_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
@@ -145,16 +143,12 @@ def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
     unsharded = local_tensors(request.shape, 1, 1)
     for tensor, unsplit in zip(local_tensors(request.shape, fsdp, tp), unsharded, strict=True):
         if tensor.name in fewer and tensor.in_layer:
-            total += _four_bit_bytes(tensor if request.split_frozen else unsplit)
+            elements = (tensor if request.split_frozen else unsplit).elements
+            # Two numbers a byte, and a float32 scale a block. Blocks are never cut, so whole ones are counted.
+            total += elements // 2 + 4 * (elements // NF4_BLOCK)
         elif tensor.name != PER_LAYER_EMBEDDING:
             total += stored * tensor.elements
     return total
-
-
-def _four_bit_bytes(tensor: Tensor) -> int:
-    """Bytes of frozen projections: two numbers a byte and a float32 scale a block."""
-    # Per device: blocks are never cut, so whole blocks are counted.
-    return tensor.elements // 2 + 4 * (tensor.elements // NF4_BLOCK)
 
 
 BATCH_ARRAYS = 5
@@ -200,6 +194,14 @@ def exact_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int)
     if accumulation > 1:
         parts["gradient accumulator"] = elements * stored
     return parts
+
+
+def state_parts(request: EngineRequest, fsdp: int, tp: int) -> dict[str, int]:
+    """Bytes per device of what a trained model keeps in memory between steps, by part."""
+    # The smallest batch that the mesh divides: none of these parts depends on it.
+    parts = exact_parts(request, BatchShape(1, fsdp, 1), fsdp, tp)
+    return {name: size for name, size in parts.items()
+            if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
 
 
 def checkpoint_bytes(request: EngineRequest) -> int:
@@ -254,9 +256,7 @@ def forward_program_parts(request: EngineRequest, program: ProgramName, size: Pr
                     platform: str) -> dict[str, int]:
     """Bytes per device of a program other than the step, by formula, with the optimizer's state in memory."""
     shape, number = request.shape, BYTES_OF_FORMAT[request.precision.activations]
-    # No gradients, but all state that stays in memory until the next step.
-    state = {name: size for name, size in exact_parts(request, BatchShape(1, fsdp, 1), fsdp, tp).items()
-             if name in ("parameters", PER_LAYER_TABLE, "moments", "master weights")}
+    state = state_parts(request, fsdp, tp)
     if isinstance(size, GenerationShape):
         rows, length = -(-size.prompts // fsdp), size.prompt_tokens
     else:

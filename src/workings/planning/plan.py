@@ -7,7 +7,7 @@ is that of the program that needs the most memory.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from workings.config.recipe import Recipe
@@ -30,8 +30,6 @@ from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import step_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
 from workings.ways.parts.teacher import TeacherModel
-
-__all__ = ["Nearest", "Part", "Plan", "make_plan", "plan_from_inspection"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +66,7 @@ class Plan:
     @property
     def reasons(self) -> tuple[str, ...]:
         """All sentences that explain the plan, the verdict first."""
-        # Only the verdict's first reason: its others are said in more detail by the parts.
-        return tuple(filter(None, (self.verdict.reasons[0], self.verdict.warning, self.largest_part, self.step_time,
-                                   *self.remarks)))
+        return tuple(filter(None, (*self.verdict.reasons, self.largest_part, self.step_time, *self.remarks)))
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``; unknown values are left out."""
@@ -78,17 +74,10 @@ class Plan:
             "reasons": list(self.reasons), "target": self.target, "recipe": self.recipe, "batch": list(self.batch),
             "mesh": self.mesh.axes(), "program": self.program, "peaks": dict(self.peaks),
             "parts": [vars(part) for part in self.parts], "culprit": self.largest_part}
-        if self.step_seconds is not None:
-            values["step_seconds_estimate"] = self.step_seconds
-        if self.time is not None:
-            values["time"] = self.time.to_json()
-        if self.host_parts:
-            values["host_parts"] = dict(self.host_parts)
-        if self.sampler_parts:
-            values["sampler_parts"] = dict(self.sampler_parts)
-        if self.nearest is not None:
-            values["nearest"] = self.nearest.to_json()
-        return values
+        optional = {"step_seconds_estimate": self.step_seconds, "time": self.time and self.time.to_json(),
+                    "host_parts": dict(self.host_parts), "sampler_parts": dict(self.sampler_parts),
+                    "nearest": self.nearest and asdict(self.nearest)}
+        return values | {key: value for key, value in optional.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,21 +94,10 @@ class Nearest:
     tried: tuple[str, ...]
     """Overrides of candidates that were compiled before it and refused."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `nearest` in ``plan --json``."""
-        return {"overrides": list(self.overrides), "rows": self.rows, "peak_bytes": self.peak_bytes,
-                "limit_bytes": self.limit_bytes, "source": self.source, "tried": list(self.tried)}
-
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
               teacher: TeacherModel | None = None) -> Plan:
-    """The plan of one recipe as it is.
-
-    Args:
-        recipe: of the run.
-        shape: of its model.
-        target: a machine of the catalog.
-        teacher: the recipe's; None without one.
+    """The plan of one recipe as it is, with its teacher if it has one.
 
     Raises:
         RequestError: recipe, model and target do not go together.
@@ -129,9 +107,10 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
     inspects = engine is not None and target.platform in engine.inspected_platforms
     _refuse_impossible(recipe, target, inspects=inspects)
     run = PlannedRun.on_target(recipe, shape, target, engine)
-    # The target is this machine, so the engine can be opened and asked itself.
+    # The target is this machine, so the engine can be opened and asked about the step that it would run here.
     if target.platform == "cpu" and not inspects:
-        return _plan_by_own_engine(run)
+        opened = find_engine(recipe.engine).engine.open(run.request)
+        return plan_from_inspection(run, opened.inspect(Batch.blank(run.step)), opened.describe())
     asked_engine = engine if inspects else None
     inspections = with_saving(run, engine, with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
@@ -172,14 +151,6 @@ def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Insp
     return {name: estimate(run, name, why) for name in run.programs}
 
 
-def _plan_by_own_engine(run: PlannedRun) -> Plan:
-    """The plan of the step by an engine that inspects it itself, on this machine."""
-    # One device: the engine is opened here and inspects what it would run here.
-    batch = longest_batch(run.recipe, 1)
-    engine = find_engine(run.recipe.engine).engine.open(run.request)
-    return plan_from_inspection(run, engine.inspect(Batch.blank(batch)), engine.describe())
-
-
 def target_memory_limit(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
     """Bytes of one device that a run may use, and the source of the number; ``engine`` None if it cannot plan."""
     if target.platform == "cpu":
@@ -192,9 +163,8 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
     """The target as a device, with the memory that the engine may use, or with the compiler's own limit.
 
     Args:
-        target: the machine.
+        target, mesh: the machine and the mesh of its devices.
         inspection: of the program that needs the most.
-        mesh: of the devices.
         engine: that would run there; None if it cannot plan for devices that are not here.
     """
     limit, source = target_memory_limit(target, engine)
@@ -219,23 +189,14 @@ def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> I
                       why_estimated=why)
 
 
-def _optimizer_state_remarks(program: ProgramName, parts: tuple[Part, ...]) -> list[str]:
-    """Remark about optimizer state that stays in memory while another program runs."""
-    size = sum(part.size_bytes for part in parts if part.name in ("moments", "master weights"))
-    if program == "step" or not size:
-        return []
-    return [f"the optimizer's state stays in memory next to the {program} and is counted: {gib(size)}"]
-
-
 def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,
                          program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None) -> Plan:
     """The plan of a run: verdict, parts and reasons from the inspection of one program.
 
     Args:
         run: the planned run.
-        inspection: of the program that needs the most.
+        inspection, program: the program that needs the most.
         device: whose memory limit decides.
-        program: the one that needs the most.
         peaks: of all inspected programs.
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
@@ -243,26 +204,22 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
     # The largest first, in any order of an engine or the cache.
     parts = tuple(sorted(split_parts(run, program, inspection), key=lambda part: (-part.size_bytes, part.name)))
-    largest = largest_part_sentence(parts, mesh.devices, target.devices, verdict,
-                                    parameters=request.precision.parameters)
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
-        remarks += _optimizer_state_remarks(program, parts)
-    elif inspection.refused:
-        remarks.append("the run's other programs were not asked about: the step does not fit already")
     # The inspection is of the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh.row_devices)
     seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, mesh.devices)
     remarks += [f"in the host's memory and on no device: {name}, {gib(size)} for {mesh.devices} "
                 f"process{'es' * (mesh.devices > 1)}" for name, size in host.items()]
-    remarks += verdict_remarks(recipe, target, inspection, run.largest_shape(program))
+    remarks += verdict_remarks(recipe, target, inspection)
     if not request.shape.verified:
         remarks.append(unverified_sentence(request.shape.family))
-    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts, largest_part=largest,
+    return Plan(recipe=recipe.name, target=target.name, verdict=verdict, parts=parts,
+                largest_part=largest_part_sentence(parts, mesh.devices, target.devices, verdict),
                 step_seconds=seconds, step_time=how if target.platform != "cpu" else "", remarks=tuple(remarks),
                 batch=step, mesh=mesh, inspection=inspection, program=program, peaks=peaks, host_parts=host,
                 sampler_parts=sampler)

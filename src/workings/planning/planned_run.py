@@ -19,7 +19,7 @@ from workings.models.shape import ModelShape
 from workings.ways.base import way_of
 
 MAX_PROMPTS = 128
-"""Prompts that an engine answers at a time, however many it is given; see `prompts_at_a_time`."""
+"""Prompts that a process of an engine answers at a time, however many it is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +36,7 @@ class PlannedRun:
     @classmethod
     def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target,
                   engine: PlanningEngine | None = None) -> "PlannedRun":
-        """The run of a model of this shape on a target.
-
-        Args:
-            recipe: of the run.
-            shape: of its model.
-            target: a machine.
-            engine: that would run there; None if it cannot plan.
+        """The run of a model of this shape on a target; ``engine``: that would run there, None if it cannot plan.
 
         Raises:
             RequestError: see `engine_request` and `mesh_of`.
@@ -50,8 +44,9 @@ class PlannedRun:
         split_frozen = engine is None or engine.splits_frozen
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
         mesh = planned_mesh(recipe, target)
+        most_prompts = MAX_PROMPTS * (mesh.row_devices if getattr(engine, "process_per_device", False) else 1)
         return cls(recipe=recipe, request=request, target=target, mesh=mesh,
-                   programs=programs_of(recipe, mesh.row_devices, prompts_at_a_time(engine, mesh.row_devices)))
+                   programs=programs_of(recipe, mesh.row_devices, most_prompts))
 
     @property
     def step(self) -> BatchShape:
@@ -64,11 +59,7 @@ class PlannedRun:
 
 
 def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
-    """The mesh of this target's devices.
-
-    Raises:
-        RequestError: a mesh that does not divide the devices.
-    """
+    """The mesh of this target's devices. Raises `RequestError` for one that does not divide them."""
     asked = recipe.mesh
     fsdp = max(1, target.devices // (asked.tp * asked.replicate)) if asked.fsdp == "auto" else asked.fsdp
     mesh = MeshShape(fsdp, asked.tp, asked.replicate)
@@ -89,15 +80,10 @@ def longest_batch(recipe: Recipe, devices: int) -> BatchShape:
     return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * devices, recipe.data.max_length)
 
 
-def prompts_at_a_time(engine: PlanningEngine | None, devices: int) -> int:
-    """Prompts that all devices together answer at a time."""
-    return MAX_PROMPTS * (devices if getattr(engine, "process_per_device", False) else 1)
-
-
 def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
     """Programs of this run that may need the most memory, with their largest shapes over all devices.
 
-    ``devices``: over which rows are split; ``most_prompts``: see `prompts_at_a_time`.
+    ``devices``: over which rows are split; ``most_prompts``: that all devices together answer at a time.
     """
     step = longest_batch(recipe, devices)
     evaluation = recipe.evaluation
@@ -114,7 +100,7 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
 
 
 def check_context(recipe: Recipe, shape: ModelShape) -> None:
-    """Raise `RequestError` for rows that may be longer than what the model was made for."""
+    """Raises `RequestError` for rows that may be longer than the model's context."""
     if recipe.data.max_length > shape.context:
         raise RequestError(f"data.max_length: {recipe.data.max_length} is longer than the model's context",
                            f"at most {shape.context} tokens", f"data.max_length={shape.context}")
@@ -131,8 +117,7 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
     # `tp` splits attention by heads, and no head in two.
     if shape.heads % recipe.mesh.tp:
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} does not divide the model's {shape.heads} heads",
-                           "a tp that divides the heads",
-                           "mesh.tp=1")
+                           "a tp that divides the heads", "mesh.tp=1")
     # Asked here, because the number of devices decides how many rows an update has.
     recipe.algorithm.check_devices(recipe, mesh_of(recipe, target).row_devices, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

@@ -4,8 +4,8 @@ Only a CPU is measured (`calibration.py`).
 """
 
 from dataclasses import dataclass, replace
-from math import ceil, log10
-from typing import Any
+from math import ceil
+from typing import Any, NamedTuple
 
 from workings.config.method import FULL
 from workings.config.training import BYTES_OF_FORMAT
@@ -33,12 +33,9 @@ BANDWIDTH_SHARE = 0.5
 """Share of the bandwidth, of memory and between devices, that writing tokens reaches; an assumption."""
 DISK_BYTES_A_SECOND = 200e6
 """Rate at which a checkpoint is written; an assumption (a plain SSD)."""
-FLOP_UNITS = ("flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop", "Eflop")
-"""Each is 1000 times the one before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Throughput:
+class Throughput(NamedTuple):
     """Training speed of a machine: operations a second of one device, and the source of the number."""
 
     operations_a_second: float
@@ -67,10 +64,9 @@ class RunTime:
     updates use it."""
     rollouts: int = 0
     reference_seconds: float = 0.0
-    """Seconds of the reference's log probabilities of pairs: at most each batch of the run, or of its first epoch,
-    once."""
+    """Seconds of the reference's log probabilities of pairs: at most each batch of the run once."""
     teacher_seconds: float = 0.0
-    """Seconds of the teacher's log probabilities: at most each batch of the run, or of its first epoch once."""
+    """Seconds of the teacher's log probabilities, likewise."""
 
     @property
     def training_seconds(self) -> float:
@@ -95,26 +91,21 @@ class RunTime:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `time` in ``plan --json``."""
-        optional: dict[str, Any] = {}
-        if self.rollouts:
-            optional |= {"drawing_seconds": self.rollout_sampling_seconds, "rollouts": self.rollouts}
-        if self.reference_seconds:
-            optional["reference_seconds"] = self.reference_seconds
-        if self.teacher_seconds:
-            optional["teacher_seconds"] = self.teacher_seconds
+        optional = {"drawing_seconds": self.rollout_sampling_seconds, "rollouts": self.rollouts,
+                    "reference_seconds": self.reference_seconds, "teacher_seconds": self.teacher_seconds}
         return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
                 "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
                 "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
                 "checkpoint_every_seconds": self.checkpoint_every_seconds, "disk_bytes": self.disk_bytes,
-                "evaluation_seconds": self.evaluation_seconds, "not_counted": list(self.not_counted), **optional}
+                "evaluation_seconds": self.evaluation_seconds, "not_counted": list(self.not_counted),
+                **{key: value for key, value in optional.items() if value}}
 
 
 def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """Floating-point operations of one update over all devices: matrix products only, a multiply and an add each.
 
     Forward is 2 x parameters in matrices x tokens, backward twice that (with frozen weights once, for they get no
-    gradient), and with ``remat: layer`` the layers' forward once more. Attention scores count the causal half. Products
-    outside of the layers, with the vocabulary and of per-layer embeddings, are never computed again.
+    gradient), and with ``remat: layer`` the layers' forward once more.
     """
     shape = request.shape
     accumulation, rows, length = batch
@@ -133,64 +124,39 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
 
 
-def _forward_operations(request: EngineRequest, batch: ProgramShape) -> float:
-    """Forward-only floating-point operations."""
-    full_training = replace(request, method=FULL, memory=request.memory.model_copy(update={"remat": "none"}))
-    return step_operations(full_training, batch) / 3
-
-
-def throughput_of(request: EngineRequest, target: Target, own: Throughput | None = None) -> tuple[Throughput | None,
-                                                                                                  str]:
-    """Training speed of the target, by a measurement or else by its peak rate; None and the reason if unknown."""
-    if own is not None:
-        return own, own.source
-    compute = request.precision.compute
-    if compute not in target.rates_tflops or not target.bandwidth_gb_s:
-        return None, f"no step time: the catalog has no {compute} rate for {target.name}"
-    rate = target.rates_tflops[compute]
-    how = (f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a device; an assumption about efficiency, "
-           "not a measurement")
-    return Throughput(operations_a_second=rate * 1e12 * EFFICIENCY, source=how), how
-
-
-def flop_text(operations: float) -> str:
-    """Operations with a fitting unit: ``321 Tflop``."""
-    # At least 1, whose logarithm is defined.
-    unit = min(int(log10(max(1.0, operations)) // 3), len(FLOP_UNITS) - 1)
-    return f"{operations / 1000 ** unit:.3g} {FLOP_UNITS[unit]}"
-
-
 def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                  own: Throughput | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they were estimated; None and the reason if no rate is known.
 
-    Communication between devices is added to the computing; a measured speed includes it already.
+    Communication between devices is added to the computing; a measured speed (``own``) includes it already.
     """
-    pace, how = throughput_of(request, target, own)
+    compute, devices = request.precision.compute, mesh.devices
+    pace = own
     if pace is None:
-        return None, how
-    operations, devices = step_operations(request, batch), mesh.devices
+        if compute not in target.rates_tflops or not target.bandwidth_gb_s:
+            return None, f"no step time: the catalog has no {compute} rate for {target.name}"
+        rate = target.rates_tflops[compute]
+        pace = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a "
+                          "device; an assumption about efficiency, not a measurement")
     # As if devices shared the work without loss; what they send to each other is added below.
-    computing = operations / (pace.operations_a_second * devices)
-    how = f"step time: {flop_text(operations)} on {devices} device{'s' * (devices > 1)} at {how}"
+    computing = step_operations(request, batch) / (pace.operations_a_second * devices)
+    how = f"step time: {devices} device{'s' * (devices > 1)} at {pace.source}"
     if own is not None or devices == 1:
         return computing, how
-    sending = communication_seconds(request, batch, target, mesh, BANDWIDTH_SHARE)
+    sending = communication_seconds(request, batch, target, mesh)
     if sending is None:
         return computing, f"{how}; without what devices send to each other, for which the catalog has no rate"
     return computing + sending, (f"{how}; {duration(sending)} of it for what devices send to each other, at "
                                  f"{percent(BANDWIDTH_SHARE, 0)} of their links' rates and with nothing of it hidden")
 
 
-def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int,
-                      teacher: EngineRequest | None = None) -> RunTime:
+def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: EngineRequest | None = None) -> RunTime:
     """Seconds of the whole run.
 
     Args:
         run: the planned run.
         step: seconds of one step.
         items: number of evaluation items; 0 without them or if it is not known.
-        held_out: number of rows of held-out traces; 0 likewise.
         teacher: the request to the teacher's engine; None without one, and its time is then not counted.
     """
     recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
@@ -198,8 +164,7 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     per_operation = step / step_operations(run.request, run.step)
     steps = recipe.training.steps
     checkpoint = checkpoint_bytes(run.request)
-    evaluation, evaluation_gaps = _evaluation_time(run, per_operation, items=items, held_out=held_out)
-    missing = [*evaluation_gaps]
+    evaluation, missing = _evaluation_time(run, per_operation, items)
     if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
     rollouts = way.rollouts(steps)
@@ -213,8 +178,10 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
     missing += way.not_counted()
     teaching = 0.0
     if teacher is not None:
-        # Every batch of a rollout is read once. For traces each row is, so that this is the most it can be.
-        teaching = steps * per_operation * _forward_operations(teacher, run.step)
+        # Every batch of a rollout is read once. For traces each row is, so that this is the most it can be. Forward is
+        # a third of full training without recomputation.
+        full = replace(teacher, method=FULL, memory=teacher.memory.model_copy(update={"remat": "none"}))
+        teaching = steps * per_operation * step_operations(full, run.step) / 3
     elif way.teacher_keys is not None:
         missing.append("the teacher's log probabilities")
     return RunTime(
@@ -228,27 +195,21 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, held_out: int
         not_counted=("reading data and weights, compiling", *missing))
 
 
-def _evaluation_time(run: PlannedRun, per_operation: float, *, items: int, held_out: int) -> tuple[float, list[str]]:
+def _evaluation_time(run: PlannedRun, per_operation: float, items: int) -> tuple[float, list[str]]:
     """Seconds of all evaluations of the run, and what of them is not counted."""
     recipe, programs = run.recipe, run.programs
-    evaluations = max(1, recipe.training.steps // recipe.evaluation.every_steps)
-    seconds, missing = 0.0, []
-    if "evaluation" in programs:
-        _, rows, _ = programs["evaluation"]
-        # A third of a step, because backward costs about twice as much as forward.
-        forward = per_operation * step_operations(run.request, programs["evaluation"]) / 3
-        seconds += evaluations * -(-held_out // rows) * forward
-        if not held_out:
-            missing.append("held-out losses, whose number of rows is not known here")
-    if "generation" in programs:
-        prompts, *_ = programs["generation"]
-        batch = generation_seconds(run.request, programs["generation"], run.target, run.mesh, per_operation)
-        # The untrained model answers the same items once more.
-        batches = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
-        seconds += batch * (batches + (evaluations if recipe.evaluation.samples else 0))
-        if not items:
-            missing.append("answers to the items, whose number is not known here")
-    return seconds, missing
+    missing = ["held-out losses, whose number of rows is not known here"] if "evaluation" in programs else []
+    if "generation" not in programs:
+        return 0.0, missing
+    prompts, *_ = programs["generation"]
+    batch = generation_seconds(run.request, programs["generation"], run.target, run.mesh, per_operation)
+    # The untrained model answers the same items once more.
+    batches = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
+    if recipe.evaluation.samples:
+        batches += max(1, recipe.training.steps // recipe.evaluation.every_steps)
+    if not items:
+        missing.append("answers to the items, whose number is not known here")
+    return batch * batches, missing
 
 
 def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
@@ -295,8 +256,7 @@ SUMS_OF_A_LAYER = 2
 """Sums over ``tp`` of a layer's forward: attention's and the feed-forward's outputs; its backward has as many."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Bytes that one device receives in one update."""
 
     between_devices: float
@@ -306,21 +266,13 @@ class Traffic:
 
 
 def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshShape, slices: int = 1) -> Traffic:
-    """Bytes that one device receives in one update.
-
-    Args:
-        request: to the engine.
-        batch: of the update.
-        mesh: of the devices.
-        slices: number of slices that the devices are spread over evenly.
-    """
+    """Bytes that one device receives in one update; ``slices``: over which the devices are spread evenly."""
     fsdp, tp = mesh.of_a_copy
     # Tables are split by rows over all devices: only a batch's rows and sums of them travel, which are few bytes.
     tables = sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
                  if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
     # Weights are converted to the format of the computing before they travel, if that is smaller.
-    stored, compute = (BYTES_OF_FORMAT[number_format] for number_format in (request.precision.parameters,
-                                                                            request.precision.activations))
+    stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
     unsharded = weight_bytes(request, 1, tp) - stored * tables
     weights_travel = request.split_frozen or request.method.name == "full"
     # Quantized frozen matrices travel as they are.
@@ -347,13 +299,10 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
                    between_slices=across + (between_copies if slices > 1 else 0.0))
 
 
-def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
-                          share: float) -> float | None:
+def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape) -> float | None:
     """Seconds of an update's traffic at a share of the target's rates; None if the catalog has no rates."""
-    if mesh.devices == 1:
-        return 0.0
     if not target.interconnect_gb_s or (target.slices > 1 and not target.network_gb_s):
         return None
     traffic = traffic_of_an_update(request, batch, mesh, target.slices)
     network = traffic.between_slices / target.network_gb_s if target.slices > 1 else 0.0
-    return (traffic.between_devices / target.interconnect_gb_s + network) / (1e9 * share)
+    return (traffic.between_devices / target.interconnect_gb_s + network) / (1e9 * BANDWIDTH_SHARE)

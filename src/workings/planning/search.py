@@ -11,12 +11,12 @@ from itertools import chain
 from math import gcd
 from typing import Any
 
-from workings.config.load import LoadedRecipe, check_recipe, load_recipe, shipped_recipes
+from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
 from workings.engines.registry import find_planning_engine
-from workings.hardware.catalog import Target, target_in_name
+from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.further_memory import with_frozen_models
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
@@ -28,6 +28,8 @@ from workings.ways.parts.teacher import TeacherModel
 
 KeyValues = dict[str, Any]
 """Dotted keys and their values."""
+Change = Callable[[Recipe, Target], KeyValues]
+"""What to change in a recipe for a target; nothing where that does not help."""
 
 
 def with_changes(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a candidate of the search") -> Recipe:
@@ -95,15 +97,6 @@ def _attention(recipe: Recipe, target: Target) -> KeyValues:
     return {"memory.attention": attention} if is_plain else {}
 
 
-def _loss_chunk(recipe: Recipe, target: Target) -> KeyValues:
-    # 128 positions: smaller chunks save little, and the products get too narrow for matrix units.
-    return {"memory.loss_chunk": 128} if recipe.memory.loss_chunk == 0 or recipe.memory.loss_chunk > 128 else {}
-
-
-def _remat(recipe: Recipe, target: Target) -> KeyValues:
-    return {"memory.remat": "layer"} if recipe.memory.remat == "none" else {}
-
-
 def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
@@ -118,22 +111,6 @@ def _no_accumulation(recipe: Recipe, target: Target) -> KeyValues:
     batch = recipe.batch
     return {"batch.micro_batch": batch.micro_batch * batch.accumulation, "batch.accumulation": 1} \
         if batch.accumulation > 1 else {}
-
-
-def _moments(recipe: Recipe, target: Target) -> KeyValues:
-    # Adafactor's moments are factored and small, and 8-bit ones are smaller than bf16 already.
-    return {"precision.moments": "bf16"} if recipe.precision.moments == "fp32" \
-        and recipe.optimizer.name == "adamw" else {}
-
-
-def _rounding(recipe: Recipe, target: Target) -> KeyValues:
-    # Instead of nearest: without a master, small updates of bf16 weights would be rounded away.
-    return {"precision.rounding": "stochastic"} if recipe.precision.rounding == "master_fp32" else {}
-
-
-def smaller_teacher(recipe: Recipe, target: Target) -> KeyValues:
-    """The teacher in the next smaller format."""
-    return way_of(recipe).smaller_teacher()
 
 
 def _optimizer(recipe: Recipe, target: Target) -> KeyValues:
@@ -163,19 +140,32 @@ def _method(recipe: Recipe, target: Target) -> KeyValues:
     return words | ({"precision.rounding": "nearest"} if recipe.precision.rounding != "nearest" else {})
 
 
-Change = Callable[[Recipe, Target], KeyValues]
+def _one_key(key: str, value: Any, helps: Callable[[Recipe], bool]) -> Change:
+    return lambda recipe, target: {key: value} if helps(recipe) else {}
+
 
 LADDER: tuple[tuple[Change, int], ...] = (
-    (_method, 2), (_parameters, 1), (_optimizer, 1), (_rounding, 1), (_moments, 1), (smaller_teacher, 3),
+    (_method, 2), (_parameters, 1), (_optimizer, 1),
+    # Instead of nearest: without a master, small updates of bf16 weights would be rounded away.
+    (_one_key("precision.rounding", "stochastic", lambda recipe: recipe.precision.rounding == "master_fp32"), 1),
+    # Adafactor's moments are factored and small, and 8-bit ones are smaller than bf16 already.
+    (_one_key("precision.moments", "bf16", lambda recipe: recipe.precision.moments == "fp32"
+              and recipe.optimizer.name == "adamw"), 1),
+    (lambda recipe, target: way_of(recipe).smaller_teacher(), 3),
     # Six halvings take 64 rows to one.
     (halved_micro_batch, 6), (_no_accumulation, 1),
-    (_remat, 1), (_loss_chunk, 1), (_attention, 1), (_one_copy, 1), (on_all_devices, 1))
+    (_one_key("memory.remat", "layer", lambda recipe: recipe.memory.remat == "none"), 1),
+    # 128 positions: smaller chunks save little, and the products get too narrow for matrix units.
+    (_one_key("memory.loss_chunk", 128, lambda recipe: not 0 < recipe.memory.loss_chunk <= 128), 1),
+    (_attention, 1), (_one_copy, 1), (on_all_devices, 1))
 """Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
+TABLE_TO_HOST = _one_key("memory.per_layer_embeddings", "host",
+                         lambda recipe: recipe.memory.per_layer_embeddings == "device")
 
 
 def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
     """All combinations of changes, from the least to the most intrusive: a rung is tried after all rungs below it."""
-    ladder = (*LADDER, (_table_on_host, 1)) if _can_move_table_to_host(recipe, shape) else LADDER
+    ladder = (*LADDER, (TABLE_TO_HOST, 1)) if _can_move_table_to_host(recipe, shape) else LADDER
     return (candidate for candidate in _combinations(recipe, target, ladder) if candidate != recipe)
 
 
@@ -198,10 +188,6 @@ def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change,
         yield from _combinations(recipe, target, below)
 
 
-def _table_on_host(recipe: Recipe, target: Target) -> KeyValues:
-    return {"memory.per_layer_embeddings": "host"} if recipe.memory.per_layer_embeddings == "device" else {}
-
-
 def _can_move_table_to_host(recipe: Recipe, shape: ModelShape) -> bool:
     """Whether the model has per-layer embeddings, and its engine can keep them in the host's memory."""
     engine = find_planning_engine(recipe.engine)
@@ -222,16 +208,6 @@ def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
         prompts //= 2
 
 
-def rollout_candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
-    """Candidates for a run whose rollouts need too much memory, the least change first.
-
-    The ladder's changes help as far as they shrink what stays in memory during a rollout.
-    """
-    way, change = way_of(recipe), partial(with_changes, recipe)
-    return chain(map(change, way.smaller_rollouts(recipe, planned_mesh(recipe, target).row_devices)),
-                 candidates(recipe, target, shape), map(change, way.shorter_completions(recipe)))
-
-
 def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
                       teacher: TeacherModel | None = None) -> Plan:
     """The requested plan; if it does not fit, with the nearest one that does, if the ladder has one."""
@@ -240,23 +216,11 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
         return requested
     nearest = find_nearest(recipe, shape, target, requested, teacher)
     if nearest is None:
-        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left"]
-        remarks += shipped_for(recipe, target)
-        remarks += filter(None, [way_of(recipe).not_searched])
+        remarks = ["no plan of the search fits: a smaller model, shorter rows or a larger machine are left",
+                   *filter(None, [way_of(recipe).not_searched])]
         return replace(requested, remarks=(*requested.remarks, *remarks))
     return replace(requested, nearest=nearest,
                    remarks=(*requested.remarks, *nearest_remarks(nearest, requested.batch.all_rows)))
-
-
-def shipped_for(recipe: Recipe, target: Target) -> list[str]:
-    """A line for each shipped recipe that is written for this target and trains the same pretrained model alike."""
-    if recipe.model.source != "pretrained":
-        return []
-    names = [name for name in shipped_recipes() if target_in_name(name) == target.name and name != recipe.name]
-    others = {name: load_recipe(name).recipe for name in names}
-    return [f"a shipped recipe trains this model there: workings plan {name} --on {target.name}"
-            for name, other in others.items() if getattr(other.model, "id", "") == recipe.model.id
-            and other.algorithm.name == recipe.algorithm.name]
 
 
 def nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
@@ -281,7 +245,7 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
     estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
     factor = requested.verdict.peak_bytes / max(1, *estimate_peaks(recipe).values())
-    for changed_recipe in _candidates_for_program(recipe, target, shape, requested):
+    for changed_recipe in _candidates_for_program(recipe, target, shape, requested.program):
         # A tenth stays free here already, so that fewer compilations end in a refusal.
         candidate = _with_fewer_answers_if_needed(changed_recipe, MARGINAL_SHARE * limit / factor, estimate_peaks)
         if candidate is None:
@@ -317,12 +281,18 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
     return next((fewer for fewer in fewer_answers(recipe) if estimate_peaks(fewer)["generation"] <= free_bytes), None)
 
 
-def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, requested: Plan) -> Iterator[Recipe]:
-    """Candidates for the program that needs the most."""
+def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, program: ProgramName
+                            ) -> Iterator[Recipe]:
+    """Candidates for a run of which this program needs too much memory, the least change first."""
+    every, way, change = candidates(recipe, target, shape), way_of(recipe), partial(with_changes, recipe)
     # If only the answers do not fit, training need not change; often the step does not fit either.
-    if requested.program == "generation":
-        return chain(fewer_answers(recipe), candidates(recipe, target, shape))
-    return (rollout_candidates if requested.program == "drawing" else candidates)(recipe, target, shape)
+    if program == "generation":
+        return chain(fewer_answers(recipe), every)
+    # The ladder's changes help as far as they shrink what stays in memory during a rollout.
+    if program == "drawing":
+        return chain(map(change, way.smaller_rollouts(recipe, planned_mesh(recipe, target).row_devices)),
+                     every, map(change, way.shorter_completions(recipe)))
+    return every
 
 
 def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,

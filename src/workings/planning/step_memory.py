@@ -69,29 +69,25 @@ class _DeviceStep:
 
     @property
     def compute_bytes(self) -> int:
-        """Bytes of a number in matrix products."""
         return BYTES_OF_FORMAT[self.request.precision.activations]
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of a stored weight."""
         return BYTES_OF_FORMAT[self.request.precision.parameters]
 
     @property
     def vocabulary_shards(self) -> int:
-        """Number of devices that share the vocabulary: all if it divides, else 1."""
         devices = self.fsdp * self.tp
         # As in the engines: a vocabulary that does not divide is copied to every device.
         return devices if self.request.shape.vocab_size % devices == 0 else 1
 
     @property
     def local_vocabulary(self) -> int:
-        """Number of tokens whose logits this device computes."""
         return self.request.shape.vocab_size // self.vocabulary_shards
 
     @property
     def table_numbers(self) -> int:
-        """Numbers of this device's part of the embedding, or of the head."""
+        # Of the embedding, or of the head.
         return self.local_vocabulary * self.request.shape.width
 
     def loss_phase(self) -> dict[str, int]:

@@ -98,7 +98,6 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             libraries=engine_libraries(loaded.recipe.engine), wheel_sha256=file_digest(built), smoke=smoke,
             processes=processes_on(machine, loaded.recipe),
             data={name: file_digest(path) for name, path in data.items()})
-        text = notebook_text(request)  # before anything is written: it may lack its library
         kernel = kernel_metadata(user, request.name, machine)
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
         # As a whole or not at all: a folder without its last file would look finished. Next to its last place, so that
@@ -109,7 +108,8 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             notebook = new_folder / "notebook"
             notebook.mkdir()
             # The same cells as a script too, which can be read and tried without Jupyter.
-            for name, contents in ((f"{request.name}.ipynb", text), (f"{request.name}.py", script(request)),
+            for name, contents in ((f"{request.name}.ipynb", notebook_text(request)),
+                                   (f"{request.name}.py", script(request)),
                                    ("kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")):
                 atomic.write_text(notebook / name, contents)
             new_folder.rename(out)

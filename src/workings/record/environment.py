@@ -4,7 +4,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
@@ -49,7 +48,7 @@ def collect() -> dict[str, Any]:
                    "compiler": platform.python_compiler()},
         "system": {"name": platform.system(), "release": platform.release(),
                    "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
-        "machine": asdict(machine.describe()),
+        "machine": machine.describe(),
         "byte_order": sys.byteorder,
         "packages": packages(PACKAGES),
         "launcher": launcher(),

@@ -14,8 +14,6 @@ from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.readmes import run_readme
 from workings.hardware.memory import KEPT_SHARE, byte_text, host_memory, keeps_freed_blocks, map_large_blocks
-from workings.models.weights import parameter_count
-from workings.planning.preflight import ModelFacts, preflight_lines, untuned_turns_lines
 from workings.record import attempts, jsonl, layout
 from workings.record.canonical import read_json
 from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
@@ -29,6 +27,7 @@ from workings.runs.create_or_resume import Start, resume_run
 from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
+from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, request_of, write_request
 from workings.runs.train_result import TrainResult
@@ -209,12 +208,7 @@ class Attempt:
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
         setup = self.setup
-        yield from preflight_lines(
-            recipe=setup.recipe, device=setup.device, data=setup.training_data.sentence(),
-            data_digests=setup.training_data.digests, memory=setup.verdict.reasons[0], out=self.out,
-            learned=self._learned_form(),
-            model=ModelFacts(id=setup.weights.id, revision=setup.weights.revision, shape=setup.shape,
-                             parameters=parameter_count(setup.shape)))
+        yield from preflight_lines(setup, self.out, self._learned_form())
         if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
@@ -231,8 +225,6 @@ class Attempt:
         for finding in self.doctor.findings:
             if finding.judgement == "problem":
                 yield f"doctor     {finding.what}; {finding.why}; try: {finding.mend}"
-        if setup.tokenizer.chat_template is None:
-            yield from untuned_turns_lines(setup.recipe, setup.weights.id)
         yield from (f"renamed    {note}" for note in setup.loaded.renamed)
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
         if time := expected_time(setup):

@@ -67,7 +67,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     yield Finding(id="hardware", judgement="fine", what=seen or "no accelerator: runs take the CPU",
                   why="device: auto uses the accelerator, and stops if that is impossible")
     if "tpu" in present:
-        yield from check_tpu(present["tpu"], tpu_devices())
+        yield from check_tpu(tpu_devices())
     has_card = "gpu" in present or bool(driver.cards)
     # PyTorch runs in its own process, which takes seconds: only if there is a GPU that it would use.
     uses_torch = has_card and bool(installed_version(WHEEL)) and (
@@ -80,7 +80,7 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     needs = estimate_peaks(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)
-    yield from check_kaggle(out, next(iter(present), "cpu"))
+    yield from check_kaggle(out)
 
 
 def estimate_peaks(loaded: LoadedRecipe) -> Needs | None:

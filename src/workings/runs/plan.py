@@ -44,7 +44,7 @@ def with_time(plan: Plan, loaded: LoadedRecipe, shape: ModelShape, target: Targe
     way = way_of(recipe)
     request_of_teacher = (teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
                           if teacher is not None and way.teacher_keys is not None else None)
-    spent = estimate_run_time(run, seconds, items=count_items(loaded), held_out=0, teacher=request_of_teacher)
+    spent = estimate_run_time(run, seconds, items=count_items(loaded), teacher=request_of_teacher)
     once = spent.reference_seconds + (0.0 if way.asks_teacher_in_every_step else spent.teacher_seconds)
     if once and (rows := count_rows(loaded)):
         # `estimate_run_time` counts a batch per step, but each row is read once, in the first epoch.

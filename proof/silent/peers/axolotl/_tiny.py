@@ -12,14 +12,12 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENI
                "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "AXOLOTL_DO_NOT_TRACK": "1", "HF_DATASETS_CACHE":
                tempfile.mkdtemp()}
 
-from _model import model_folder
+from _model import CHATML, model_folder
 from axolotl.cli.config import load_cfg
 from axolotl.common.datasets import load_datasets
 from axolotl.train import train
 from transformers import AutoTokenizer
 
-CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
-          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 SUM = [{"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "two"}]}] * 2
 LORA = {"adapter": "lora", "lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["q_proj", "down_proj"],
         "lora_qkv_kernel": False, "lora_o_kernel": False, "lora_mlp_kernel": False}

@@ -13,32 +13,18 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENI
 # Has no build for PyTorch's CPU wheel; LLaMA-Factory uses it for sound alone.
 sys.modules["torchaudio"] = module_from_spec(ModuleSpec("torchaudio", None))
 
-import torch
+from _model import CHATML, model_folder
 from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
 from llamafactory.hparams import get_train_args
 from llamafactory.model import load_tokenizer
 from llamafactory.train.tuner import run_exp
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
-          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}
 
 
 def folder(template=CHATML, post=None, seed=0, **marks):
     """Of a model and its tokenizer."""
-    made, alphabet = tempfile.mkdtemp(), sorted(pre_tokenizers.ByteLevel.alphabet())
-    base = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
-    base.pre_tokenizer, base.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=base, **({"bos_token": "<s>", "eos_token": "<|im_end|>", "unk_token": "<unk>", "pad_token":
-                                   "<pad>", "additional_special_tokens": ["<|im_start|>"]} | marks))
-    fast.chat_template, fast.backend_tokenizer.post_processor = template, post or base.post_processor
-    fast.save_pretrained(made)
-    torch.manual_seed(seed)
-    LlamaForCausalLM(LlamaConfig(vocab_size=300, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-                                 num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512)).save_pretrained(made)
-    return made
+    return model_folder(template, post, seed=seed, **({"unk_token": "<unk>"} | marks))
 
 
 def arguments(rows, place=None, attributes=None, **settings):

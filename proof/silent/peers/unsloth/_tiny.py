@@ -9,15 +9,13 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENI
                "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "UNSLOTH_DISABLE_STATISTICS": "1"}
 
 import unsloth  # noqa: F401 - before transformers, as it asks
-from _model import model_folder
+from _model import CHATML, model_folder
 from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 from unsloth import FastLanguageModel
 from unsloth.chat_templates import CHAT_TEMPLATES, get_chat_template, train_on_responses_only
 
-CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
-          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 MARKS = {"instruction_part": "<|im_start|>user\n", "response_part": "<|im_start|>assistant\n"}
 TALK = [{"role": "system", "content": "PIRATE"}, {"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "two"},
         {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "four"}]

@@ -4,7 +4,7 @@ The number of supervised positions differs from row to row and a program has fix
 positions of each row as any row of its shape may need (`Batch.loss_positions`).
 
 For a CPU only (`memory.cpu_optimizations`): on an accelerator, a plan may be made before the rows are known. Full
-training of SmolLM2-135M on rows of GSM8K takes 1.19 times as long without it (docs/decisions/0019).
+training of SmolLM2-135M on rows of GSM8K takes 1.19 times as long without it, LoRA 1.02 times (benchmarks/LOG.md).
 
 Shape suffixes: A micro batches, B rows, S positions, M loss positions of a row.
 """

@@ -88,7 +88,7 @@ def _notes(target: Target) -> tuple[str, ...]:
     """Remarks about a compilation without the GPU."""
     if target.platform != "gpu":
         return ()
-    how = ("put together from its datasheet" if gpu_config(target.gpu_config).derived
+    how = ("put together from its datasheet" if gpu_config(target.gpu_config)["derived"]
            else "as XLA's own description of such a card")
     return (f"compiled by XLA for CUDA without the card, which it was told about ({how}); a real card tries several "
             "kernels and may choose others",)

@@ -32,15 +32,15 @@ def catalog() -> list[dict[str, Any]]:
 
 
 def what_fits(method: str, length: int) -> dict[str, Any]:
-    """Whether a step with one row per device fits: every published model on every machine. Bytes are per device.
+    """Whether a step with one row per device fits, by formula: every published model on every machine.
 
-    Estimates by formula; compiled verdicts if `workings plan` has cached them. ``fits`` is null where it cannot be
-    answered, for the reason in ``why``; ``plan`` is the address of the form that compiles a cell.
+    Bytes are per device. ``fits`` is null where it cannot be answered, for the reason in ``why``; ``plan`` is the
+    address of the form that compiles a cell.
     """
     # Without the CPU: its memory depends on the viewer's machine.
     machines = [target for target in targets().values() if target.platform != "cpu"]
     models: dict[str, list[dict[str, Any]]] = {}
-    for cell in matrix_cells(list(published()), [method], length, machines):
+    for cell in matrix_cells(list(published()), method, length, machines):
         shown = {"target": cell.target, "fits": None, "marginal": False, "peak_bytes": 0, "limit_bytes": 0,
                  "source": "", "why": cell.why, "plan": ""}
         if (verdict := cell.verdict) is not None:

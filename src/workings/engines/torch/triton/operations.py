@@ -3,8 +3,8 @@
 PyTorch's operations say what a kernel computes. A function makes its results, then fills them: a card by the kernel, a
 CPU by the plain operations, a trace (fake tensors) not at all, because the kernel needs no memory but the results.
 
-PyTorch's own operations read and write logits about ten times, and in float32; the kernel reads them twice and writes
-them once (`benchmarks/results/card_profile.json`).
+PyTorch's own operations read and write logits about ten times, and in float32: on an H200 that was more than half of a
+step of Gemma 3 270M. The kernel reads them twice and writes them once.
 
 Shape suffixes: R rows, D elements of a row or width, C positions of a product or a block, V outputs or vocabulary, K
 targets of a position.

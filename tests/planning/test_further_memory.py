@@ -1,21 +1,37 @@
-"""Plans of runs with a frozen model next to the one that is trained, counted by hand."""
+"""Plans with a frozen model, a server of vLLM or a gathered tensor next to the trained model, counted by hand."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from tests.planning.planning_helpers import recipe, shape
+from tests.planning.planning_helpers import planned_run, recipe, shape
+from workings.config.load import load_recipe
 from workings.config.method import LoraConfig
+from workings.config.training import CheckpointConfig
 from workings.engines.base import EngineRequest, Inspection, MeshShape
+from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import find_target
+from workings.hardware.device import DeviceFacts
 from workings.models.shapes import published_shape, to_hf_config
 from workings.models.weights import parameter_count
-from workings.planning.further_memory import TEACHER, model_weight_bytes, with_resident, with_teacher
+from workings.planning.breakdown import split_parts
+from workings.planning.further_memory import (
+    GATHERED,
+    SAVING,
+    TEACHER,
+    model_weight_bytes,
+    next_to_sampler,
+    sampler_parts,
+    with_resident,
+    with_saving,
+    with_teacher,
+)
 from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
-from workings.planning.search import estimated_programs, plan_with_nearest, smaller_teacher, with_changes
+from workings.planning.search import estimated_programs, plan_with_nearest, with_changes
 from workings.runs.plan import plan
+from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_request
 
 LARGE = replace(shape(), layers=3, width=32, mlp_width=64)
@@ -105,10 +121,9 @@ def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
     assert not found.verdict.fits
     assert found.nearest is not None
     assert found.nearest.overrides == ("algorithm.teacher_precision=bf16",)
-    words = smaller_teacher(with_changes(STUDENT, {"algorithm.teacher_precision": "bf16"}), find_target("t4"))
-    assert words == {"algorithm.teacher_precision": "nf4"}
-    assert smaller_teacher(with_changes(STUDENT, {"algorithm.teacher_precision": "nf4"}), find_target("t4")) == {}
-    assert smaller_teacher(recipe(), find_target("t4")) == {}
+    for precision, smaller in (("bf16", {"algorithm.teacher_precision": "nf4"}), ("nf4", {})):
+        assert way_of(with_changes(STUDENT, {"algorithm.teacher_precision": precision})).smaller_teacher() == smaller
+    assert way_of(recipe()).smaller_teacher() == {}
 
 
 @pytest.mark.usefixtures("no_compiler")
@@ -126,13 +141,81 @@ def test_the_shipped_recipe_fits_its_card_with_its_teacher():
 def test_about_traces_a_teacher_is_asked_once_a_row(tmp_path):
     (tmp_path / "traces.jsonl").write_text("{}\n" * 40)
     (tmp_path / "config.json").write_text(json.dumps(to_hf_config(shape())))
-
-    def seconds(steps):
-        asked = recipe(algorithm={"name": "distill_traces", "teacher": str(tmp_path), "top_k": 4},
-                       training={"steps": steps, "learning_rate": 1e-3}, precision={"parameters": "bf16",
-                       "compute": "bf16"}, data={"traces": str(tmp_path / "traces.jsonl"), "max_length": 64})
-        return plan(asked.model_dump(mode="json", exclude_unset=True), "rtx5090", nearest=False).time.teacher_seconds
-
+    asked = recipe(algorithm={"name": "distill_traces", "teacher": str(tmp_path), "top_k": 4},
+                   precision={"parameters": "bf16", "compute": "bf16"},
+                   data={"traces": str(tmp_path / "traces.jsonl"), "max_length": 64})
+    five, ten, twenty = (plan(with_changes(asked, {"training.steps": steps}).model_dump(
+        mode="json", exclude_unset=True), "rtx5090", nearest=False).time.teacher_seconds for steps in (5, 10, 20))
     # Four rows per step: ten steps meet each of the forty once.
-    assert seconds(20) == pytest.approx(seconds(10))
-    assert seconds(5) == pytest.approx(seconds(10) / 2)
+    assert twenty == pytest.approx(ten)
+    assert five == pytest.approx(ten / 2)
+
+
+CARD = DeviceFacts(platform="gpu", kind="card", count=1, memory_limit_bytes=32 << 30, memory_limit_source="the card",
+                   mesh={"fsdp": 1, "tp": 1}, versions={}, reason="")
+WORDS = ("method={name: lora, rank: 16}", "precision.rounding=nearest")
+SHAPE = published_shape("gemma-3-1b")
+WEIGHTS = 2 * parameter_count(SHAPE)
+
+
+@pytest.mark.parametrize(("sampler", "taken"), [
+    ("vllm", 0.9), ("{name: vllm, arguments: [--gpu-memory-utilization, '0.3']}", 0.3),
+    ("{name: vllm, arguments: ['--gpu-memory-utilization=0.5']}", 0.5)])
+def test_a_server_takes_its_share_of_a_card(sampler: str, taken: float) -> None:
+    recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, f"sampler={sampler}"]).recipe
+    parts = sampler_parts(recipe, SHAPE, CARD)
+    assert parts == {"vLLM: weights": WEIGHTS, "vLLM: cache": int(taken * (32 << 30)) - WEIGHTS}
+    left = next_to_sampler(CARD, parts)
+    assert left.memory_limit_bytes == (32 << 30) - int(taken * (32 << 30))
+    assert left.memory_limit_source.startswith("the card, less ")
+
+
+def test_a_server_that_runs_elsewhere_takes_nothing_and_one_on_a_cpu_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "sampler={name: vllm, url: 'http://10.0.0.2:8000'}"]).recipe
+    assert sampler_parts(recipe, SHAPE, CARD) == {}
+    assert next_to_sampler(CARD, {}) is CARD
+    started = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "sampler=vllm"]).recipe
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
+    assert sampler_parts(started, SHAPE, replace(CARD, platform="cpu")) == {
+        "vLLM: weights": WEIGHTS, "vLLM: cache": 4 << 30}
+
+
+@pytest.mark.parametrize(("taken", "fits"), [(0.3, True), (0.95, False)])
+def test_a_plan_shows_both_and_refuses_what_does_not_fit_together(no_compiler: None, taken: float, fits: bool) -> None:
+    recipe = load_recipe("gemma-3-1b-grpo-rtx5090", [*WORDS, "engine=jax"]).recipe
+    sampler = load_recipe("gemma-3-1b-grpo-rtx5090", [
+        *WORDS, f"sampler={{name: vllm, arguments: [--gpu-memory-utilization, '{taken}']}}"]).recipe.sampler
+    found = make_plan(recipe.model_copy(update={"sampler": sampler}), SHAPE, find_target("rtx5090"))
+    assert found.verdict.fits is fits
+    assert found.to_json()["sampler_parts"]["vLLM: weights"] == WEIGHTS
+
+
+TORCH, JAX = find_planning_engine("torch"), find_planning_engine("jax")
+
+
+def step(peak: int) -> dict[str, Inspection]:
+    return {"step": Inspection(peak_bytes=peak, source="traced", breakdown={"context": 100, "heap": peak - 100},
+                               versions={}, assumed=("context",))}
+
+
+def test_a_whole_embedding_and_half_of_the_state() -> None:
+    run = planned_run(recipe(engine="torch"), "t4x2", fsdp=2)
+    # 96 tokens x 16, fp32. Matrices are split in two; three norms of 16 in two layers, and the last one, are whole.
+    layer = 2 * 16 * 16 + 2 * 8 * 16 + 3 * 32 * 16
+    held = (96 * 16 + 2 * layer) // 2 + 16 * (2 * 2 + 1)
+    found = with_saving(run, TORCH, step(200))[SAVING]
+    assert found.breakdown == {"parameters": 4 * held, "moments": 8 * held, "context": 100, GATHERED: 4 * 96 * 16}
+    assert sum(part.size_bytes for part in split_parts(run, SAVING, found)) == found.peak_bytes
+
+
+def test_it_is_named_only_where_it_decides() -> None:
+    run = planned_run(recipe(engine="torch"), "t4x2", fsdp=2)
+    large = step(10**6)
+    assert with_saving(run, TORCH, large) == large
+    # One process of JAX writes from its own devices; a slice of sixteen chips has several.
+    assert with_saving(replace(run, recipe=recipe(engine="jax")), JAX, step(200)) == step(200)
+    shards = recipe(engine="torch").model_copy(update={"checkpoint": CheckpointConfig(sharded=True)})
+    assert with_saving(replace(run, recipe=shards), TORCH, step(200)) == step(200)
+    assert SAVING in with_saving(
+        replace(run, recipe=recipe(engine="jax"), target=find_target("v5e-16")), JAX, step(200))
+    assert with_saving(planned_run(recipe(engine="torch"), "l4"), TORCH, step(200)) == step(200)
