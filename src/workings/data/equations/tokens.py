@@ -200,8 +200,8 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
         # A letter directly after a number is a variable.
         if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
             return 0
-        if (change := _changed(token)) is not None:
-            expression.append(change)
+        if change := words.CHANGES.get(token.text):
+            expression.append(Token(*change, token.start, token.end))
             return at + 1
         if taken := _operation(tokens, at, expression):
             return taken
@@ -232,19 +232,6 @@ def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int
         expression.append(Token("says", "=", token.start, token.end))
         return at + 1
     return 0
-
-
-def _changed(token: Token) -> Token | None:
-    """The change of a number by the word after it."""
-    if token.text in words.SCALES:
-        return Token("scale", words.SCALES[token.text], token.start, token.end)
-    if token.text in words.POWERS:
-        return Token("power", words.POWERS[token.text], token.start, token.end)
-    if token.text in ("cents", "cent", "¢"):
-        return Token("cents", "1/100", token.start, token.end)
-    if token.text == "percent":
-        return Token("op", "%", token.start, token.end)
-    return None
 
 
 def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:

@@ -10,11 +10,13 @@ def _listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SCALES = {"hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000",
-          "trillion": "1000000000000", "dozen": "12"}
+CHANGES = {"hundred": ("scale", "100"), "thousand": ("scale", "1000"), "million": ("scale", "1000000"),
+           "billion": ("scale", "1000000000"), "trillion": ("scale", "1000000000000"), "dozen": ("scale", "12"),
+           "squared": ("power", "2"), "cubed": ("power", "3"), "percent": ("op", "%"),
+           "cents": ("cents", "1/100"), "cent": ("cents", "1/100"), "¢": ("cents", "1/100")}
+"""Words that change the number before them: kind and text of their tokens."""
 OPERATIONS = {"times": "*", "plus": "+", "minus": "-", "of": "of"}
 TWO_WORD_OPERATIONS = {"divided by": "/", "multiplied by": "*"}
-POWERS = {"squared": "2", "cubed": "3"}
 SAYS = {"is", "equals", "makes", "gives"}
 """Words that mean an equals sign between an expression and a number."""
 
