@@ -116,7 +116,7 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
         raise RequestError(f"{origin} is not a mapping but {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny")
     # Before the overrides, which use only recipe keys.
-    moved = rename(values, frozenset(Recipe.model_fields), origin)
+    renamed, refused = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         apply_override(values, override)
     _one_length(values, overrides)
@@ -124,11 +124,11 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
         # Combine with the errors of keys without a counterpart, which are removed from `values`.
         recipe = check_recipe(values, partial(_key_source, text, origin, overrides), as_written=True)
     except RequestError as wrong:
-        raise together([*moved.refused, wrong]) from None
-    if moved.refused:
-        raise together(moved.refused)
+        raise together([*refused, wrong]) from None
+    if refused:
+        raise together(refused)
     return LoadedRecipe(recipe=recipe, text=text, origin=origin, base=base, overrides=tuple(overrides),
-                        renamed=moved.notes)
+                        renamed=tuple(renamed))
 
 
 def check_recipe(values: dict[str, Any], origin: str | KeySource, *, as_written: bool = False) -> Recipe:
