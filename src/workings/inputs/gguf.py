@@ -92,15 +92,6 @@ def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
     return None
 
 
-def refuse_package_name(name: str) -> None:
-    """Raise `RequestError` for the bare name of an installed package that ships a GGUF file."""
-    # The name of a repository on the Hub has a slash, but for a few old ones.
-    if re.fullmatch(r"[A-Za-z0-9._-]+", name) and any(_gguf_files(each) for each in _installed(name)):
-        raise RequestError(f"{name} is the name of an installed package",
-                           f"a folder, a GGUF file or a Hub id; a package has {PACKAGE} before its name",
-                           f"{PACKAGE}{name}")
-
-
 def _in_folder(folder: Path) -> GgufSource | None:
     if (folder / "config.json").is_file():
         return None
@@ -154,13 +145,6 @@ def _parts(name: str) -> list[Distribution]:
     return [found[number] for number in sorted(found)]
 
 
-def _installed(name: str) -> list[Distribution]:
-    try:
-        return [distribution(name)]
-    except (PackageNotFoundError, ValueError):
-        return _parts(name)
-
-
 def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -187,18 +171,10 @@ _QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
 """Usual end of a file's name before `.gguf`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Converted:
-    """A converted GGUF file."""
+def converted(source: GgufSource) -> tuple[Path, str]:
+    """The folder of a GGUF file in Hugging Face's format, and the SHA-256 of the file.
 
-    directory: Path
-    """Folder in Hugging Face's format."""
-    sha256: str
-    """SHA-256 of the GGUF file."""
-
-
-def converted(source: GgufSource) -> Converted:
-    """The folder of a GGUF file; it is converted if that has not been done yet, and its licence is shown then.
+    It is converted if that has not been done yet, and its licence is shown then.
 
     Raises:
         RequestError: the package `gguf` is missing, or the file is damaged or unsupported.
@@ -211,7 +187,7 @@ def converted(source: GgufSource) -> Converted:
         with storage(directory, "convert to"):
             directory.parent.mkdir(parents=True, exist_ok=True)
             _convert(source, sha256, name, directory)
-    return Converted(directory=directory, sha256=sha256)
+    return directory, sha256
 
 
 def origin_facts(directory: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.inputs.datasets import RunData, find_data
-from workings.inputs.gguf import converted, find_gguf, names_gguf, refuse_package_name
+from workings.inputs.gguf import converted, find_gguf, names_gguf
 from workings.inputs.object_store import STORED, is_stored, stored_folder
 from workings.models.chat import ChatTemplate
 from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directory
@@ -125,7 +125,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
     """The folder of this name in the first base folder that has it, or that of a GGUF file; None if none has."""
     if source := find_gguf(name, bases):
-        return converted(source).directory
+        return converted(source)[0]
     # An absolute name replaces the base in the join, so it is looked for once and as it is.
     folders = ((base / Path(name).expanduser()).resolve() for base in bases)
     return next((folder for folder in folders if folder.is_dir()), None)
@@ -148,13 +148,10 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
                        revision=STORED)
     if source := find_gguf(name, bases):
-        made = converted(source)
-        return Weights(directory=made.directory, id=name, revision=f"{GGUF}{made.sha256}")
+        directory, sha256 = converted(source)
+        return Weights(directory=directory, id=name, revision=f"{GGUF}{sha256}")
     if names_gguf(name):
-        raise RequestError(f"there is no file {name}", "a GGUF file, a folder or a Hub id",
-                           "check the spelling")
-    if local_folder(name, bases) is None:
-        refuse_package_name(name)
+        raise RequestError(f"there is no file {name}", "a GGUF file, a folder or a Hub id", "check the spelling")
     # A local folder takes precedence over the Hub.
     directory, resolved_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
     return Weights(directory=directory, id=name, revision=resolved_revision)

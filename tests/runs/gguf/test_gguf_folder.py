@@ -89,7 +89,7 @@ def test_the_folder_has_everything_that_a_model_needs(file):
 
 def test_two_at_once_make_one_folder(file, cache):
     source, found = find_gguf(str(file), [Path.cwd()]), []
-    threads = [threading.Thread(target=lambda: found.append(converted(source).directory)) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: found.append(converted(source)[0])) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
