@@ -185,7 +185,7 @@ class RowSet:
                        for row in self.dropped]
 
     @property
-    def index_bytes(self) -> bytes | memoryview:
+    def index_bytes(self) -> bytes:
         """The index as a run keeps it: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
         text: str = cleaned("".join(line(row).decode() for row in self.index))
         return text.encode()

@@ -17,10 +17,9 @@ from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORM
 from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
-from workings.data.named_sets import TraceFile, open_traces, shipped_items, shipped_sets
+from workings.data.named_sets import open_traces, shipped_items, shipped_sets
 from workings.data.preferences import PreferencePair, Verdict, read_pairs, read_verdicts
 from workings.data.preview import unread_columns
-from workings.data.row_cache import MIN_CACHED_ROWS
 from workings.data.row_fields import import_command
 from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.environments.process import EnvironmentProcess
@@ -47,9 +46,9 @@ ADDITION_ITEMS = 600
 class RunData:
     """The data of a run, before they become rows."""
 
-    traces: Sequence[Trace]
-    """Traces for training; those of a file are read lazily."""
-    held_out: Sequence[Trace]
+    traces: list[Trace]
+    """Traces for training."""
+    held_out: list[Trace]
     """Traces for the evaluation loss; empty when the recipe has none."""
     items: list[Item]
     """Evaluation items; empty when the recipe has none."""
@@ -61,8 +60,6 @@ class RunData:
     """Verdicts of a recipe with verdicts; ``traces`` are then empty."""
     digests: dict[str, str]
     """SHA-256 of each file's bytes, or of the bytes that a generated set would have as a file."""
-    is_full: bool = True
-    """Whether the traces are complete, as the digest says."""
 
     @property
     def examples(self) -> Sequence[Trace | PreferencePair | Verdict]:
@@ -72,17 +69,13 @@ class RunData:
     @property
     def drawn_from(self) -> dict[str, int]:
         """Number of examples sampled from a model, by its digest (`workings.samples.candidates`)."""
-        # A large file whose rows are cached from an earlier run is not read for this.
-        traces = [] if isinstance(self.traces, TraceFile) and not self.traces.may_hold_samples else self.traces
-        sources = (entry.metadata.get(DRAWN_FROM)
-                   for entries in (traces, self.pairs, self.verdicts) for entry in entries)
+        sources = (entry.metadata.get(DRAWN_FROM) for entry in self.examples)
         return dict(Counter(source for source in sources if isinstance(source, str)))
 
     @property
     def unread_columns(self) -> list[str]:
-        """Sentences about ignored columns; none for a large file, which is read lazily."""
-        entries = self.examples
-        return unread_columns(entries) if len(entries) < MIN_CACHED_ROWS else []
+        """Sentences about ignored columns."""
+        return unread_columns(self.examples)
 
 
 def find_data(loaded: LoadedRecipe) -> RunData:
@@ -95,8 +88,8 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     prompts_are_items = examples == "prompts" and holds_items(names[0], loaded.base)
     # Generated in one call, so that training and evaluation are disjoint.
     generated = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
-    pairs = _pairs(loaded, names[0], digests) if examples == "pairs" else []
-    verdicts = _verdicts(loaded, names[0], digests) if examples == "verdicts" else []
+    pairs = _labelled(loaded, names[0], digests, "pairs", read_pairs)
+    verdicts = _labelled(loaded, names[0], digests, "verdicts", read_verdicts)
     made = names[0] == MADE_BY_ENVIRONMENT
     traces = [] if prompts_are_items or pairs or verdicts or made else _traces(
         loaded, names[0], generated[0], "traces", digests)
@@ -213,31 +206,31 @@ def question_of(trace: Trace) -> Item:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 
 
-def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[PreferencePair]:
-    return _labelled(loaded, name, digests, read_pairs, PAIR_FORMATS, {"chosen", "rejected"}, (
-        "preference pairs", "pairs: id, prompt, chosen, rejected", "--format preferences {} --out pairs.jsonl"))
+_LABELLED = {
+    "pairs": (PAIR_FORMATS, {"chosen", "rejected"}, "preference pairs", "pairs: id, prompt, chosen, rejected",
+              "--format preferences {} --out pairs.jsonl"),
+    "verdicts": (VERDICT_FORMATS, {"completion"}, "verdicts", "verdicts: id, prompt, completion, label",
+                 "--format kto {} --out verdicts.jsonl")}
+"""Formats of a kind of example, keys that tell its lines from others, its name, its keys, and options of an import."""
 
 
-def _verdicts(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Verdict]:
-    return _labelled(loaded, name, digests, read_verdicts, VERDICT_FORMATS, {"completion"}, (
-        "verdicts", "verdicts: id, prompt, completion, label", "--format kto {} --out verdicts.jsonl"))
+def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], kind: str, read: Callable[[Path], list[Entry]]
+              ) -> list[Entry]:
+    """Reads the pairs or verdicts of `data.traces`, if the recipe learns from this ``kind``.
 
-
-def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], read: Callable[[Path], list[Entry]],
-              formats: Sequence[str], own: set[str], said: tuple[str, str, str]) -> list[Entry]:
-    """Reads the pairs or verdicts of `data.traces`; any other file is refused by its first line.
-
-    Lines whose values are texts are read as they are, others converted from one of the ``formats``. ``own`` are keys
-    that tell these lines from others, and ``said`` is what the file should hold, its keys, and options of an import.
+    Lines whose values are texts are read as they are, others are converted. Any other file is refused by its first
+    line.
     """
+    if loaded.recipe.algorithm.examples != kind:
+        return []
+    formats, own, what, keys, options = _LABELLED[kind]
     path = loaded.path(name)
     first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in {"prompt", *own}))
     if form not in formats and path.is_file() and (form or not own & first.keys()):
-        what, keys, options = said
         way_on = "algorithm.name=dpo, if the file holds pairs" if form in PAIR_FORMATS else (
             f"workings data import {options.format(path)}")
         raise RequestError(f"data.traces: {path} holds no {what}, and algorithm.name: {loaded.recipe.algorithm.name} "
-                           f"learns from {what.split()[-1]}", f"a file of {keys}", way_on)
+                           f"learns from {kind}", f"a file of {keys}", way_on)
     entries = _imported(path, form, read) if form else read(path)
     # After reading, because an unreadable file has its own error.
     digests["traces"] = file_digest(path)
@@ -245,7 +238,7 @@ def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], read: Ca
 
 
 def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
-            digests: dict[str, str]) -> Sequence[Trace]:
+            digests: dict[str, str]) -> list[Trace]:
     if name == ADDITION:
         digests[label] = bytes_digest(traces_bytes(generated))
         return generated
