@@ -97,45 +97,24 @@ class RowSet:
         """int64 ``[rows]``: tokens of each row."""
         return np.array([len(row.tokens) for row in self.rows], np.int64)
 
-    @property
-    def masks(self) -> np.ndarray:
-        """uint8 ``[tokens of all rows]``: `Row.loss_mask` concatenated, at each call."""
-        none = np.zeros(0, np.uint8)  # a set may be empty
-        return np.concatenate([none, *(row.loss_mask for row in self.rows)])
-
-    @property
-    def tokens(self) -> np.ndarray:
-        """int32 ``[tokens of all rows]``: `Row.tokens` concatenated, at each call."""
-        none = np.zeros(0, np.int32)
-        return np.concatenate([none, *(row.tokens for row in self.rows)])
-
-    @property
-    def _starts(self) -> np.ndarray:
-        """int64 ``[rows]``: where each row starts in `tokens` and `masks`."""
-        # A cumulative sum says where each row ends.
-        return np.cumsum(self.lengths) - self.lengths
-
     @cached_property
     def shared_prefix(self) -> int:
         """Positions that begin every row alike and predict nothing that is learned.
 
         A chat template's first tokens, or an instruction before every question.
         """
-        if not self.rows:
-            return 0
-        tokens, masks, first = self.tokens, self.masks, self._starts
-        # The last position of the shortest row predicts nothing, so `place + 1` below is inside every row.
-        most = int(self.lengths.min()) - 1
-        # Position `place` predicts token `place + 1`. `tokens[place]` is the first row's.
-        return next((position for position in range(most) if masks[first + position + 1].any()
-                     or (tokens[first + position] != tokens[position]).any()), most)
+        # The last position of the shortest row predicts nothing, so position + 1 below is inside every row.
+        shared = int(self.lengths.min()) - 1 if self.rows else 0
+        for row in self.rows:
+            # Position p predicts token p + 1.
+            ends = (row.tokens[:shared] != self.rows[0].tokens[:shared]) | (row.loss_mask[1:shared + 1] != 0)
+            shared = int(ends.argmax()) if ends.any() else shared
+        return shared
 
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        masks, first = self.masks, self._starts
-        # `reduceat` sums from each start to the next; no row is empty, because each has a stop token.
-        return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
+        return np.array([row.loss_mask[1:].sum() for row in self.rows], np.int64)
 
     @property
     def learned_positions(self) -> dict[str, int]:
@@ -155,16 +134,12 @@ class RowSet:
     @property
     def supervised_tokens(self) -> int:
         """Tokens that are learned in one epoch."""
-        return int(self.masks.sum(dtype=np.int64))
+        return sum(row.supervised_tokens for row in self.rows)
 
     @property
     def learned_turns(self) -> int:
         """Turns of the assistant that are learned in one epoch."""
-        masks, starts = self.masks.astype(np.int8), np.zeros(self.total_tokens, bool)
-        # Marked apart, because a row may end learned and the next one begin so.
-        starts[self._starts] = True
-        # A turn begins at a learned token after an unlearned one, or at the first of a row.
-        return int((masks.astype(bool) & (starts | (np.diff(masks, prepend=0) == 1))).sum())
+        return sum(len(row.learned_turns) for row in self.rows)
 
     @property
     def index(self) -> list[dict[str, Any]]:
