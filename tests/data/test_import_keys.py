@@ -47,7 +47,7 @@ def test_labels_and_inner_keys_can_be_mapped_and_may_be_missing_in_some_records(
 
 @pytest.mark.parametrize(("kind", "keys", "given", "expected", "hint"), [
     ("prompt-completion", "prompt=probelm,completion=solution", "`probelm` (--map prompt=probelm) is missing; the "
-     "record has `problem`, `solution`, `answer`, `meta`", "a record of format prompt-completion", "prompt=problem"),
+     "record has `problem`, `solution`, `answer`, `meta`", "a record of format prompt-completion", "--map says what"),
     ("question-answer", "answer=solution,section=levl", "no record has `levl`", "first record has `problem`", ""),
     ("sharegpt", "", "`conversations` is missing", "a record of format sharegpt", "--map says what the keys"),
     ("sharegpt", "answer=solution", "`conversations` is missing", "format sharegpt", "--format question-answer"),

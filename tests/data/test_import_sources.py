@@ -77,7 +77,7 @@ def test_a_huge_line_is_rejected_without_being_held(tmp_path: Path) -> None:
     assert (result.read, result.written, result.rejected) == (3, 2, 1)
     assert peak < 60 << 20
     [rejected] = [json.loads(text) for text in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
-    assert "a line of 100,000,017 bytes" in rejected["reason"]
+    assert "a record of 100,000,017 bytes" in rejected["reason"]
     assert len(rejected["raw"]) == 1000
 
 

@@ -143,16 +143,6 @@ def test_items_with_what_no_model_would_be_shown_are_refused(key: str) -> None:
         item_from_json({"id": "a", "prompt": "1+1?", "expected_answer": "2", key: "Be brief."})
 
 
-def test_a_table_without_a_line_of_names_gets_them(tmp_path: Path) -> None:
-    file, out = tmp_path / "sums.csv", tmp_path / "out.jsonl"
-    file.write_text("1+1?,2\n1+2?,3\n")
-    words = ["data", "import", str(file), "--out", str(out)]
-    assert "--columns" in CliRunner().invoke(app, words).output + str(CliRunner().invoke(app, words).exception)
-    done = CliRunner().invoke(app, [*words, "--columns", "question,answer"], catch_exceptions=False)
-    assert "2 read, 2 written" in done.stdout
-    assert [json.loads(line)["prompt"] for line in out.read_text().splitlines()] == ["1+1?", "1+2?"]
-
-
 # --- tools --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("key", ["tools", "tool_defs", "functions"])

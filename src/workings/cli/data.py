@@ -219,8 +219,6 @@ def import_command(
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
     ignore: Annotated[list[str] | None, typer.Option("--ignore", metavar="KEY", help="A column to ignore although "
                       "its name suggests that the answer needs it. May be given several times.")] = None,
-    columns: Annotated[str, typer.Option("--columns", metavar="NAME,...", help="Column names of a CSV file "
-                                         "without a header.")] = "",
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Import only the first records; nothing after them "
                                       "is read.", show_default="all")] = None,
     hold_out: Annotated[int, typer.Option("--hold-out", min=0, help="Number of questions to split off as evaluation "
@@ -250,11 +248,9 @@ def import_command(
     if not revision:
         refuse_unread("without --revision", "these of a data set on the Hub", subset=bool(subset),
                       split=split != "train")
-    refuse_unread("with --revision", "this of a CSV file", columns=bool(columns and revision))
     refuse_unread("without --hold-out", "--hold-out N, whose questions it decides", seed=bool(seed and not hold_out))
     # Only --revision downloads: a misspelt file name must not become a request to the Hub.
-    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(
-        Path(file), tuple(filter(None, columns.split(","))))
+    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=on_error, labels=labels, completions=completions, force=force,

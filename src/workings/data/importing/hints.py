@@ -1,11 +1,9 @@
 """A file's names for a format's keys (`--map prompt=problem,answer=solution`), and guesses of a record's format."""
 
-import difflib
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
-from workings.data.columns import refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import keys_of, tools_of
 from workings.data.importing.formats import ANSWERS, FORMATS, QUESTIONS
@@ -30,8 +28,7 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
                                _EXAMPLE)
         if format_key in keys:
             raise RequestError(f"--map names {format_key} twice: {keys[format_key]} and {file_key}",
-                               "each key of the format once",
-                               _EXAMPLE)
+                               "each key of the format once", _EXAMPLE)
         keys[format_key] = file_key
     return keys
 
@@ -54,28 +51,19 @@ class KeyMap:
         for format_key in values:
             self._unseen.pop(format_key, None)
         moved = set(self._keys.values())
-        other_values = {f"original_{key}" if key in values else key: value for key, value in record.items()
-                if key not in moved}
-        return other_values | values
+        return {f"original_{key}" if key in values else key: value for key, value in record.items()
+                if key not in moved} | values
 
     def missing(self, record: Mapping[str, Any]) -> str:
         """A sentence about a key of the map that the record does not have; empty if it has all."""
         return next((f"`{file_key}` (--map {format_key}={file_key}) is missing; the record has {keys_of(record)}"
                      for format_key, file_key in self._keys.items() if _value_at(record, file_key) is None), "")
 
-    def mended(self, record: Mapping[str, Any]) -> str:
-        """The first pair that the record has no key for, with the key that was probably meant; empty: none."""
-        return next((f"--map {format_key}={near[0]}" for format_key, file_key in self._keys.items()
-                     if _value_at(record, file_key) is None and (near := difflib.get_close_matches(file_key, record,
-                                                                                                   n=1))),
-                    "")
-
     def refuse_unseen(self) -> None:
         """Raise `RequestError` for a key of the map that no record had."""
         for format_key, file_key in self._unseen.items():
             raise RequestError(f"--map {format_key}={file_key}: no record has `{file_key}`",
-                               f"a key of the file; its first record has {keys_of(self._first)}",
-                               self.mended(self._first))
+                               f"a key of the file; its first record has {keys_of(self._first)}")
 
 
 def _value_at(record: Mapping[str, Any], key: str) -> Any:
@@ -123,12 +111,6 @@ def _imports(name: str, record: Mapping[str, Any]) -> bool:
 
 def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
     """The option to type instead, if the first record of a file is not of the requested format."""
-    try:
-        refuse_media(record, "the record")
-    except ValueError:
-        return SKIP
-    if mended := keys.mended(record):
-        return mended
     renamed = keys.renamed(record)
     if hint := other_format(renamed, requested_format):
         return f"these keys look like format {hint}: --format {hint}"
@@ -149,22 +131,17 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
     forms = [form for look in (looks_like, by_its_keys) for value in values if (form := look(value))]
-    # A row without its rejected completion or its verdict may come first.
-    form = next((form for form in forms if form in FORMATS and FORMATS[form].gives in ("pairs", "verdicts")),
-                next(iter(forms), ""))
-    if not form:
-        if first and not values and isinstance(first[0], Unreadable):
-            raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
-        has = f"; the first record has {keys_of(values[0])}" if values else ""
-        known = {*QUESTIONS, *ANSWERS, *chain.from_iterable(_KEYS.values())}
-        if spelt := [f"{key.lower()}={key}" for key in (values[0] if values else ()) if key.lower() in known - {key}]:
-            raise RequestError(f"the format is unknown{has}", "keys in lower case", f"--map {','.join(spelt)}")
-        texts = [key for key, value in (values[0] if values else {}).items() if isinstance(value, str)]
-        question, answer = texts if len(texts) == 2 else ("KEY", "KEY")
-        raise RequestError(f"the format is unknown{has}", "a format that `workings data list` prints, or --columns "
-                           "NAME,NAME for a table without a header",
-                           f"workings data import FILE --map question={question},answer={answer}")
-    return form
+    if forms:
+        # A row without its rejected completion or its verdict may come first.
+        return next((form for form in forms if FORMATS[form].gives in ("pairs", "verdicts")), forms[0])
+    if first and not values and isinstance(first[0], Unreadable):
+        raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
+    shown = values[0] if values else {}
+    texts = [key for key, value in shown.items() if isinstance(value, str)]
+    question, answer = texts if len(texts) == 2 else ("KEY", "KEY")
+    raise RequestError("the format is unknown" + (f"; the first record has {keys_of(shown)}" if values else ""),
+                       "a format that `workings data list` prints",
+                       f"workings data import FILE --map question={question},answer={answer}")
 
 
 _KEYS = {"llamafactory": ("conversations", "chosen", "rejected"), "chosen-rejected": ("chosen", "rejected"),
