@@ -1,10 +1,12 @@
 """What is shown while a run trains: rates of a window behind compilation, completions on one line."""
 
+import pytest
+
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.metrics import pace
 from workings.record.number_text import about, duration
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.training.display import Display, fitting
+from workings.training.display import Display, fitting, one_line
 from workings.training.loop import Progress
 
 
@@ -58,6 +60,12 @@ def test_a_narrow_terminal_leaves_whole_parts_out():
     parts = ["loss 1.0000", "  100 tokens/s", "  1 s left"]
     assert [fitting(parts, room) for room in (0, 25, 34, 35)] == [
         parts[0], "".join(parts[:2]), "".join(parts[:2]), "".join(parts)]
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    (r"'\n\n\n\n\n'", r"'\n x5 '"), ("1000 + 2000", "1000 + 2000"), ("no no no no no ", "no  x5 ")])
+def test_repetitions_of_one_line_are_counted(text, shown):
+    assert one_line(text, 80) == shown
 
 
 def test_no_time_is_said_in_powers_of_ten():

@@ -10,7 +10,6 @@ import typer
 from workings.cli.options import RunArgument
 from workings.cli.output import JsonFlag, answer, say, show
 from workings.errors import RequestError
-from workings.repetition import FoldedStream
 
 if TYPE_CHECKING:
     from workings.models.turns import Turn
@@ -33,7 +32,7 @@ def ask_command(
         "--pieces", help="With --json: first print each piece of text as a line while the model writes it.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask a trained run one question; the answer is shown as it is written, and a long repetition is counted.
+    """Ask a trained run one question; the answer is shown as it is written.
 
     With `--json` and `--base` or `--also`, the first answer is printed as a line at once; the last line has all
     answers.
@@ -54,12 +53,10 @@ def ask_command(
         def tell(piece: str) -> None:
             answer({"model": model, "piece": piece}, as_json=True, text="")
 
-        stream = FoldedStream(show)
-        shown = stream.add if not as_json else tell if pieces else None
+        shown = show if not as_json else tell if pieces else None
         reply = put(path, put_question, show=shown)
         wrong_step = wrong_place(reply.text)
         if not as_json:
-            stream.end()
             show("\n")
         # On standard error, because only the model's text is the answer.
         if reply.finish_reason == "length":

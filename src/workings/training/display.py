@@ -1,5 +1,6 @@
 """Progress display of a run in training: a live bar on a terminal, a line now and then elsewhere."""
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,6 @@ from workings.record.memory_use import memory_use
 from workings.record.metrics import WINDOW, has_log_line, pace
 from workings.record.number_text import percent
 from workings.record.progress import ProgressListener, report_progress_to, slow_operation
-from workings.repetition import counted
 from workings.training.loop import Progress
 
 WIDE = 110
@@ -23,6 +23,8 @@ LOG_WIDTH = 120
 """Characters of a sample's line where no terminal says how wide it is."""
 CUT_OFF_SHARE = 0.1
 """Share of cut-off completions from which on a step's line names it."""
+REPEATED = re.compile(r"(?P<unit>(?:\\.|[^\\]){1,40}?)(?P=unit){3,}", re.DOTALL)
+"""A piece of text at least four times in a row; an escape such as ``\\n`` is never cut in two."""
 
 
 class Display(ProgressListener):
@@ -153,5 +155,6 @@ def fitting(parts: Sequence[str], room: int) -> str:
 
 def one_line(text: str, width: int) -> str:
     """The text with repetitions counted, cut to ``width`` characters."""
-    short = counted(text)
+    # The shortest piece that repeats is counted, because the pattern takes as few characters as it can.
+    short = REPEATED.sub(lambda match: f"{match['unit']} x{len(match[0]) // len(match['unit'])} ", text)
     return short if len(short) <= width else short[:max(0, width - 1)] + "…"
