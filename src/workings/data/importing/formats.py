@@ -222,9 +222,7 @@ def ultrafeedback(record: Record) -> Parts:
 
 def _score(record: Record, key: str) -> float:
     """A required score. Raises `ValueError`."""
-    value = record.get(key)
-    if value is None:
-        raise ValueError(f"`{key}` is missing; the record has {fields.keys_of(record)}")
+    value = fields.there(record, key)
     # A bool is no score. The bounds also exclude numbers that are not finite.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
