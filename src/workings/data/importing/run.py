@@ -70,7 +70,7 @@ class ImportResult:
     read: int = 0
     written: int = 0
     sha256: str = ""
-    """Digest of the written file; empty if none was written."""
+    """Of the written file; empty if none was written."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Rejected records by reason, most frequent first; values in a reason are cut."""
     kept: Counter[str] = field(default_factory=Counter)
@@ -82,13 +82,12 @@ class ImportResult:
     reasoning_left_out: int = 0
     """Earlier turns with reasoning in a separate field, which a history does not keep."""
     held_out: HeldOut | None = None
-    """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
     """The likely format of the first record, if none could be read."""
 
     @property
     def rejected(self) -> int:
-        """Number of rejected records."""
+        """Rejected records."""
         return self.reasons.total()
 
     @property
@@ -108,14 +107,11 @@ class ImportResult:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        values = {name: getattr(self, name) for name in (
-            "read", "written", "rejected", "reasons", "out", "sha256", "format", "kept", "not_learned",
-            "reasoning_left_out", "unread_turn_keys")}
-        record = {name: dict(value.most_common()) if isinstance(value, Counter) else value
-                  for name, value in values.items()} | {"out": str(self.out)}
-        record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
-        record |= {"looks_like": self.looks_like} if self.looks_like else {}
-        return record | ({"rejects": str(self.rejects)} if self.rejects else {})
+        values = {**vars(self), "rejected": self.rejected, "out": str(self.out),
+                  "held_out": self.held_out.to_json() if self.held_out else "",
+                  "rejects": str(self.rejects) if self.rejects else ""}
+        return {name: dict(value.most_common()) if isinstance(value, Counter) else value
+                for name, value in values.items() if value or name not in ("held_out", "looks_like", "rejects")}
 
 
 def import_records(source: RecordSource, out: Path, request: ImportRequest) -> ImportResult:
