@@ -30,6 +30,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=12)
 RECORDS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6) | VALUES
+PIECES = (b'{"question": "1?", "answer": "#### 1"}', b"question", b"answer", b"#### 1", b"\n", b"\r\n", b"\xef\xbb\xbf",
+          b"[", b"]", b",", b"{", b"}", b"\xff", b"1", b'"', b'""', b"\\u", b"\x00", b" ")
 pytestmark = pytest.mark.slow
 FEW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -65,16 +67,7 @@ def test_any_json(kind: str, records: list[object]) -> None:
 
 
 @FEW
-@given(kind=st.sampled_from(["gsm8k", "tagged", "hh", "kto"]), content=st.binary(max_size=200) | st.lists(
-    st.sampled_from([b'{"question": "1?", "answer": "#### 1"}', b"\n", b"\r\n", b"\xef\xbb\xbf", b"[", b"]", b",", b"{", b"}",
-                     b"\xff", b"1", b'"', b"\\u", b"\x00", b" "]), max_size=12).map(b"".join))
-def test_any_bytes(kind: str, content: bytes) -> None:
-    check(content, kind)
-
-
-@FEW
-@given(content=st.binary(max_size=100) | st.lists(st.sampled_from([
-    b"question", b"answer", b"#### 1", b",", b"\n", b"\r\n", b'"', b'""', b"\xef\xbb\xbf", b"\xff", b"\x00", b" ",
-    b"{"]), max_size=16).map(b"".join))
-def test_any_table(content: bytes) -> None:
-    check(content, "gsm8k", "file.csv")
+@given(kind=st.sampled_from(["gsm8k", "tagged", "hh", "kto"]), name=st.sampled_from(["file.jsonl", "file.csv"]),
+       content=st.binary(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=16).map(b"".join))
+def test_any_bytes(kind: str, name: str, content: bytes) -> None:
+    check(content, kind, name)
