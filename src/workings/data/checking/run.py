@@ -194,46 +194,34 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
     return findings
 
 
-def _contradict(answers: Sequence[str], question: str) -> bool:
-    """Whether answers to one question contradict each other, by the scorer's equality."""
-    if _has_long(answers):
-        return False
-    first = answers[0]
-    other = next((answer for answer in answers[1:] if not (same_answer(answer, first) or same_answer(first, answer))),
-                 None)
-    kinds = {answer_kind(text) for text in (first, other) if text is not None}
-    return other is not None and not (_OPEN.match(question) and kinds <= {"text", "name"})
-
-
-def _has_long(answers: Sequence[str]) -> bool:
-    """Whether an answer is too long for a closed question: an open one has several good answers."""
-    return any(len(words(answer)) > MAX_CLOSED_WORDS for answer in answers)
-
-
-def _is_open(answers: Sequence[str], question: str) -> bool:
-    return _has_long(answers) or _OPEN.match(question) is not None
-
-
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
+    """Findings about traces that ask the same."""
+    finals = [final_answer(trace.answer) for _, trace in members]
+    # An open question has several good answers, which may be long ones.
+    is_long = any(len(words(answer)) > MAX_CLOSED_WORDS for answer in finals)
+    asks_for_one_of_many = _OPEN.match(members[0][1].prompt) is not None
+    other = next((answer for answer in finals[1:] if not (
+        is_long or same_answer(answer, finals[0]) or same_answer(finals[0], answer))), None)
     # The correct answer is unknown, so name all.
-    if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
+    if other is not None and not (asks_for_one_of_many and {answer_kind(finals[0]), answer_kind(other)} <= {
+            "text", "name"}):
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.subject)}: {answers}")
                 for position, trace in members]
     findings = []
-    is_open = _is_open([final_answer(trace.answer) for _, trace in members], members[0][1].prompt)
     prompts: set[str] = set()
     answers_so_far: set[tuple[str, ...]] = set()
     written: dict[tuple[tuple[str, ...], str], Trace] = {}
-    for position, trace in members:
+    for (position, trace), final in zip(members, finals, strict=True):
         # A sample has its trace's question, so only the same completion makes it a duplicate.
         same = like = written.get((trace.steps, trace.answer))
-        answer = tuple(words(final_answer(trace.answer)))
+        answer = tuple(words(final))
         if like is None and DRAWN_FROM not in trace.metadata:
             like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
         if like is not None:
             kind = "duplicate" if trace.subject in prompts else "normalized_duplicate"
-            if kind == "duplicate" and same is None and is_open and answer not in answers_so_far:
+            if kind == "duplicate" and same is None and answer not in answers_so_far and (
+                    is_long or asks_for_one_of_many):
                 kind = "another_answer"
             findings.append(DataFinding(kind=kind, record=position, id=trace.id,
                                         text=f"like {like.id}: {excerpt(trace.subject)}"))
