@@ -72,12 +72,7 @@ class Encoded:
 
 
 def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[Encoded]:
-    """Examples as tokens, in their order.
-
-    Raises:
-        RequestError: naming the example, when something that must hold does not.
-    """
-    # An iterator, because traces of a large file are made while they are read.
+    """Examples as tokens, in their order. Raises `RequestError` naming the example that fails a proof."""
     remaining = iter(examples)
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(example, template) for example in chunk]
@@ -136,7 +131,7 @@ def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[i
 
 
 def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    """Check a row (see the module's text). The reasons are for users."""
+    """Check a row (see the module's text)."""
     example, before, learned = encoded.example, encoded.prompt, encoded.completion
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.

@@ -81,9 +81,7 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
                     data_config: DataConfig) -> PairRows:
     """Turn pairs into proved rows, in the pairs' order.
 
-    Raises:
-        RequestError: naming the pair, when something that must hold does not, or its completions are the same tokens;
-            when ids repeat; when no pair is left.
+    Raises `RequestError` as `workings.data.rows.build_rows`, and if both completions of a pair are the same tokens.
     """
     def examples() -> Iterator[Example]:
         for pair in pairs:
@@ -169,9 +167,7 @@ def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, templa
                        data_config: DataConfig) -> PairRows:
     """Turn verdicts into proved rows, in the verdicts' order.
 
-    Raises:
-        RequestError: naming the verdict, when something that must hold does not; when ids repeat; when all have one
-            prompt; when no verdict is left.
+    Raises `RequestError` as `workings.data.rows.build_rows`, and if all verdicts have one prompt.
     """
     questions = [(entry.prompt, entry.history, entry.tool_turns) for entry in verdicts]
     if len(set(questions)) < 2:

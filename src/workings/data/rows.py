@@ -45,8 +45,7 @@ class Row:
     @property
     def learned_turns(self) -> list[tuple[int, int]]:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
-        # Another speaker comes between two turns, so each is one run of ones in the mask.
-        # With a zero on both sides every run of ones has two borders, also at the ends of the row.
+        # Another speaker comes between two turns, so each is one run of ones, with two borders.
         borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
         return list(zip(borders[::2], borders[1::2], strict=True))
 
@@ -63,7 +62,6 @@ class Row:
     @property
     def digest(self) -> str:
         """SHA-256, as hex, of the tokens (int32, little-endian) followed by the mask (one byte each)."""
-        # The byte order is fixed, so that the digest is the same on every machine.
         return hashlib.sha256(self.tokens.astype("<i4").tobytes() + self.loss_mask.tobytes()).hexdigest()
 
 
@@ -173,7 +171,6 @@ class RowSet:
 
 def index_digest(digests: Iterable[tuple[str, str]]) -> str:
     """SHA-256, as hex, over ids and digests of rows or prompts, sorted: the same for any order of their file."""
-    # A run's order comes from ids and not from the file, so a file in another order is the same data.
     return hashlib.sha256("".join(sorted(f"{name} {digest}\n" for name, digest in digests)).encode()).hexdigest()
 
 
@@ -201,8 +198,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
                data_config: DataConfig) -> RowSet:
     """Turn traces into proved rows, in the traces' order.
 
-    Raises:
-        RequestError: naming the trace, when something that must hold does not; when ids repeat; when no row is left.
+    Raises `RequestError` naming the trace for what must not be learned from, and as `kept_rows`.
     """
     refuse_other_template(template, data_config)
     made = (row_of(example) for example in encoded((_example(trace, data_config) for trace in traces), tokenizer,
@@ -226,9 +222,7 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
         expected: what a row should have, where a long one is an error.
         more: what else could be typed then.
 
-    Raises:
-        RequestError: an id repeats, no row is left, or rows are too long and not to be dropped: it names the longest,
-            whose length is the limit that takes all.
+    Raises `RequestError`: an id repeats, no row is left, or rows are too long and not to be dropped.
     """
     rows: list[Row] = []
     dropped: list[Dropped] = []
@@ -293,8 +287,7 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
         update={"over_length": "error"})
     for entry in entries:
         try:
-            # One at a time, so that an error is about this entry and the next is still looked at. All at once would be
-            # faster, and stop at the first error.
+            # One at a time: all at once would stop at the first error.
             build([entry], tokenizer, template, strict)
         except RequestError as error:
             yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
@@ -302,7 +295,6 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
 
 def row_of(encoded: Encoded) -> Row:
     """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
-    # One byte a token: a data set of a billion tokens has a mask of a gigabyte, and not of four.
     mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
     # Nothing predicts the first token of a raw text for a model without BOS.
     for start, end in (*encoded.earlier, (max(len(encoded.prompt), 1), len(mask))):
@@ -322,7 +314,6 @@ def _example(trace: Trace, config: DataConfig) -> Example:
     if trace.is_text:
         return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
-    # First refuse a trace without steps.
     completion = completion_text(trace, reasoning)
     if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
         raise RequestError(
@@ -357,7 +348,6 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
 
     Earlier turns are learned as written in the file: a model that is taught both forms writes either.
     """
-    # The last turn is not among them: the template itself writes it.
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
         # Tool calls have another form, and marked turns are only read.

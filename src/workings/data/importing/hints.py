@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import keys_of, tools_of
+from workings.data.importing.fields import keys_of
 from workings.data.importing.formats import ANSWERS, FORMATS, QUESTIONS
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.errors import RequestError
@@ -54,11 +53,6 @@ class KeyMap:
         return {f"original_{key}" if key in values else key: value for key, value in record.items()
                 if key not in moved} | values
 
-    def missing(self, record: Mapping[str, Any]) -> str:
-        """A sentence about a key of the map that the record does not have; empty if it has all."""
-        return next((f"`{file_key}` (--map {format_key}={file_key}) is missing; the record has {keys_of(record)}"
-                     for format_key, file_key in self._keys.items() if _value_at(record, file_key) is None), "")
-
     def refuse_unseen(self) -> None:
         """Raise `RequestError` for a key of the map that no record had."""
         for format_key, file_key in self._unseen.items():
@@ -76,7 +70,6 @@ def _value_at(record: Mapping[str, Any], key: str) -> Any:
 
 
 _MAX_RECORDS = 20
-SKIP = "--on-error skip writes such records to another file"
 
 
 def looks_like(record: Mapping[str, Any]) -> str:
@@ -93,39 +86,12 @@ def _reads(name: str, record: Mapping[str, Any]) -> bool:
 
 
 def other_format(record: Mapping[str, Any], requested_format: str) -> str:
-    """The first format that would import this record where the requested one does not; empty if none would."""
-    if _imports(requested_format, record):
-        return ""
-    return next((name for name in FORMATS if _imports(name, record)), "")
-
-
-def _imports(name: str, record: Mapping[str, Any]) -> bool:
-    """Whether a format reads a record, and leaves nothing unread that an answer depends on."""
-    try:
-        parts = FORMATS[name].read(record)
-        converted(parts, metadata_of(record, parts, {}), "record", {}, tools=tools_of(record))
-    except ValueError:
-        return False
-    return True
-
-
-def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
-    """The option to type instead, if the first record of a file is not of the requested format."""
-    renamed = keys.renamed(record)
-    if hint := other_format(renamed, requested_format):
-        return f"these keys look like format {hint}: --format {hint}"
-    # The keys fit, so something else is wrong with the record.
-    if by_its_keys(renamed) == requested_format or _reads(requested_format, renamed):
-        return SKIP
-    return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
+    """The first format that reads a record which the requested one does not read; empty if none does."""
+    return "" if _reads(requested_format, record) else looks_like(record)
 
 
 def format_of(source: RecordSource, keys: KeyMap) -> str:
-    """The format that the first records of a source look like.
-
-    Raises:
-        RequestError: they fit no format.
-    """
+    """The format that the first records of a source look like. Raises `RequestError`: they fit no format."""
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
     first = [*islice(source.records(), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first

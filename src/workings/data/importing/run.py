@@ -14,7 +14,7 @@ from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import tools_of, unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
-from workings.data.importing.hints import SKIP, KeyMap, advice, format_of, other_format
+from workings.data.importing.hints import KeyMap, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.row_fields import kind_of, path_beside
@@ -26,6 +26,7 @@ from workings.record.digest import file_digest
 _REASON_LENGTH = 200
 MAX_REASONS = 1000
 """Maximum number of reasons counted separately, to bound memory."""
+SKIP = "--on-error skip writes such records to another file; --map KEY=YOURS says what keys are called here"
 _OWN_FORMATS = ("traces", "preferences")
 """Formats that keep any further key of a record without interpreting it."""
 
@@ -232,12 +233,8 @@ class _Importer:
         renamed = self._keys.renamed(record.value)
         ignored = {key: renamed.pop(key) for key in self._request.ignore if key in renamed}
         self._unseen -= ignored.keys()
-        try:
-            tools = tools_of(renamed)
-            parts = self._parse(renamed)
-        except ValueError as error:
-            # Use the file's keys in messages, which the user knows.
-            raise ValueError(self._keys.missing(record.value) or str(error)) from None
+        tools = tools_of(renamed)
+        parts = self._parse(renamed)
         # Everything that the format does not know is kept, so that an import loses nothing.
         entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
                           self._request.labels, tools=tools)
@@ -259,12 +256,12 @@ class _Importer:
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
         location, reasons = f"{self._source.name}:{bad.number}", self.result.reasons
         # After some good records the format is correct and this one is an exception.
-        strange = value if isinstance(value, dict) and not self.result.written and not reasons else None
+        if isinstance(value, dict) and not self.result.written and not reasons:
+            self.result.looks_like = other_format(self._keys.renamed(value), self._request.format)
         if self._request.on_error == "fail":
+            other = self.result.looks_like
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
-                               advice(strange, self._keys, self._request.format) if strange else SKIP)
-        if strange:
-            self.result.looks_like = other_format(self._keys.renamed(strange), self._request.format)
+                               f"these keys look like format {other}: --format {other}" if other else SKIP)
         reason = bad.reason[:_REASON_LENGTH]
         reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
