@@ -65,11 +65,6 @@ def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys:
     assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
 
 
-def test_without_a_format_the_first_record_decides(tmp_path: Path) -> None:
-    result = run(tmp_path, "", "answer=solution")
-    assert (result.format, result.to_json()["format"], result.written) == ("question-answer", "question-answer", 1)
-
-
 @pytest.mark.parametrize("text", ["prompt", "prompt=", "=problem", "prompt=a,prompt=b", "prompt=a,,answer=b"])
 def test_a_map_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="--map"):
