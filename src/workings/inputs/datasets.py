@@ -25,7 +25,6 @@ from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
-from workings.hints import no_file
 from workings.inputs.object_store import local_name
 from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.manifest import DRAWN_FROM
@@ -120,23 +119,15 @@ def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | 
 
 
 def read_prompts(name: str, base: Path = Path()) -> list[Item]:
-    """Questions for sampling: items, or traces with their answers as the expected ones.
+    """Questions for sampling: those of a file (relative to ``base``), an object of a store, or a shipped set.
 
-    Args:
-        name: a file (relative to ``base``), an object of a store, or a shipped set.
-        base: the folder that relative paths start from.
-
-    Raises:
-        RequestError: there is no such file or set, or a line of it is not a question with an answer.
+    Errors as of `read_questions`.
     """
     name = local_name(name)
     # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
-    if not path.is_file() and name not in shipped_sets():
-        raise RequestError(f"prompts: {no_file(path)}", "a file of items or of traces, or a shipped set",
-                           "workings data list")
-    if not path.is_file() and not holds_items(name, base):
-        return [question_of(trace) for trace in open_traces(name, base)[0]]
+    if not path.is_file() and name in shipped_sets() and not holds_items(name, base):
+        return [question_of(trace) for trace in open_traces(name)[0]]
     return read_questions(path if path.is_file() else Path(name))
 
 
@@ -146,7 +137,6 @@ def read_questions(path: Path) -> list[Item]:
     Raises:
         RequestError: there is no such file or set, or a line of it is not a question with an answer.
     """
-    # Read one line, because a file of traces may have gigabytes.
     first = _first_record(path) if path.is_file() else {}
     if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
         return [question_of(trace) for trace in open_traces(str(path))[0]]
@@ -188,15 +178,14 @@ def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str
 
 
 def question_of(trace: Trace) -> Item:
-    """A trace's question and the turns before it, with its answer as the expected one; its steps are left out.
+    """A trace's question and the turns before it, with its answer as the expected one.
 
-    Raises:
-        RequestError: its answer cannot be compared.
+    Raises `RequestError` if it has tools, or its answer cannot be compared.
     """
-    # Leave out empty keys, so that an item's digest does not depend on the feature.
     if trace.tools or trace.tool_turns or trace.calls:
         raise RequestError(f"trace {trace.id} has tools", "questions without tools, because a tool's output cannot be "
                            "sampled", "other prompts or items")
+    # Leave out empty keys, so that an item's digest does not depend on the feature.
     history = {"history": [turn.to_json() for turn in trace.history]} if trace.history else {}
     labels = {name: getattr(trace, name) for name in ("section", "category", "difficulty") if getattr(trace, name)}
     try:
@@ -262,11 +251,7 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
 
 
 def _imported(path: Path, form: str, read: Callable[[Path], list[Entry]]) -> list[Entry]:
-    """Data converted as by `workings data import`; the run records the digest of the original file.
-
-    Raises:
-        RequestError: a record that is not of this format.
-    """
+    """Data converted as by `workings data import`; the run records the digest of the original file."""
     with slow_operation(f"importing {path.name}, read as format {form}"), TemporaryDirectory() as folder:
         out = Path(folder, "imported.jsonl")
         try:
