@@ -304,8 +304,8 @@ def make_command(
         files_made = make_named(kind, out, force=force)
     else:
         files_made = make_files(kind, n, items, seed, out, force=force)
-    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made.files.items())
-    answer(files_made.to_json(), as_json=as_json, text=f"{files_made.traces} traces, {files_made.items} items\n{files}")
+    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made["files"].items())
+    answer(files_made, as_json=as_json, text=f"{files_made['traces']} traces, {files_made['items']} items\n{files}")
 
 
 data_app.command("check")(check_command)

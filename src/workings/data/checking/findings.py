@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "repeated_pair": (True, "question and both completions of an earlier pair"),
     "equal_completions": (True, "chosen and rejected are one text"),
     "white_space_only": (True, "chosen and rejected differ in white space only"),
-    "opposite_verdicts": (True, "pairs of one question by which a completion is better than itself"),
+    "opposite_verdicts": (True, "pairs of one question by which each of two completions is the better one"),
     "control_text": (True, "text that would forge a turn, or a tag inside a text"),
     "row": (True, "a row that cannot be trained as the recipe asks"),
     "leak": (True, "a question of the evaluation set, letter by letter"),

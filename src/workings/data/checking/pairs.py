@@ -109,29 +109,16 @@ def _repeated(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
 
 
 def _contradicting(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
-    """Pairs of one question that go round: A before B and B before A, or with more completions between them.
+    """Pairs of one question by which A is better than B and B better than A.
 
     A completion that is chosen in one pair and rejected in another one is no contradiction by itself: a ranking has
     such completions.
     """
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    numbers: dict[tuple[object, ...], int] = {}
-    # One graph of all questions: completions are its nodes, and a pair leads from the chosen one to the rejected one.
-    edges = [[numbers.setdefault((question, _spaceless(text)), len(numbers))
-              for text in (pair.chosen, pair.rejected)] for (_, pair), question in zip(pairs, question_keys,
-                                                                                       strict=True)]
-    if not edges:
-        return
-    # [pairs, 2] -> twice [pairs].
-    starts, ends = np.array(edges).T
-    graph = coo_array((np.ones(len(edges)), (starts, ends)), shape=(len(numbers), len(numbers)))
-    # Completions from which each other is reached and back: every pair within such a group is part of a circle.
-    group = connected_components(graph, connection="strong")[1]
-    for (position, pair), start, end in zip(pairs, starts, ends, strict=True):
-        if start != end and group[start] == group[end]:
+    verdicts = [(question, _spaceless(pair.chosen), _spaceless(pair.rejected))
+                for (_, pair), question in zip(pairs, question_keys, strict=True)]
+    known = set(verdicts)
+    for (position, pair), (question, better, worse) in zip(pairs, verdicts, strict=True):
+        if better != worse and (question, worse, better) in known:
             yield DataFinding(kind="opposite_verdicts", record=position, id=pair.id,
                               text=f"{excerpt(pair.prompt)}: {excerpt(pair.chosen, 40)} before "
                                    f"{excerpt(pair.rejected, 40)}")
