@@ -155,8 +155,7 @@ def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
 def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     """Whether a turn or a record may be learned, by its mark; true without one.
 
-    Raises:
-        ValueError: a mark that is neither 0 nor 1, or two that contradict each other.
+    Raises `ValueError` for a mark that is neither 0 nor 1, and for two that contradict each other.
     """
     found: dict[bool, str] = {}
     for key in MARKS:

@@ -155,14 +155,10 @@ class EpochPlan:
 
 
 def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: int, size: int) -> EpochPlan:
-    """An epoch whose rows are packed by one of `PACKINGS`.
+    """An epoch whose rows are packed into sequences of ``capacity`` positions, in batches of ``size`` sequences.
 
-    Args:
-        order: int64 ``[rows]``, the epoch's order.
-        lengths: int64 ``[rows]``, tokens of each row, by its number.
-        packing: a name in `PACKINGS`.
-        capacity: positions of a sequence.
-        size: sequences in a batch.
+    ``order`` is that of the epoch and ``lengths`` the tokens of each row by its number (both int64 ``[rows]``);
+    ``packing`` is a name in `PACKINGS`.
     """
     packed = PACKINGS[packing](lengths[order].tolist(), capacity)
     borders = np.zeros(len(packed) + 1, np.int64)
@@ -224,11 +220,8 @@ CANDIDATES = 512
 def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
     """The lengths that batches of these rows may have, ascending; every row fits in the last one.
 
-    Args:
-        data_config: names the lengths, or asks for chosen ones.
-        lengths: int64 ``[rows]``, tokens of each row.
-        longest: the longest row that the data may have (`data.max_length`).
-        size: rows of a batch, all micro batches together.
+    ``lengths`` are the tokens of each row (int64 ``[rows]``), ``longest`` is `data.max_length`, and ``size`` the rows
+    of a batch, all micro batches together.
     """
     if data_config.packing != "none":
         # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.

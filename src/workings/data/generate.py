@@ -74,17 +74,9 @@ def prompts_in_both(traces: Sequence[Mapping[str, Any]], items: Sequence[Mapping
 def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, force: bool) -> dict[str, Any]:
     """Make problems and write them. Returns the keys of `--json`.
 
-    Args:
-        kind: as of `make_kind`.
-        n_train: traces.
-        n_items: held-out items; no problem is in both.
-        seed: equal seeds give equal files.
-        out: a directory (`traces.jsonl`, `items.jsonl` and `manifest.json` in it), or a file that ends with `.jsonl`
-            for the traces, with `NAME.items.jsonl` and `NAME.manifest.json` next to it.
-        force: replace files that exist.
-
-    Raises:
-        RequestError: an unknown kind, too many problems, or existing files.
+    ``out`` is a directory (for `traces.jsonl`, `items.jsonl` and `manifest.json`), or a file that ends with `.jsonl`
+    for the traces, with `NAME.items.jsonl` and `NAME.manifest.json` next to it. Other arguments and errors: see
+    `make_kind`; existing files are refused without ``force``.
     """
     is_file = out.suffix == ".jsonl"
     names = [out, path_beside(out, ITEMS), path_beside(out, MANIFEST)] if is_file else [

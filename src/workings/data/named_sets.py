@@ -27,10 +27,9 @@ _DRAWN = 4
 
 
 def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`.
+    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`; no problem is in both.
 
-    Raises:
-        RequestError: an unknown kind, or too many problems.
+    Equal seeds give equal data. Raises `RequestError` for an unknown kind, and for too many problems.
     """
     return KINDS.get(kind, partial(_make_task, kind))(n_traces, n_items, seed)
 
@@ -94,11 +93,9 @@ def shipped_sets() -> dict[str, SetRecipe]:
 
 
 def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
-    """Make a shipped set and compare it with its digest; one of the returned lists is empty.
+    """Make a shipped set; one of the returned lists is empty.
 
-    Raises:
-        RequestError: there is no set of this name.
-        RecordError: the generated data differ from the digest.
+    Raises `RequestError` for any other name, and `RecordError` if the generated data differ from the digest.
     """
     if name not in _SETS:
         raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(_SETS)}", "workings data list")

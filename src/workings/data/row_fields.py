@@ -109,8 +109,7 @@ class LineFile(Generic[Line]):
     def iterate(self, path: Path) -> Iterator[Line]:
         """The entries of a file, one after the other, in constant memory but for the set of ids.
 
-        Raises:
-            RequestError: naming file and line, when the file is absent, or a line is no entry or repeats an id.
+        Raises `RequestError` if the file is absent, and naming a line that is no entry or repeats an id.
         """
         if not path.is_file():
             raise RequestError(f"{self.name}: {no_file(path)}", f"a file of {self.name}, one JSON object a line",
@@ -262,11 +261,7 @@ def _call(call: Any) -> dict[str, Any]:
 
 
 def tools_text(tools: object) -> str:
-    """Descriptions of tools as JSON; given as a list, or as a text that holds one.
-
-    Raises:
-        ValueError: they are something else, or one has no name.
-    """
+    """Descriptions of tools as JSON, of a list or a text that holds one. Raises `ValueError` where one has no name."""
     tools = _parsed(tools, [], "`tools` is a text that is not JSON")
     if not isinstance(tools, list):
         raise ValueError(f"`tools` must be a list of descriptions, not {kind_of(tools)}")

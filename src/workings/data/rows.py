@@ -213,14 +213,8 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
               expected: str, more: str = "") -> RowSet:
     """The rows of all entries without those that are too long; an entry is kept whole or dropped whole.
 
-    Args:
-        entries: ids with rows.
-        kind: `trace`, `pair` or `verdict`.
-        count: number of entries, for messages.
-        data_config: says what is too long, and what becomes of it.
-        pad_id: see `RowSet`.
-        expected: what a row should have, where a long one is an error.
-        more: what else could be typed then.
+    ``entries`` are ids with rows, ``count`` of them, each a ``kind`` (`trace`, `pair` or `verdict`). Where a long row
+    is an error, the message says what was ``expected`` and what ``more`` could be typed.
 
     Raises `RequestError`: an id repeats, no row is left, or rows are too long and not to be dropped.
     """

@@ -134,8 +134,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
 def read_questions(path: Path) -> list[Item]:
     """Reads items of a file or of a shipped set; a file of traces gives its questions with their answers.
 
-    Raises:
-        RequestError: there is no such file or set, or a line of it is not a question with an answer.
+    Raises `RequestError` if there is neither, or a line is not a question with an answer.
     """
     first = _first_record(path) if path.is_file() else {}
     if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
@@ -163,9 +162,6 @@ def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str
 
     The format is empty for JSON lines whose first record is ``known`` or of no format, and for a file that is absent,
     empty or compressed: the reader of JSON lines reads it, or has the better message.
-
-    Raises:
-        RequestError: a table, an array or a text of no known format.
     """
     try:
         source = open_file(path)

@@ -73,14 +73,10 @@ def names_gguf(name: str) -> bool:
 
 
 def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
-    """The GGUF file of this name; None without one, or if a folder of this name has ``config.json``.
+    """The GGUF file of a file's name, a folder or ``package:NAME``; None without one, or beside a ``config.json``.
 
-    Args:
-        name: a file, a folder, or ``package:NAME``.
-        bases: folders that a relative path may start from, in order of preference.
-
-    Raises:
-        RequestError: a package that is not installed or ships no GGUF file, or a folder with several.
+    Relative paths start from ``bases``, in order of preference. Raises `RequestError` for a package that is not
+    installed or ships no GGUF file, and for a folder with several.
     """
     if name.startswith(PACKAGE):
         return _in_package(name.removeprefix(PACKAGE))
@@ -174,11 +170,8 @@ _QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
 def converted(source: GgufSource) -> tuple[Path, str]:
     """The folder of a GGUF file in Hugging Face's format, and the SHA-256 of the file.
 
-    It is converted if that has not been done yet, and its licence is shown then.
-
-    Raises:
-        RequestError: the package `gguf` is missing, or the file is damaged or unsupported.
-        StorageError: the cache cannot be written.
+    It is converted if that has not been done yet, and its licence is shown then. Raises `RequestError` if the package
+    `gguf` is missing or the file is damaged or unsupported, and `StorageError` if the cache cannot be written.
     """
     sha256 = _digest(source.files, tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in source.files))
     name = _QUANTIZATION.sub("", Path(source.name).stem) or source.name

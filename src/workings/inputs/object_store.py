@@ -41,8 +41,7 @@ def is_stored(name: str) -> bool:
 def local_name(name: str) -> str:
     """Copies an object and returns the copy's path; any other name is returned unchanged.
 
-    Raises:
-        RequestError: the store cannot be reached, or has no such object.
+    Raises `RequestError` if the store cannot be reached, or has no such object.
     """
     if not is_stored(name):
         return name

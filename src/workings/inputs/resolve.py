@@ -102,15 +102,10 @@ class ResolvedRun:
 
 
 def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool = True) -> ResolvedRun:
-    """Finds all inputs of a recipe. No device is opened and no weight is read.
+    """Finds all inputs of a recipe, except for ``data`` that were already read.
 
-    Args:
-        loaded: the recipe.
-        data: its data, if the caller has already read them.
-        tensors: whether the weights have to be on local disk; without, only the files that describe them.
-
-    Raises:
-        RequestError: an input is missing, or inputs contradict each other.
+    No device is opened and no weight is read; without ``tensors`` only the files that describe the weights are on disk
+    afterwards. Raises `RequestError` if an input is missing, or inputs contradict each other.
     """
     data = data or find_data(loaded)
     # In this order: a tokenizer may be next to the weights, and a new model's shape needs its vocabulary.
@@ -134,15 +129,8 @@ def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
     """Finds weights by name: a local folder, a GGUF file, a folder of an object store, or a repository of the Hub.
 
-    Args:
-        name: a directory, a GGUF file, a package that ships one, the address of a directory in an object store, or a
-            Hub id.
-        revision: branch, tag or commit; used for a Hub id only.
-        bases: folders that a relative name may start from, in order of preference.
-        tensors: also the weights; otherwise only the files that describe them.
-
-    Raises:
-        RequestError: neither a directory nor a reachable store or repository.
+    ``revision`` is for a Hub id only. Relative names start from ``bases``, in order of preference; without ``tensors``
+    only the files that describe the weights are copied. Raises `RequestError` if there is nothing of this name.
     """
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
@@ -185,8 +173,7 @@ def is_verified(loaded: LoadedRecipe) -> bool:
 def fetch_tensors(weights: Weights) -> None:
     """Download the tensors next to files that were found without them, of the same commit; the run is known to fit.
 
-    Raises:
-        RequestError: the Hub or the store cannot be reached, or the store has changed.
+    Raises `RequestError` if the Hub or the store cannot be reached, or the store has changed.
     """
     # Local weights are complete, and random ones have no files.
     if weights.directory is None or is_local(weights.revision):
@@ -250,12 +237,10 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
 
     Args:
         loaded: the recipe.
-        directory: folder of a pretrained model; None: the recipe's folder if there is one, else the shape comes from
-            the catalog of published models.
-        vocabulary: vocabulary size of a model from scratch; None: that of the recipe's tokenizer, or its maximum.
+        directory: folder of a pretrained model; None: the recipe's, or else the catalog of published models.
+        vocabulary: size of that of a model from scratch; None: the tokenizer's, or its maximum.
 
-    Raises:
-        RequestError: a Hub id that the catalog does not have, or a tokenizer that is not on this machine.
+    Raises `RequestError` for a Hub id that the catalog does not have, and a tokenizer that is not on this machine.
     """
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):

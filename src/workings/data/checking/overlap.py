@@ -94,10 +94,7 @@ def question_key(entry: Entry) -> tuple[object, ...]:
 
 
 def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
-    """Pairs (later, earlier, similarity) of near duplicates; each text is named with its nearest earlier one.
-
-    Args:
-        texts: as words (see `words`).
+    """Pairs (later, earlier, similarity) of near duplicates among texts as `words`; each with its nearest earlier one.
 
     Cost: at most 60 microseconds a text and 128 hashes, and some 50 comparisons; memory 130 bytes a text.
     """
@@ -191,11 +188,7 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The questions of a file of items (`prompt` or `question`), with any other keys.
-
-    Raises:
-        RequestError: naming file and line of a record without a question.
-    """
+    """The questions of a file of items (`prompt` or `question`). Raises `RequestError` naming a line without one."""
     questions = []
     for record in open_file(path).records():
         # One bad record stops the check: questions that were not read would be leaks that are never found.

@@ -37,10 +37,8 @@ Keys = Sequence[tuple[object, ...]]
 def holds_pairs(path: Path) -> bool:
     """Whether a file holds preference pairs and not traces: its first line says so.
 
-    Raises:
-        RequestError: the file cannot be read, or holds verdicts, which are not checked.
+    Raises `RequestError` if it cannot be read, or holds verdicts, which are not checked.
     """
-    # Read only the first record to identify a file of gigabytes.
     first = next(open_file(path).records(), None)
     value = getattr(first, "value", None)
     if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:

@@ -93,11 +93,7 @@ def _reasoning(text: str) -> tuple[str, str, str]:
 
 
 def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that ends with `#### answer` on a separate line (GSM8K).
-
-    Raises:
-        ValueError: no such line, more than one, or text after it.
-    """
+    """Steps and answer of a text that ends with one line `#### answer` (GSM8K). Raises `ValueError` for any other."""
     lines = text.strip().splitlines()
     marked = [number for number, line in enumerate(lines) if line.lstrip().startswith("####")]
     if not marked:
@@ -111,11 +107,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _block(text: str, opening: str, ending: str, marks: Collection[str]) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that begins with one block of thinking; ``marks`` may be nowhere else.
-
-    Raises:
-        ValueError: the block is missing, open or repeated, or text precedes it.
-    """
+    """Steps and answer of a text that begins with one block of thinking. `ValueError` if ``marks`` are anywhere else."""
     before, begun, rest = text.partition(opening)
     thought, ended, answer = rest.partition(ending)
     if before.strip() or not (begun and ended) or any(mark in thought + answer for mark in marks):
@@ -124,11 +116,7 @@ def _block(text: str, opening: str, ending: str, marks: Collection[str]) -> tupl
 
 
 def split_any(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer in any notation; a text without one is an answer without steps.
-
-    Raises:
-        ValueError: a broken notation.
-    """
+    """Steps and answer in any notation; a text without one is the answer. Raises `ValueError` for a broken notation."""
     # First, because thinking may contain any other notation.
     if any(mark in text for mark in _CHANNEL):
         return _block(text, f"{_CHANNEL[0]}thought\n", _CHANNEL[1], _CHANNEL)

@@ -41,12 +41,8 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
               ) -> Trace | PreferencePair | Verdict:
     """The trace, pair or verdict made of a format's findings. Raises `ValueError` with the reason if none can be.
 
-    Args:
-        parts: what the format found.
-        metadata: further facts of the record (`metadata_of`); labels are removed from it.
-        fallback_id: the id for a record without one.
-        given: labels for a record without any.
-        tools: descriptions of the tools that the record has, as JSON.
+    ``metadata`` are further facts of the record (`metadata_of`), from which labels are removed; ``given`` are labels
+    for a record without any, and ``tools`` its descriptions of tools, as JSON.
     """
     # `_label` removes a label from the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}

@@ -13,11 +13,7 @@ _EXAMPLE = "--map prompt=problem,answer=solution"
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
-    """The file's key of each key of the format.
-
-    Raises:
-        RequestError: a pair without `=` or with an empty side, or a key of the format twice.
-    """
+    """The file's key of each key of the format. Raises `RequestError` for anything but pairs with distinct keys."""
     keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
         # At the first mark only: a key of the file may hold another one.

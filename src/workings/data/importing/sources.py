@@ -106,8 +106,7 @@ class RecordSource:
 def open_file(path: Path) -> RecordSource:
     """A file of JSON lines, a JSON array or parquet, which its first bytes say; or CSV or raw text, by its name.
 
-    Raises:
-        RequestError: the file is missing, empty, or not UTF-8 text.
+    Raises `RequestError` for one that is missing, empty, or of another kind.
     """
     if not path.is_file():
         raise RequestError(no_file(path), f"a file of {_FORMS}",
@@ -135,14 +134,8 @@ def open_file(path: Path) -> RecordSource:
 def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:
     """A data set of the Hugging Face Hub, or a local directory in its layout, streamed by the `datasets` library.
 
-    Args:
-        name: `OWNER/NAME`, or a directory.
-        revision: branch, tag or commit; a commit is the only one that names the same rows for good.
-        subset: configuration of the data set; empty for its only one.
-        split: e.g. `train`.
-
-    Raises:
-        RequestError: when the library is not installed.
+    Of branches, tags and commits as ``revision`` only a commit names the same rows for good; ``subset`` is the
+    configuration of the data set. Raises `RequestError` without the library.
     """
     try:
         import datasets
