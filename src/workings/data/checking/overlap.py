@@ -7,9 +7,7 @@ their numbers alone; they are other problems, not duplicates, so texts are compa
 The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
 word more changes most passages; with equal numbers it is enough that one text is the other after an introduction, with
 few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
-other, half of the wording is enough. Small
-groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
-exactly.
+other, half of the wording is enough.
 """
 
 import re
@@ -22,17 +20,12 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
 from workings.data.importing.sources import Unreadable, open_file
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
 T = TypeVar("T")
-BANDS, ROWS = 32, 4
-"""128 hash functions; two texts of similarity s share a band with probability 1 - (1 - s**4)**32: 1.00 at 0.8, 0.41
-at 0.4."""
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
 SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
@@ -47,8 +40,8 @@ _AMOUNTS = frozenset((
 """Words by which a question with the same numbers asks for something else."""
 WORDS_FOR_ONE_MORE = 10
 """Words of a question for each that another way to put it may have more."""
-SMALL_GROUP = 50
-"""Texts with equal numbers that are all compared with each other."""
+MOST_COMPARED = 50
+"""Texts that one is compared with: those that share most passages with it."""
 NGRAM = 13
 """Words of a passage that counts as copied (Brown et al., 2020, use 13)."""
 PASSAGE_WORDS = 3
@@ -60,7 +53,6 @@ SHORTEST_SENTENCE = 3
 # Of marks that are not words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
 _END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
                   re.IGNORECASE)
-_PRIME = np.uint64((1 << 31) - 1)  # products of two residues stay below 2 ** 62
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s.,;:!?\"'“”‘’`´()\[\]{}]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
@@ -96,35 +88,23 @@ def question_key(entry: Entry) -> tuple[object, ...]:
 def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
     """Pairs (later, earlier, similarity) of near duplicates among texts as `words`; each with its nearest earlier one.
 
-    Cost: at most 60 microseconds a text and 128 hashes, and some 50 comparisons; memory 130 bytes a text.
+    Cost: a look-up for each passage of a text, and at most `MOST_COMPARED` comparisons.
     """
-    draw = np.random.Generator(np.random.PCG64(0))  # the choice of functions does not matter
-    factors = draw.integers(1, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
-    offsets = draw.integers(0, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
-    bands: dict[tuple[object, ...], list[int]] = {}
-    groups: dict[tuple[str, ...], list[int]] = {}
+    # Texts with a passage, by their numbers and the passage.
+    known: dict[tuple[object, ...], list[int]] = {}
     of_texts: list[frozenset[int]] = []
     for number, text in enumerate(texts):
-        own_shingles = shingles(text)
+        own_shingles, group = shingles(text), numbers(text)
         # Also if empty, so that a text's number is its index.
         of_texts.append(own_shingles)
-        if not own_shingles:
-            continue
-        group = numbers(text)
-        first = groups.setdefault(group, [])
-        candidates = set(first)
-        if group and len(first) < SMALL_GROUP:
-            first.append(number)
-        else:
-            # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is
-            # equal with the probability of their Jaccard similarity.
-            hashes = np.fromiter(own_shingles, np.uint64, len(own_shingles))[:, None]
-            # 1 KiB a passage, for a moment.
-            signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
-            for band, row in enumerate(signature):
-                members = bands.setdefault((group, band, row.tobytes()), [])
-                candidates.update(members[:SMALL_GROUP])  # a crowd of equal texts is named by its first ones
-                members.append(number)
+        shared: Counter[int] = Counter()
+        for passage in own_shingles:
+            those = known.setdefault((group, passage), [])
+            shared.update(those)
+            # A crowd of texts with one passage is represented by its first ones.
+            if len(those) < MOST_COMPARED:
+                those.append(number)
+        candidates = [other for other, _ in shared.most_common(MOST_COMPARED)]
         # The sign makes the earliest win among equally similar ones.
         similarities = ((similarity(own_shingles, of_texts[other]), -other) for other in candidates)
         best = max((pair for pair in similarities if pair[0] >= least_similarity(group) or (
@@ -171,7 +151,7 @@ def passages(text: Sequence[str]) -> frozenset[tuple[str, ...]]:
 def shingles(text: Sequence[str]) -> frozenset[int]:
     """The passages of a text (as words), each by its checksum; none without words."""
     # CRC-32, because Python's `hash` of a text differs between processes.
-    return frozenset(zlib.crc32(" ".join(passage).encode()) % int(_PRIME) for passage in passages(text) if passage)
+    return frozenset(zlib.crc32(" ".join(passage).encode()) for passage in passages(text) if passage)
 
 
 def similarity(a: frozenset[T], b: frozenset[T]) -> float:

@@ -107,7 +107,7 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def _block(text: str, opening: str, ending: str, marks: Collection[str]) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that begins with one block of thinking. `ValueError` if ``marks`` are anywhere else."""
+    """Steps and answer of a text that begins with one block of thinking. `ValueError` for ``marks`` anywhere else."""
     before, begun, rest = text.partition(opening)
     thought, ended, answer = rest.partition(ending)
     if before.strip() or not (begun and ended) or any(mark in thought + answer for mark in marks):
