@@ -23,7 +23,7 @@ from workings.data.checking.findings import (
     shown,
 )
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
-from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
+from workings.data.equations.check import find_equations
 from workings.data.importing.completion import final_answer
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
@@ -143,11 +143,12 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers
     # of conversations contain their calculation.
     written = ("\n".join(trace.steps), trace.answer, *_calculations(trace.metadata.get("calculations")))
-    if doubtful := [equation for text in written for equation in doubtful_equations(text)]:
-        yield "doubtful_equation", shown(list(dict.fromkeys(doubtful)))
-    if wrong := [equation for text in written for equation in wrong_equations(text)]:
-        # Each once: an equation is often in a step and again in its annotation.
-        yield "wrong_equation", shown(list(dict.fromkeys(wrong)))
+    equations = [equation for text in written for equation in find_equations(text) if equation.verdict == "wrong"]
+    # Each once: an equation is often in a step and again in its annotation.
+    if doubtful := dict.fromkeys(f"{equation.written} ({equation.doubt})" for equation in equations if equation.doubt):
+        yield "doubtful_equation", shown(list(doubtful))
+    if wrong := dict.fromkeys(equation.written for equation in equations if not equation.doubt):
+        yield "wrong_equation", shown(list(wrong))
     texts = (trace.prompt, *trace.steps, trace.answer)
     if forged := [match.group() for text in texts for match in _CONTROL.finditer(text)]:
         yield "control_text", shown(forged)

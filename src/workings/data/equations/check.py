@@ -78,11 +78,6 @@ def wrong_equations(text: str) -> list[str]:
             if equation.verdict == "wrong" and not equation.doubt]
 
 
-def doubtful_equations(text: str) -> list[str]:
-    """The wrong equations of a text that may have another meaning, with that meaning."""
-    return [f"{equation.written} ({equation.doubt})" for equation in find_equations(text) if equation.doubt]
-
-
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:
     """The equations that may surround another one."""
     at = bisect_right(outer, one.start, key=lambda equation: equation.start)

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
+from workings.record.storage import storage
 
 _REASON_LENGTH = 200
 MAX_REASONS = 1000
@@ -120,30 +120,31 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
 
     Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million).
 
-    Raises:
-        RequestError: for an unknown format, an existing output, a source without records, or (with
-            ``on_error="fail"``) the first bad record, named with file, line and reason; nothing is written then.
+    Raises `RequestError` for what `_check` refuses, a source without records, or (with ``on_error="fail"``) the first
+    bad record, named with file, line and reason; nothing is written then.
     """
     if not request.format:
         request = replace(request, format=format_of(source, KeyMap(request.keys)))
     _check(request, out)
     importer = _Importer(source, request, out)
-    result = importer.result
-    # Write the rejects first, so that the result never hides what is missing.
-    rejects = path_beside(out, "rejects.jsonl")
-    with atomic.together(out, item_path(out), left_out_path(out), rejects):
-        if request.hold_out:
-            # Next to the result and not in the system's folder, which may be small or in memory.
-            with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-                # Write all first, because the hold-out depends on all questions.
-                all_traces = Path(folder, "traces.jsonl")
-                importer.to_files(all_traces, rejects)
-                if not importer.nothing_left:
-                    result.held_out = split(all_traces, out, request.hold_out, request.seed)
-                    result.written -= result.held_out.items + result.held_out.left_out
-        else:
-            importer.to_files(out, rejects)
-    result.sha256 = "" if importer.nothing_left else file_digest(out)
+    result, rejects = importer.result, path_beside(out, "rejects.jsonl")
+    # Next to the result and not in the system's folder, which may be small or in memory.
+    with (storage(out, "write"), atomic.together(out, item_path(out), left_out_path(out), rejects),
+          TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder):
+        everything = Path(folder, "everything.jsonl")
+        # The rejects are in place first, so that the result never hides what is missing.
+        atomic.write_with(everything, lambda good: atomic.write_with(rejects, lambda bad: importer.run(good, bad)))
+        # The file had to be open before the first record was read.
+        if not result.reasons:
+            rejects.unlink()
+        # Where all were rejected, what stood in the result's place stays.
+        if result.written and request.hold_out:
+            result.held_out = split(everything, out, request.hold_out, request.seed)
+            result.written -= result.held_out.items + result.held_out.left_out
+        elif result.written:
+            everything.replace(out)
+            atomic.sync_directory(out.parent)
+    result.sha256 = file_digest(out) if result.written else ""
     result.reasons = Counter(dict(result.reasons.most_common()))
     # A bad record among good ones says nothing about the format.
     result.looks_like = "" if result.written else result.looks_like
@@ -169,10 +170,6 @@ def _check(request: ImportRequest, out: Path) -> None:
                            f"mkdir -p {out.parent}")
 
 
-class _NothingToWrite(Exception):
-    """No error: it leaves a file as it is."""
-
-
 class _Importer:
     """One pass over a source, which fills the result."""
 
@@ -184,26 +181,8 @@ class _Importer:
         self._unseen = set(request.ignore)
         self.result = ImportResult(out=out, format=request.format)
 
-    def to_files(self, out: Path, rejects: Path) -> None:
-        """Write what the records give and, in another file, those that were rejected."""
-        def write(good: BinaryIO) -> None:
-            atomic.write_with(rejects, lambda bad: self._run(good, bad))
-            if self.nothing_left:
-                raise _NothingToWrite
-
-        # Where all were rejected, what stood in the file's place stays.
-        with suppress(_NothingToWrite):
-            atomic.write_with(out, write)
-        # The file had to be open before the first record was read.
-        if not self.result.reasons:
-            rejects.unlink()
-
-    @property
-    def nothing_left(self) -> bool:
-        """Whether there were records and all were rejected."""
-        return bool(self.result.reasons) and not self.result.written
-
-    def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
+    def run(self, good: BinaryIO, rejects: BinaryIO) -> None:
+        """Write what the records give, and those that were rejected."""
         # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
         for record in islice(self._source.records(), self._request.rows or None):
             self.result.read += 1
