@@ -18,14 +18,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TypeVar
 
 from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
 from workings.data.importing.sources import Unreadable, open_file
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
-T = TypeVar("T")
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
 SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
@@ -85,33 +83,43 @@ def question_key(entry: Entry) -> tuple[object, ...]:
     return len(entry.history), *question_words(entry)
 
 
-def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
-    """Pairs (later, earlier, similarity) of near duplicates among texts as `words`; each with its nearest earlier one.
+class PassageIndex:
+    """Texts (as `words`) by their numbers and passages, so that one is compared with those that share most with it."""
 
-    Cost: a look-up for each passage of a text, and at most `MOST_COMPARED` comparisons.
-    """
-    # Texts with a passage, by their numbers and the passage.
-    known: dict[tuple[object, ...], list[int]] = {}
-    of_texts: list[frozenset[int]] = []
-    for number, text in enumerate(texts):
-        own_shingles, group = shingles(text), numbers(text)
-        # Also if empty, so that a text's number is its index.
-        of_texts.append(own_shingles)
-        shared: Counter[int] = Counter()
-        for passage in own_shingles:
-            those = known.setdefault((group, passage), [])
-            shared.update(those)
+    def __init__(self) -> None:
+        self._with_passage: dict[tuple[object, ...], list[int]] = {}
+        self._shingles: list[frozenset[int]] = []
+
+    def add(self, text: list[str]) -> None:
+        """Add a text; texts are numbered from 0."""
+        group, own = numbers(text), shingles(text)
+        for passage in own:
+            those = self._with_passage.setdefault((group, passage), [])
             # A crowd of texts with one passage is represented by its first ones.
             if len(those) < MOST_COMPARED:
-                those.append(number)
-        candidates = [other for other, _ in shared.most_common(MOST_COMPARED)]
-        # The sign makes the earliest win among equally similar ones.
-        similarities = ((similarity(own_shingles, of_texts[other]), -other) for other in candidates)
-        best = max((pair for pair in similarities if pair[0] >= least_similarity(group) or (
-            _says_little_more(text, texts[-pair[1]]) if group else
-            pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
-        if best is not None:
-            yield number, -best[1], best[0]
+                those.append(len(self._shingles))
+        self._shingles.append(own)
+
+    def alike(self, text: list[str]) -> list[tuple[float, int]]:
+        """Similarity and number of texts with the same numbers and a passage in common, `MOST_COMPARED` at most."""
+        group, own = numbers(text), shingles(text)
+        shared = Counter(other for passage in own for other in self._with_passage.get((group, passage), ()))
+        return [(similarity(own, self._shingles[other]), other) for other, _ in shared.most_common(MOST_COMPARED)]
+
+
+def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
+    """Pairs (later, earlier, similarity) of near duplicates among texts as `words`, each with its nearest earlier."""
+    index = PassageIndex()
+    for number, text in enumerate(texts):
+        group = numbers(text)
+        near = [(alike, -other) for alike, other in index.alike(text) if alike >= least_similarity(group) or (
+            _says_little_more(text, texts[other]) if group else
+            alike >= SIMILARITY_WITHIN and _asks_the_same(text, texts[other]))]
+        if near:
+            # The sign makes the earliest win among equally similar ones.
+            best, earlier = max(near)
+            yield number, -earlier, best
+        index.add(text)
 
 
 def least_similarity(group: Sequence[str]) -> float:
@@ -143,18 +151,14 @@ def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
     return False
 
 
-def passages(text: Sequence[str]) -> frozenset[tuple[str, ...]]:
-    """The three-word passages of a text (as words); a shorter text is one passage."""
-    return frozenset(tuple(text[at:at + PASSAGE_WORDS]) for at in range(max(len(text) - PASSAGE_WORDS + 1, 1)))
-
-
 def shingles(text: Sequence[str]) -> frozenset[int]:
-    """The passages of a text (as words), each by its checksum; none without words."""
+    """The three-word passages of a text (as words), each by its checksum; a shorter text is one passage."""
+    starts = range(max(len(text) - PASSAGE_WORDS + 1, 1)) if text else ()
     # CRC-32, because Python's `hash` of a text differs between processes.
-    return frozenset(zlib.crc32(" ".join(passage).encode()) for passage in passages(text) if passage)
+    return frozenset(zlib.crc32(" ".join(text[at:at + PASSAGE_WORDS]).encode()) for at in starts)
 
 
-def similarity(a: frozenset[T], b: frozenset[T]) -> float:
+def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     """Share of the passages of two texts that both have (Jaccard)."""
     return len(a & b) / len(a | b)
 

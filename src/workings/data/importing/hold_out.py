@@ -6,7 +6,6 @@ share to within one item and the others nearly, and the same records with the sa
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 from workings.data.checking.findings import earlier_texts
 from workings.data.checking.overlap import (
     SIMILARITY,
+    PassageIndex,
     Question,
     find_leaks,
     least_similarity,
     numbers,
-    passages,
     question_key,
     words,
 )
@@ -127,36 +126,17 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
 
 def _like(traces: Sequence[tuple[int, Trace]], questions: Sequence[Question]) -> dict[int, str]:
     """Places of the traces that hold a question or are like one, and why."""
-    near = _Near(questions)
-    reasons = {at: neighbor for at, trace in traces if (neighbor := near.like(trace))}
+    index = PassageIndex()
+    for question in questions:
+        index.add(words(question.prompt))
+    reasons = {}
+    for at, trace in traces:
+        for text in map(words, (trace.prompt, *earlier_texts(trace, "user"))):
+            same = numbers(text)
+            alike, number = max(index.alike(text), default=(0.0, 0))
+            if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
+                reasons[at] = f"near_duplicate: {alike:.2f} like {questions[number].id}"
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in find_leaks(traces, questions)}
-
-
-class _Near:
-    """The held-out questions by passage, so that a trace is compared only with those that share one."""
-
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self._questions = [(question.id, numbers(spelled := words(question.prompt)), passages(spelled))
-                           for question in questions]
-        self._by_passage: dict[tuple[str, ...], list[int]] = {}
-        for number, (_, _, own) in enumerate(self._questions):
-            for passage in own:
-                self._by_passage.setdefault(passage, []).append(number)
-
-    def like(self, trace: Trace) -> str:
-        """The held-out question that one of a trace's questions resembles, in words; empty without one."""
-        for spelled in map(words, (trace.prompt, *earlier_texts(trace, "user"))):
-            own, same = passages(spelled), numbers(spelled)
-            shared = Counter(number for passage in own for number in self._by_passage.get(passage, ()))
-            # By the most shared passages, so that the likeliest question is compared first.
-            for number, count in shared.most_common():
-                name, its_numbers, its_passages = self._questions[number]
-                # Jaccard's similarity: the shared passages among all passages of both.
-                similarity = count / (len(own) + len(its_passages) - count)
-                if its_numbers == same and similarity >= min(least_similarity(same),
-                                                             SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
-                    return f"near_duplicate: {similarity:.2f} like {name}"
-        return ""
 
 
 def _item(trace: Trace) -> dict[str, Any]:
