@@ -16,7 +16,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
 from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
@@ -196,7 +196,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     id_of_passage = {tuple(text[at:at + NGRAM]): question.id
                      for question, text in spelled for at in range(len(text) - NGRAM + 1)}
-    within = _Within([question for question, text in spelled if len(text) < NGRAM])
+    short = _short(question for question, text in spelled if len(text) < NGRAM)
     for number, entry in entries:
         entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in entry_questions]
@@ -210,42 +210,38 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
         elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage):
             kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
-        elif name := within.first_contained(chain(entry_questions, other_texts)):
+        elif name := _contained(chain(entry_questions, other_texts), short):
             kind, text = "contained_leak", f"all of {name}: {excerpt(subject_of(entry))}"
         else:
             continue
         yield DataFinding(kind=kind, record=number, id=entry.id, text=text)
 
 
-class _Within:
-    """Short questions, to be found as a whole within longer texts: wrapped in instructions, or in a history."""
+Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
+"""First words of a short question -> all words and the id of each that begins so."""
 
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self._by_beginning: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
-        self._sentences: dict[tuple[str, ...], str] = {}
-        for question in questions:
-            text = tuple(_with_ends(question.prompt)[0])
-            if len(text) >= SHORTEST_QUESTION:
-                self._by_beginning.setdefault(text[:SHORTEST_QUESTION], []).append((text, question.id))
-            elif len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt):
-                self._sentences[text] = question.id
 
-    def first_contained(self, texts: Iterable[str]) -> str:
-        """Id of the first question that one of the texts holds; empty without one."""
-        if not (self._by_beginning or self._sentences):
-            return ""
-        return next((name for text in texts if (name := self._in(text))), "")
+def _short(questions: Iterable[Question]) -> Beginnings:
+    """Questions that are found as a whole within longer texts: wrapped in instructions, or in a history."""
+    found: Beginnings = {}
+    for question in questions:
+        text = tuple(_with_ends(question.prompt)[0])
+        if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt)):
+            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, question.id))
+    return found
 
-    def _in(self, text: str) -> str:
-        spelled, ends = _with_ends(text)
-        for at in range(len(spelled) - SHORTEST_QUESTION + 1):
-            for question, name in self._by_beginning.get(tuple(spelled[at:at + SHORTEST_QUESTION]), ()):
+
+def _contained(texts: Iterable[str], known: Beginnings) -> str:
+    """Id of the first short question that one of the texts holds; empty without one."""
+    for spelled, ends in map(_with_ends, texts if known else ()):
+        for at in range(len(spelled) - SHORTEST_SENTENCE + 1):
+            for question, name in known.get(tuple(spelled[at:at + SHORTEST_SENTENCE]), ()):
                 end = at + len(question)
                 # "What is 47+25+3?" contains the words of "What is 47+25?" but is another question.
-                if tuple(spelled[at:end]) == question and end in ends:
+                if tuple(spelled[at:end]) == question and end in ends and (
+                        len(question) > SHORTEST_SENTENCE or at in {0, *ends}):
                     return name
-        sentences = (tuple(spelled[start:end]) for start, end in pairwise(sorted({0, *ends})) if self._sentences)
-        return next((self._sentences[sentence] for sentence in sentences if sentence in self._sentences), "")
+    return ""
 
 
 def _holds_name(question: str) -> bool:
