@@ -12,7 +12,6 @@ from tests.data.conversations import conversation, conversations, said_by_the_as
 from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
 from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.config.load import load_recipe
 from workings.data.checking.findings import Numbered
 from workings.data.checking.overlap import Question
 from workings.data.checking.run import check
@@ -207,13 +206,6 @@ def test_two_turns_of_the_assistant_in_a_row_are_refused() -> None:
                  history=(("user", "q"), ("assistant", "3"), ("assistant", "4")))
     with pytest.raises(RequestError, match=r"trace x: .*turn 1 of the assistant"):
         rows_of(plain, talk)
-
-
-@pytest.mark.parametrize("words", [["algorithm.name=dpo"], ["algorithm.name=grpo", "rewards=[{scorer: answer}]"]])
-def test_only_imitation_learns_earlier_turns(words: list[str]) -> None:
-    with pytest.raises(RequestError, match=r"does not take data\.learn: all"):
-        load_recipe("quickstart", ["data.learn=all", "algorithm.max_new_tokens=16", *words]
-                    if "grpo" in words[0] else ["data.learn=all", *words])
 
 
 # --- what is shown --------------------------------------------------------------------------------
