@@ -214,7 +214,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
             kind, text = "contained_leak", f"all of {name}: {excerpt(subject_of(entry))}"
         else:
             continue
-        yield DataFinding(kind=kind, record=number, id=entry.id, text=text)
+        yield DataFinding(kind, number, entry.id, text)
 
 
 Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]

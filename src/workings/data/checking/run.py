@@ -111,11 +111,8 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_prob
     ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
     recipe's rows.
     """
-    findings: list[DataFinding] = []
-    for position, trace in read.entries:
-        findings += [DataFinding(kind=kind, record=position, id=trace.id, text=text) for kind, text in _alone(trace)]
-    # After the loop, because it depends on the number of such traces.
-    findings = _trusted(findings, len(read.entries))
+    findings = _trusted([DataFinding(kind, position, trace.id, text)
+                         for position, trace in read.entries for kind, text in _alone(trace)], len(read.entries))
     findings += _repeated_questions(read.entries)
     findings += find_leaks(read.entries, questions) if questions else ()
     return report_of(read, [*findings, *row_findings(read, row_problems)])
@@ -190,8 +187,8 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
     for later, before, similarity in near_duplicates([spelled[index] for index in first]):
         position, trace = traces[first[later]]
         other = traces[first[before]][1]
-        findings.append(DataFinding(kind="near_duplicate", record=position, id=trace.id,
-                                    text=f"{similarity:.2f} like {other.id}: {excerpt(other.subject)}"))
+        findings.append(DataFinding("near_duplicate", position, trace.id,
+                                    f"{similarity:.2f} like {other.id}: {excerpt(other.subject)}"))
     return findings
 
 
@@ -207,7 +204,7 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
     if other is not None and not (asks_for_one_of_many and {answer_kind(finals[0]), answer_kind(other)} <= {
             "text", "name"}):
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
-        return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.subject)}: {answers}")
+        return [DataFinding("conflict", position, trace.id, f"{excerpt(trace.subject)}: {answers}")
                 for position, trace in members]
     findings = []
     prompts: set[str] = set()
@@ -224,8 +221,7 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
             if kind == "duplicate" and same is None and answer not in answers_so_far and (
                     is_long or asks_for_one_of_many):
                 kind = "another_answer"
-            findings.append(DataFinding(kind=kind, record=position, id=trace.id,
-                                        text=f"like {like.id}: {excerpt(trace.subject)}"))
+            findings.append(DataFinding(kind, position, trace.id, f"like {like.id}: {excerpt(trace.subject)}"))
         prompts.add(trace.subject)
         answers_so_far.add(answer)
         written.setdefault((trace.steps, trace.answer), trace)

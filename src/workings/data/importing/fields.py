@@ -266,25 +266,17 @@ ALPACA = frozenset({"instruction", "input", "history"})
 class Exchange:
     """The last question of a conversation with its answer."""
 
-    history: list[Turn]
-    prompt: str
+    asked: dict[str, Any]
+    """Everything before the completion, under the keys of a trace or a pair."""
     completion: str
     reasoning: tuple[str, ...]
     """Reasoning in another field than the completion, as lines."""
-    reasoning_left_out: int = 0
+    reasoning_left_out: int
     """Earlier turns that had such reasoning; a history does not keep it."""
-    tool_turns: Sequence[Turn] = ()
-    """Turns between the question and the completion."""
-    calls: str = ""
+    calls: str
     """Calls of tools with which the completion ends; see `workings.data.traces.Trace.calls`."""
-    not_learned: Sequence[Turn] = ()
+    not_learned: Sequence[Turn]
     """Turns after the last learnable one, which do not affect the learned ones."""
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Everything before the completion, under the keys of a trace or a pair."""
-        return {"prompt": self.prompt, **{name: [turn.to_json() for turn in turns] for name, turns in (
-            ("history", self.history), ("tool_turns", self.tool_turns)) if turns}}
 
 
 def exchange(conversation: Sequence[Said]) -> Exchange:
@@ -302,10 +294,9 @@ def exchange(conversation: Sequence[Said]) -> Exchange:
     if not may_learn:
         raise ValueError("every turn of the assistant is marked as not to be learned")
     end = may_learn[-1]
-    asked = letters.rindex("u", 0, end)
-    last = conversation[end]
-    earlier = conversation[:asked]
-    return Exchange([said.turn for said in earlier], conversation[asked].turn.text, last.turn.text, last.reasoning,
-                    sum(bool(said.reasoning) for said in (*earlier, *conversation[asked + 1:end])),
-                    [said.turn for said in conversation[asked + 1:end]], last.turn.more,
-                    [said.turn for said in conversation[end + 1:]])
+    question, last = letters.rindex("u", 0, end), conversation[end]
+    earlier, between = conversation[:question], conversation[question + 1:end]
+    asked = {"prompt": conversation[question].turn.text, **{name: [said.turn.to_json() for said in turns]
+             for name, turns in (("history", earlier), ("tool_turns", between)) if turns}}
+    return Exchange(asked, last.turn.text, last.reasoning, sum(bool(said.reasoning) for said in (*earlier, *between)),
+                    last.turn.more, [said.turn for said in conversation[end + 1:]])

@@ -255,7 +255,7 @@ def kto(record: Record) -> Parts:
     conversation, used = _KTO_SHAPES[shapes[0]](record)
     end = fields.exchange(fields.with_system(record, conversation))
     completion = _completion(end)
-    if not completion or not end.prompt.strip():
+    if not completion or not end.asked["prompt"].strip():
         raise ValueError("the prompt or the completion is empty")
     return Parts(values={**end.asked, "completion": completion, "label": right},
                  used=frozenset({*used, shapes[0], tags[0], *SYSTEM}))
