@@ -140,28 +140,21 @@ def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> No
     ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
         raise _unproved(example, f"the prompt has {before.count(bos) - ends} BOS tokens", "exactly one, at the start")
-    turns = [*((before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
-                                                                               strict=True)),
-             (learned, example.parts)]
-    for tokens, parts in turns:
-        _prove_learned(example, tokens, parts, stop, tokenizer)
-
-
-def _prove_learned(example: Example, learned: list[int], parts: tuple[str, ...], stop: int, tokenizer: Tokenizer
-                   ) -> None:
-    """Check what must hold for the tokens of one turn that is learned."""
-    if not learned:
-        raise _unproved(example, "there is no supervised token", "at least one")
-    if learned[-1] != stop or learned.count(stop) != 1:
-        raise _unproved(example, f"the last learned token is {tokenizer.token(learned[-1])}",
-                        f"the stop token {tokenizer.token(stop)}, once, at the end")
-    # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of the
-    # comparison, because some decoders add or take a space at a border.
-    text = tokenizer.decode(learned)
-    for part in parts:
-        if "".join(part.split()) not in "".join(text.split()):
-            raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
-                            "a tokenizer that decodes to the original text")
+    turns = [(before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
+                                                                             strict=True)]
+    for tokens, parts in [*turns, (learned, example.parts)]:
+        if not tokens:
+            raise _unproved(example, "there is no supervised token", "at least one")
+        if tokens[-1] != stop or tokens.count(stop) != 1:
+            raise _unproved(example, f"the last learned token is {tokenizer.token(tokens[-1])}",
+                            f"the stop token {tokenizer.token(stop)}, once, at the end")
+        # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of
+        # the comparison, because some decoders add or take a space at a border.
+        text = tokenizer.decode(tokens)
+        for part in parts:
+            if "".join(part.split()) not in "".join(text.split()):
+                raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
+                                "a tokenizer that decodes to the original text")
 
 
 def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:

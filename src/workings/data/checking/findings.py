@@ -198,20 +198,14 @@ def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "no_licence", entry.source or "no source either"
 
 
-def row_findings(read: Numbered[E], row_problems: RowProblems[E] | None) -> Iterator[DataFinding]:
-    """Findings of a recipe about the rows; none without a recipe."""
-    if row_problems is None:
-        return
+def report_of(read: Numbered[E], findings: Sequence[DataFinding], row_problems: RowProblems[E] | None) -> CheckReport:
+    """The report in the file's order: findings, those about the rows of a recipe, and unreadable lines."""
     positions = {entry.id: position for position, entry in read.entries}
-    for name, text in row_problems([entry for _, entry in read.entries]):
-        yield DataFinding("row", positions[name], name, text)
-
-
-def report_of(read: Numbered[E], findings: Sequence[DataFinding]) -> CheckReport:
-    """The report: findings and unreadable lines, in the file's order."""
+    problems = row_problems([entry for _, entry in read.entries]) if row_problems else ()
+    rows = [DataFinding("row", positions[name], name, text) for name, text in problems]
     # A stable sort: findings about one record stay in the order of the checks.
-    return CheckReport(records=read.records,
-                       findings=tuple(sorted([*read.findings, *findings], key=lambda finding: finding.record)))
+    return CheckReport(records=read.records, findings=tuple(sorted([*read.findings, *findings, *rows],
+                                                                   key=lambda finding: finding.record)))
 
 
 def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Path, Path]:

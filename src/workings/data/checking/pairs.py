@@ -13,7 +13,6 @@ from workings.data.checking.findings import (
     excerpt,
     missing_labels,
     report_of,
-    row_findings,
     shown,
 )
 from workings.data.checking.overlap import Question, find_leaks, question_key, words
@@ -57,7 +56,7 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
     findings += _about_two(read.entries)
     findings += find_leaks(read.entries, questions) if questions else ()
     findings += [DataFinding("length_bias", ENTIRE_FILE, name, text) for text in _length_bias(read.entries)]
-    return report_of(read, [*findings, *row_findings(read, row_problems)])
+    return report_of(read, findings, row_problems)
 
 
 def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:

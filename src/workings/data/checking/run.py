@@ -19,7 +19,6 @@ from workings.data.checking.findings import (
     excerpt,
     missing_labels,
     report_of,
-    row_findings,
     shown,
 )
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
@@ -115,7 +114,7 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_prob
                          for position, trace in read.entries for kind, text in _alone(trace)], len(read.entries))
     findings += _repeated_questions(read.entries)
     findings += find_leaks(read.entries, questions) if questions else ()
-    return report_of(read, [*findings, *row_findings(read, row_problems)])
+    return report_of(read, findings, row_problems)
 
 
 def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
