@@ -10,7 +10,7 @@ how far the model has drifted. It is the completion of the next entry in the fil
 data determine it. The id of the first row has the verdict.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data.encode import Encoded, Example, encoded
+from workings.data.encode import Example, encoded
 from workings.data.preferences import PreferencePair, Verdict
 from workings.data.rows import Row, RowSet, kept_rows, refuse_other_template, row_of, row_problems
 from workings.errors import RecordError, RequestError
@@ -88,20 +88,21 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
             for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
                 yield _example(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
 
-    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair", _refuse_equal))
+    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair"))
 
 
 def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
-                   template: ChatTemplate, data_config: DataConfig, kind: str,
-                   check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
-    """Proved rows of entries with two ``examples`` each, of which ``check`` refuses those that do not go together."""
+                   template: ChatTemplate, data_config: DataConfig, kind: str) -> RowSet:
+    """Proved rows of entries, a ``kind`` with two ``examples`` each."""
     refuse_other_template(template, data_config)
 
     def rows() -> Iterator[tuple[str, tuple[Row, Row]]]:
         sides = encoded(examples, tokenizer, template)
         # One generator twice: each entry takes its first example and then its second one.
         for entry, first, second in zip(entries, sides, sides, strict=True):
-            check(entry.id, first, second)
+            if kind == "pair" and first.completion == second.completion:
+                raise RequestError(f"pair {entry.id}: both completions are the same {len(first.completion)} tokens",
+                                   "a better completion and a worse one", "workings data check PAIRS --fix")
             yield entry.id, (row_of(first), row_of(second))
 
     return kept_rows(rows(), kind, len(entries), data_config, tokenizer.pad_id, "both completions inside the window")
@@ -127,12 +128,6 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
         return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer
     # If the prompt opens the `<think>` block, that tag is not learned.
     return (text.removeprefix(THINK),)
-
-
-def _refuse_equal(name: str, chosen: Encoded, rejected: Encoded) -> None:
-    if chosen.completion == rejected.completion:
-        raise RequestError(f"pair {name}: both completions are the same {len(chosen.completion)} tokens",
-                           "a better completion and a worse one", "workings data check PAIRS --fix")
 
 
 LogProbs = Mapping[str, float]
