@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -289,11 +288,9 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
     for candidate in (name, base, f"{base}-pt"):
         if candidate in rows:
             return published_shape(str(rows[candidate]["name"]))
-    # A loose bound, because a wrong proposal costs nothing.
-    near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
     raise RequestError(f"{key}: the model {name} is unknown",
                        "a directory with config.json, or a model whose shape is known: " + ", ".join(rows),
-                       f"{key}={near[0]}")
+                       f"{key}=google/gemma-2b")
 
 
 def _vocabulary(loaded: LoadedRecipe) -> int:
