@@ -208,10 +208,10 @@ def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
         learned = turn.get("learned", True)
         if not isinstance(learned, bool):
             raise ValueError(f"`learned` of a turn of `{name}` must be true or false")
-        more = {key: turn[key] for key in TURN_KEYS if turn.get(key)}
         if unknown := sorted(turn.keys() - {"role", "content", "learned", *TURN_KEYS}):
             raise ValueError(f"a turn of `{name}` has `{unknown[0]}`, which no model would be shown")
-        history.append(Turn(turn["role"], text_of(turn, "content"), learned, calls_text(more)))
+        more = calls_text({key: turn[key] for key in TURN_KEYS if turn.get(key)})
+        history.append(Turn(turn["role"], text_of(turn, "content"), learned, more))
     return tuple(history)
 
 
@@ -222,8 +222,7 @@ TURN_KEYS = ("tool_calls", "name", "tool_call_id")
 def calls_text(more: Mapping[str, Any]) -> str:
     """What a turn says in addition to its role and text, as JSON; calls in the form that chat templates take.
 
-    Raises:
-        ValueError: no list of calls, a call without a name, or one whose arguments are no JSON object.
+    Raises `ValueError` for calls that are no list, and for one without a name or whose arguments are no JSON object.
     """
     calls = _parsed(more.get("tool_calls", []), [], "`tool_calls` is a text that is not JSON")
     if not isinstance(calls, list):
