@@ -87,10 +87,6 @@ class OptimizerFields(Section):
     # pydantic makes no field, and so no key of a recipe, of a class variable.
     engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
     """Engines of this package that support it."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0)
-    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     @classmethod
     def optimizer_name(cls) -> str:
@@ -124,6 +120,10 @@ class AdamWFields(OptimizerFields):
     """Decay of the second moment."""
     epsilon: float = Field(default=1e-8, gt=0)
     """Added to the root of the second moment."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled decay, applied to matrices and not to norms."""
+    clip_norm: float = Field(default=0.0, ge=0)
+    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
 
 class AdamWConfig(AdamWFields):
@@ -192,6 +192,10 @@ class AdafactorConfig(OptimizerFields):
     """Root mean square above which an update is scaled down."""
     epsilon: float = Field(default=1e-30, gt=0)
     """Added to squared gradients."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled decay, applied to matrices and not to norms."""
+    clip_norm: float = Field(default=0.0, ge=0)
+    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""
