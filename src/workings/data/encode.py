@@ -27,7 +27,6 @@ class Example:
     """A prompt, and the completion that is learned after it, as texts."""
 
     id: str
-    """Id of its row."""
     name: str
     """Its name in messages."""
     prompt: str

@@ -15,7 +15,6 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 
 SCHEMA = 1
-"""Version of the manifest's keys."""
 TRACES, ITEMS, MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
 """Names of the files of a made data set in its folder."""
 

@@ -34,11 +34,8 @@ class Labelled:
     tools: str = ""
     """Descriptions of the tools that may be called, as JSON (a list)."""
     section: str = ""
-    """Part of the data set, e.g. `core`."""
     category: str = ""
-    """Kind of problem."""
     difficulty: str = ""
-    """Difficulty, e.g. `easy`."""
     source: str = ""
     """Origin: a file, a data set id with revision, a generator with version and seed."""
     licence: str = ""
@@ -96,11 +93,9 @@ class LineFile(Generic[Line]):
     name: str
     """What it holds: `traces`."""
     keys: str
-    """The keys of a line."""
     form: str
     """The format of its lines, for the command that imports others."""
     out: str
-    """The file that this command writes."""
     make: str
     """A command that makes such a file."""
     from_json: Callable[[object], Line]

@@ -92,7 +92,6 @@ class TopTokenFiles:
 
     batches: Batches
     steps: int
-    """Steps of the run."""
     counts: Mapping[str, int]
     """Learned positions of each row by id."""
     count: int

@@ -46,7 +46,6 @@ class RunData:
     """The data of a run, before they become rows."""
 
     traces: list[Trace]
-    """Traces for training."""
     held_out: list[Trace]
     """Traces for the evaluation loss; empty when the recipe has none."""
     items: list[Item]

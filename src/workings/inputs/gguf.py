@@ -50,13 +50,11 @@ class GgufSource:
     files: tuple[Path, ...]
     """The file, or its pieces in order."""
     name: str
-    """Name of the file."""
     packages: tuple[str, ...] = ()
     """Installed packages that ship it, each with its version; empty for a file of this machine."""
     licence: str = ""
     """Licence according to the package's metadata."""
     terms: tuple[Path, ...] = ()
-    """Files with terms of use."""
 
     @cached_property
     def said(self) -> str:

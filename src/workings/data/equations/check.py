@@ -36,9 +36,7 @@ class Equation:
     start: int
     """Start of the equation, in characters of the text."""
     end: int
-    """After its last character."""
     written: str
-    """The equation as written."""
     verdict: Verdict
     expected: str = ""
     """For a wrong one: the value of the side that calculates."""

@@ -272,11 +272,9 @@ class Exchange:
     reasoning: tuple[str, ...]
     """Reasoning in another field than the completion, as lines."""
     reasoning_left_out: int
-    """Earlier turns that had such reasoning; a history does not keep it."""
     calls: str
     """Calls of tools with which the completion ends; see `workings.data.traces.Trace.calls`."""
     not_learned: Sequence[Turn]
-    """Turns after the last learnable one, which do not affect the learned ones."""
 
 
 def exchange(conversation: Sequence[Said]) -> Exchange:

@@ -38,7 +38,7 @@ class ImportRequest:
     format: str
     """One of `FORMATS`; empty: guess from the first record."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Names of the format's keys in the file: the format's key -> the file's key."""
+    """The format's key -> the file's key."""
     ignore: tuple[str, ...] = ()
     """Columns that are kept and not read, although their names look important."""
     on_error: Literal["fail", "skip"] = "fail"
@@ -48,13 +48,11 @@ class ImportRequest:
     labels: Mapping[str, str]
     """Section, category, difficulty, source and licence of records that do not say."""
     force: bool = False
-    """Whether an existing file may be replaced."""
     rows: int = 0
     """Records to read from the start of the source, which is not read further; 0: all."""
     hold_out: int = 0
-    """Questions that are split off as evaluation items."""
+    """Questions that are split off as evaluation items; ``seed`` decides which."""
     seed: int = 0
-    """Decides which."""
 
 
 @dataclass(kw_only=True)
@@ -67,11 +65,9 @@ class ImportResult:
     out: Path
     """The requested file. If every record was rejected, it is not written and an old one is kept."""
     format: str
-    """The format in which the records were read."""
     read: int = 0
     written: int = 0
     sha256: str = ""
-    """Of the written file; empty if none was written."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Rejected records by reason, most frequent first; values in a reason are cut."""
     kept: Counter[str] = field(default_factory=Counter)

@@ -98,7 +98,6 @@ class RecordSource:
     stem: str
     """Begins the ids of records that have none."""
     records: Callable[[], Records]
-    """Starts reading."""
     is_lines: bool = False
     """Whether it is a file of JSON lines."""
 
