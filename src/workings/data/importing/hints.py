@@ -87,7 +87,7 @@ def other_format(record: Mapping[str, Any], requested_format: str) -> str:
 
 
 def format_of(source: RecordSource, keys: KeyMap) -> str:
-    """The format that the first records of a source look like. Raises `RequestError`: they fit no format."""
+    """The format that the first records of a source look like. Raises `RequestError` if they fit none."""
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
     first = [*islice(source.records(), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
