@@ -190,7 +190,7 @@ def question_of(trace: Trace) -> Item:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 
 
-_LABELLED = {
+_LABELLED: dict[str, tuple[Sequence[str], set[str], str, str, str]] = {
     "pairs": (PAIR_FORMATS, {"chosen", "rejected"}, "preference pairs", "pairs: id, prompt, chosen, rejected",
               "--format preferences {} --out pairs.jsonl"),
     "verdicts": (VERDICT_FORMATS, {"completion"}, "verdicts", "verdicts: id, prompt, completion, label",
@@ -208,8 +208,8 @@ def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], kind: st
     if loaded.recipe.algorithm.examples != kind:
         return []
     formats, own, what, keys, options = _LABELLED[kind]
-    path = loaded.path(name)
-    first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in {"prompt", *own}))
+    path, texts = loaded.path(name), own | {"prompt"}
+    first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in texts))
     if form not in formats and path.is_file() and (form or not own & first.keys()):
         way_on = "algorithm.name=dpo, if the file holds pairs" if form in PAIR_FORMATS else (
             f"workings data import {options.format(path)}")
