@@ -64,6 +64,7 @@ def test_unknown_keys_get_a_suggestion(key, written, said):
     ({"optimizer": {"name": "sgd"}}, "optimizer.name: one of adamw, adamw8bit, adafactor, muon"),
     ({"model": {"source": "hub", "id": "x"}}, "model.source: one of scratch, pretrained"),
     ({"name": "Not A Name"}, "name cannot be 'Not A Name'"),
+    ({"algorithm": {"name": "grpo", "group": 1, "max_new_tokens": 8}}, "algorithm.group: 2 or more"),
 ])
 def test_wrong_values_are_named_with_what_was_expected(changes, said):
     with pytest.raises(RequestError) as caught:
