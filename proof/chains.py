@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.result_file import write_result
-from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
+from workings.data.equations.check import find_equations, wrong_equations
 from workings.evaluation.first_wrong_step import first_wrong_step
 
 
@@ -27,7 +27,7 @@ def checked(texts: Sequence[str]) -> dict[str, int]:
         counts["equations"] += verdicts["right"] + verdicts["wrong"]
         counts["not_read"] += verdicts["not read"]
         counts["with_a_wrong_equation"] += bool(wrong_equations(text))
-        counts["with_a_doubtful_equation"] += bool(doubtful_equations(text))
+        counts["with_a_doubtful_equation"] += any(equation.doubt for equation in find_equations(text))
     return dict(counts)
 
 

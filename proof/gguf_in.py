@@ -136,7 +136,7 @@ def first_equal(ours: list[list[int]], theirs: list[list[int]]) -> int:
 
 def compared(source: GgufSource) -> dict[str, Any]:
     """One row of the result."""
-    folder = converted(source).directory
+    folder = converted(source)[0]
     tokenizer = Tokenizer.load(folder)
     opened = open_weights(str(folder), WeightsRequest(template="plain", engine="torch", device="cpu"))
     engine, state = opened.session.engine, opened.session.state

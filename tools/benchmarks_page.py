@@ -129,10 +129,7 @@ def growth(found: dict[str, Any]) -> list[str]:
             for count, read in v["reading"].items()]
     digests = ", ".join(f"{name.split('_')[0]} MiB in {seconds:.3f} s" for name, seconds in v["verify"].items())
     first = v["first_step"]
-    steps = "" if "warm_seconds" not in first else (
-        f" From `train` to its first step with {first['traces']:,} traces: {first['cold_seconds']:.1f} s, "
-        f"{first['rows_kept_seconds']:.1f} s with cached rows, {first['warm_seconds']:.1f} s also with cached "
-        "programs.")
+    steps = f" From `train` to its first step with {first['traces']:,} traces: {first['cold_seconds']:.1f} s."
     return [*table(["rows", "reading, µs per token", "plan of an epoch, s", "batching, µs per token"], rows), "",
             f"`verify`'s digest: {digests}.{steps}", ""]
 

@@ -120,7 +120,6 @@ EFFECTS: dict[str, Tried | Named] = {
     **_tried("data import", "HERE/rows.jsonl --out out.jsonl --format question-answer", "--out other.jsonl",
              "--rows 2", "--ignore id", "--hold-out 2", "--revision main", "--subset main", "--split test", "--section x",
              "--category x", "--difficulty x", "--source x", "--licence x"),
-    **_tried("data import", "HERE/table.csv --out o.jsonl --format question-answer", "--columns question,answer"),
     **_tried("data import", "HERE/named.jsonl --out o.jsonl --format question-answer", "--map question=q"),
     **_tried("data import", "HERE/pairs.jsonl --out o.jsonl --format prompt-completion", "--completions keep"),
     **_tried("data import", "HERE/gsm.jsonl --out o.jsonl --format question-answer --on-error skip", "--format gsm8k"),

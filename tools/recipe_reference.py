@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
 from tools.key_effects import EFFECTS, WITNESSES
-from workings.config.families import FAMILIES, FamilyName
+from workings.config.families import FAMILIES, KNOWN_FAMILY
 from workings.config.recipe import Recipe, section_at
 from workings.models.registry import families
 
@@ -79,7 +79,7 @@ def _effect(prefix: str, name: str) -> str:
 
 
 def _type(field: FieldInfo) -> str:
-    if any(isinstance(each, FamilyName) for each in field.metadata):
+    if KNOWN_FAMILY in field.metadata:
         return f"{', '.join(f'`{name}`' for name in FAMILIES)}, or one that another package brings"
     return type_text(field.annotation)
 

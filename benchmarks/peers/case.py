@@ -70,7 +70,7 @@ def _traces(data: str, gsm8k: Path, folder: Path) -> Iterable[tuple[Trace, str]]
 def make_real_case(folder: Path, model: str, gsm8k: Path, warm: int, steps: int) -> dict[str, Any]:
     """`make_case` of a real model from a package and of GSM8K's rows in the model's own tokens."""
     package, template = REAL[model]
-    weights = converted(find_gguf(package, ())).directory
+    weights = converted(find_gguf(package, ()))[0]
     (folder / "weights").symlink_to(weights)
     tokenizer, shape = Tokenizer.load(weights), shape_of_weights(weights)
     (folder / "shape.json").write_text(json.dumps(asdict(shape)))

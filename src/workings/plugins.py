@@ -25,14 +25,7 @@ def our_names(group: str) -> frozenset[str]:
 def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> EntryPoint | None:
     """The entry point of this name, or None; nothing is imported.
 
-    Args:
-        group: of entry points.
-        name: of the entry point.
-        given: how an error names it, such as ``engine: jax``.
-        task: what the package does for it, a verb for the error message.
-
-    Raises:
-        RequestError: two packages have an entry point of this name.
+    Raises `RequestError` if two packages have one: they ``task`` (a verb) what was ``given``, such as ``engine: jax``.
     """
     # Deduplicated by target: a package that is on the path twice lists each entry point twice.
     points = {point.value: point for point in entry_points(group=group) if point.name == name}
@@ -43,15 +36,9 @@ def find_plugin(group: str, name: str, *, given: str, task: str = "bring") -> En
 
 
 def refuse_our_names(group: str, names: Collection[str], *, kind: str) -> None:
-    """Refuse other packages' entry points that use one of this package's names: a recipe would change its meaning.
+    """Raise `RequestError` if another package's entry point has one of our ``names`` of this ``kind`` (`objective`).
 
-    Args:
-        group: of entry points.
-        names: those that files of this package have.
-        kind: what they name, such as ``objective``.
-
-    Raises:
-        RequestError: another package has an entry point of one of these names.
+    A recipe would change its meaning.
     """
     for point in entry_points(group=group):
         # Stale entry points of an earlier version of this package stay listed until it is reinstalled.

@@ -37,7 +37,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "runs" / run).rename(folder / "runs" / name)
     write_lines(folder / "rows.jsonl", [{"id": f"r{x}", "question": f"{x}+1?", "answer": f"{x + 1}"} for x in range(9)])
     write_lines(folder / "gsm.jsonl", [{"question": "1+1?", "answer": "1+1=<<1+1=2>>2\n#### 2"}, {"question": "2?"}])
-    (folder / "table.csv").write_text("1+1?,2\n2+2?,4\n")
     write_lines(folder / "named.jsonl", [{"id": "r", "q": "1+1?", "answer": "2"}])
     write_lines(folder / "pairs.jsonl", [{"id": "r", "prompt": "1+1?", "completion": "1+1=2\n#### 2"}])
     for path in ("made.jsonl", "again/traces.jsonl"):

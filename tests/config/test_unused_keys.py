@@ -1,15 +1,11 @@
 """Keys that decide nothing next to another key, or do not go together, are refused in a recipe that a person wrote."""
 
-import ast
 import shlex
-from pathlib import Path
 
 import pytest
 
-import workings
 from tests.config.minimal_recipe import MINIMAL, values
 from workings.config.load import check_recipe, load_recipe
-from workings.config.recipe import known_keys
 from workings.config.section import changed_keys
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
@@ -101,10 +97,9 @@ ROUNDING = [
 
 
 @pytest.mark.parametrize(("changes", "given", "expected"), ROUNDING)
-@pytest.mark.parametrize("engine", ["jax", "torch", "tunix", "another"])
-def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, expected, engine):
+def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, expected):
     with pytest.raises(RequestError) as caught:
-        check_recipe(values(engine=engine, **changes), "recipe.yaml")
+        check_recipe(values(engine="another", **changes), "recipe.yaml")
     assert (caught.value.given, caught.value.expected, caught.value.try_next, caught.value.exit_code) == (
         f"{given}, in recipe.yaml", expected, "precision.rounding=nearest", 2)
 
@@ -119,14 +114,6 @@ def test_an_engine_is_told_what_is_not_the_default():
     asked = {"optimizer": AdamWConfig(name="adamw", beta1=0.9, beta2=0.95), "memory": MemoryConfig(remat="layer")}
     assert changed_keys(asked) == {"optimizer.beta2": 0.95, "memory.remat": "layer"}
     assert changed_keys({"optimizer": AdafactorConfig(name="adafactor"), "precision": PrecisionConfig()}) == {}
-
-
-@pytest.mark.slow
-def test_every_key_is_an_attribute_that_something_looks_at():
-    source = Path(workings.__file__).parent
-    looked_at = {node.attr for path in source.rglob("*.py") if path.parent.name != "config"
-                 for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)}
-    assert [key for key in known_keys() if key.rpartition(".")[2] not in looked_at] == []
 
 
 def test_the_objective_of_pairs_is_what_an_engine_is_asked_for(recipe):

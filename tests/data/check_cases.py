@@ -109,7 +109,6 @@ PAIR_CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "answer_in_prompt": ([pair("a", prompt="Is it Paris (yes)?", chosen="Paris.", rejected="Rome"),
                           pair("b", prompt="Comparison?", chosen="paris", rejected="Rome")], {"answer_in_prompt": 1}),
     "opposite": (verdicts("ab", "ba", "ac"), {"opposite_verdicts": 2}),
-    "in a circle": (verdicts("ab", "bc", "ca", "cd"), {"opposite_verdicts": 3}),
     "a ranking": (verdicts("ab", "bc", "ac"), {}),
     "of two questions": ([*verdicts("ab"), pair("w", prompt="And which?", chosen="b", rejected="a")], {}),
     "of two conversations": ([*verdicts("ab"), pair("w", prompt="Which?", chosen="b", rejected="a", history=[

@@ -60,34 +60,25 @@ def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
     assert "13 words of q2: ada walks from the old mill" in leaks[2].text
 
 
-ASKED = "What is 47+25 minus 6?"
+SIX_LESS, HAMLET = "What is 47+25 minus 6?", "Who wrote Hamlet?"
 
 
-@pytest.mark.parametrize("line", [
-    {"prompt": f"Solve this step by step.\n\n{ASKED}\n\nAnswer with a number."}, {"prompt": f'Q: "{ASKED}" A:'},
-    {"prompt": "Please tell me: what is 47 + 25 minus 6? Thank you."}, {"prompt": f"<question>{ASKED}</question>"},
-    {"prompt": "And now?", "history": [{"role": "user", "content": f"Hello. {ASKED}"},
-                                       {"role": "assistant", "content": "66"}]},
-    {"prompt": "And now?", "history": [{"role": "system", "content": f"Examples:\n{ASKED}\n66"}]},
-    {"steps": [f"We are asked: {ASKED}", "2"]}])
-def test_a_whole_short_question_within_other_words_is_a_leak(tmp_path: Path, line: dict[str, Any]) -> None:
-    assert looked_at(tmp_path, trace("a", **line), questions=[Question("q1", ASKED)]).counts == {"contained_leak": 1}
-
-
-@pytest.mark.parametrize("asked", ["What is 47 * 25 - 6?", "Is 3*4 < 13 or > 13?"])
-@pytest.mark.parametrize("around", ["Solve this.\n\n{}\n\nAnswer:", "**{}**", "<question>{}</question>", "*{}*"])
-def test_a_question_with_signs_that_are_also_markup_is_found(tmp_path: Path, asked: str, around: str) -> None:
-    report = looked_at(tmp_path, trace("a", prompt=around.format(asked)), questions=[Question("q1", asked)])
-    assert report.counts == {"contained_leak": 1}
-
-
-@pytest.mark.parametrize("line", [
-    {"prompt": "Answer in one word: Who wrote Hamlet? No steps."}, {"prompt": "<question>who wrote hamlet?</question>"},
-    {"prompt": "And then?", "history": [{"role": "user", "content": "Hello. Who wrote Hamlet?"},
-                                        {"role": "assistant", "content": "Shakespeare."}]}])
-def test_a_question_of_three_words_with_a_name_is_found_as_a_sentence(tmp_path: Path, line: dict[str, Any]) -> None:
-    asked = Question("q1", "Who wrote Hamlet?")
-    assert looked_at(tmp_path, trace("a", **line), questions=[asked]).counts == {"contained_leak": 1}
+@pytest.mark.parametrize(("asked", "line"), [
+    (SIX_LESS, {"prompt": f"Solve this step by step.\n\n{SIX_LESS}\n\nAnswer with a number."}),
+    (SIX_LESS, {"prompt": f'Q: "{SIX_LESS}" A:'}), (SIX_LESS, {"prompt": f"<question>{SIX_LESS}</question>"}),
+    (SIX_LESS, {"prompt": "Please tell me: what is 47 + 25 minus 6? Thank you."}),
+    (SIX_LESS, {"prompt": "And now?", "history": [{"role": "user", "content": f"Hello. {SIX_LESS}"},
+                                                  {"role": "assistant", "content": "66"}]}),
+    (SIX_LESS, {"prompt": "And now?", "history": [{"role": "system", "content": f"Examples:\n{SIX_LESS}\n66"}]}),
+    (SIX_LESS, {"steps": [f"We are asked: {SIX_LESS}", "2"]}),
+    *((asked, {"prompt": around.format(asked)}) for asked in ("What is 47 * 25 - 6?", "Is 3*4 < 13 or > 13?")
+      for around in ("Solve this.\n\n{}\n\nAnswer:", "**{}**", "<question>{}</question>", "*{}*")),
+    (HAMLET, {"prompt": "Answer in one word: Who wrote Hamlet? No steps."}),
+    (HAMLET, {"prompt": "<question>who wrote hamlet?</question>"}),
+    (HAMLET, {"prompt": "And then?", "history": [{"role": "user", "content": "Hello. Who wrote Hamlet?"},
+                                                 {"role": "assistant", "content": "Shakespeare."}]})])
+def test_a_whole_short_question_within_other_words_is_a_leak(tmp_path: Path, asked: str, line: dict[str, Any]) -> None:
+    assert looked_at(tmp_path, trace("a", **line), questions=[Question("q1", asked)]).counts == {"contained_leak": 1}
 
 
 def test_three_words_are_no_leak_within_a_sentence_or_without_a_name(tmp_path: Path) -> None:

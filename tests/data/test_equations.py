@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from tests.data.labelled import FOLDER, found_in, taught, written
-from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
+from workings.data.equations.check import find_equations, wrong_equations
 
 HOLD = ["7+5=12, write 2 carry 1", "3^2+1 = 10", "5/25*100 = 20%", "5/25=20%", "20/3 = 6.67", "20/3=6.66", "20/3 ≈ 7",
         "$3.50 * 2 = $7", "2x3=6", "2 x 3 = 6", "5 - 10 = -5", "10% * 50 = 5", "-3+5=2", "2.5*4=10.00", "(2+3)*4=20",
@@ -107,7 +107,6 @@ def test_every_equation_of_a_long_text_is_found() -> None:
 def test_what_may_be_meant_otherwise_is_a_note(text: str, doubt: str) -> None:
     assert [one.doubt for one in find_equations(text)] == [doubt]
     assert bool(wrong_equations(text)) is not bool(doubt)
-    assert bool(doubtful_equations(text)) is bool(doubt)
 
 
 @pytest.mark.parametrize("text", [

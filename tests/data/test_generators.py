@@ -1,15 +1,14 @@
 """Made data sets: every step is right, nothing is asked that was shown, the same data for the same name or seed."""
 
-import hashlib
 import json
 import re
 from collections import Counter
-from math import prod
 from pathlib import Path
 
 import pytest
 
 from workings.data import generate, named_sets
+from workings.data.equations.check import find_equations
 from workings.data.generate import prompts_in_both, write_manifest
 from workings.data.generators import addition, everyday
 from workings.data.generators.base import items_bytes, write_items
@@ -66,18 +65,30 @@ def test_tasks_of_reasoning_gym() -> None:
         named_sets.make_kind("chain_sum", 0, 0, seed=1)
 
 
-# --- questions of the quickstart ----------------------------------------------------------------------------------
-
-def test_steps_of_units_lead_to_the_answer():
-    traces, _ = make_units(600, 200, 17)
+@pytest.mark.parametrize("make", [addition.make, make_units])
+def test_every_step_is_right_and_leads_to_the_answer(make) -> None:
+    traces, items = make(600, 200, 17)
     for trace in traces:
-        tens, ones, total = (step.split(" ")[0].split("=") for step in trace.steps)
-        products = [prod(map(int, each.split("*"))) for each in (tens[0], ones[0])]
-        assert [int(tens[1]), int(ones[1])] == products
-        assert f"{products[0]}+{products[1]}" == total[0]
-        assert trace.answer == total[1] == str(sum(products))
-        assert trace.steps[-1].endswith(f" {trace.category}")
-    assert {trace.category for trace in traces} == {unit for _, unit in UNITS.values()}
+        equations = [one for step in trace.steps for one in find_equations(step)]
+        assert {one.verdict for one in equations} == {"right"}
+        assert len(equations) == len(trace.steps)
+    if make is addition.make:
+        for prompt, answer in [*((one.prompt, one.answer) for one in traces),
+                               *((one.prompt, one.expected_answer) for one in items)]:
+            assert eval(prompt[8:-1]) == int(answer)
+    else:
+        assert all(trace.steps[-1].endswith(f"={trace.answer} {trace.category}") for trace in traces)
+        assert {trace.category for trace in traces} == {unit for _, unit in UNITS.values()}
+
+
+@pytest.mark.parametrize(("make", "numbers", "digest"), [
+    (addition.make, (50, 10, 0), "d91f46baa9993b60a09c72b34f16a1c8fa6ad04490766ab3ebe86916ed909fde"),
+    (make_units, (300, 200, 17), "fbd0e3d760bd842470c54b3c35db83d707a509e46554a3cebdd319a1cf63bfb0"),
+    (make_facts, (50, 17), "9bb9300e3bd5e4ce629766a9997bca772d46f7fa148ec920c675d5db22f9985e")])
+def test_a_seed_names_the_same_data_for_good(make, numbers, digest) -> None:
+    traces, items = make(*numbers)
+    assert bytes_digest(traces_bytes(traces) + items_bytes(items)) == digest
+    assert make(*numbers[:-1], 18)[0] != traces
 
 
 def test_no_question_is_asked_that_was_shown():
@@ -88,34 +99,7 @@ def test_no_question_is_asked_that_was_shown():
         assert not shown & asked
 
 
-def test_a_seed_names_the_same_units_and_facts_for_good():
-    traces, items = make_units(300, 200, 17)
-    facts, asked = make_facts(50, 17)
-    assert bytes_digest(traces_bytes([*traces, *facts])) == (
-        "05280922e91cfc86c60687c68dfc2554e7401e9d7895331c9abce97b4e603e08")
-    assert bytes_digest(items_bytes([*items, *asked])) == (
-        "ebf02e36d77232dce8dd3ef19dea4b5be67223a5c281a28aeee630e74ee0c470")
-    assert make_units(300, 200, 18)[0] != traces
-
-
 # --- additions: right arithmetic, a split without leaks ------------------------------------------------------------
-
-def test_every_step_is_right_and_leads_to_the_answer() -> None:
-    traces, items = addition.make(6000, 512, seed=3)
-    assert (len(traces), len(items)) == (6000, 512)
-    for trace in traces:
-        a, b = map(int, re.fullmatch(r"What is (\d\d)\+(\d\d)\?", trace.prompt).groups())
-        ones, tens = trace.steps
-        x, y, total, digit, carry = map(int, re.fullmatch(r"(\d)\+(\d)=(\d+), write (\d) carry (\d)", ones).groups())
-        assert (x, y) == (a % 10, b % 10)
-        assert x + y == total == 10 * carry + digit
-        p, q, carried, upper = map(int, re.fullmatch(r"(\d)\+(\d)\+(\d)=(\d+)", tens).groups())
-        assert (p, q, carried) == (a // 10, b // 10, carry)
-        assert p + q + carried == upper
-        assert int(trace.answer) == a + b == 10 * upper + digit
-    for item in items:
-        assert eval(item.prompt[8:-1]) == int(item.expected_answer)
-
 
 def test_known_problem_by_hand() -> None:
     assert addition.worked_steps(47, 25) == ("7+5=12, write 2 carry 1", "4+2+1=7")
@@ -135,13 +119,6 @@ def test_no_item_was_trained_in_either_order() -> None:
     assert not trained & set(asked)
     assert prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items]) == 0
     assert prompts_in_both([{"prompt": "What IS  1+1?"}, {"prompt": "x"}], [{"prompt": "what is 1+1?"}]) == 1
-
-
-def test_the_seed_names_the_data_for_good() -> None:
-    traces, items = addition.make(50, 10, seed=0)
-    digest = hashlib.sha256(traces_bytes(traces) + items_bytes(items)).hexdigest()
-    assert digest == "d91f46baa9993b60a09c72b34f16a1c8fa6ad04490766ab3ebe86916ed909fde"
-    assert addition.make(50, 10, seed=1)[0] != traces
 
 
 @pytest.mark.parametrize(("n_train", "n_items"), [(8100, 500), (0, 10), (10, 0), (10, 4095)])

@@ -54,7 +54,7 @@ def test_an_import_that_is_cut_off_between_two_files_leaves_none(tmp_path: Path,
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hold_out, "write_rest", interrupted)
+    monkeypatch.setattr(hold_out, "file_digest", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, [record(k) for k in range(80)], 20)
     assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]

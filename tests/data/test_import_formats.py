@@ -216,24 +216,17 @@ URL = "https://example.org/a.png"
 MEDIA: list[tuple[str, dict[str, Any], str]] = [
     ("messages", parts({"type": "image_url", "image_url": {"url": URL}}),
      "an image (`image_url`) in turn 1 of `messages`"),
-    ("messages", parts({"type": "image"}), "an image (`image`) in turn 1 of `messages`"),
     ("messages", parts({"image": URL}), "an image (`image`) in turn 1 of `messages`"),
-    ("messages", parts({"type": "input_image", "image_url": URL}), "an image (`input_image`)"),
     ("messages", parts({"type": "input_audio", "input_audio": {"data": "UklGRg=="}}), "audio (`input_audio`)"),
-    ("messages", parts({"type": "audio", "audio": "a.wav"}), "audio (`audio`)"),
     ("messages", parts({"type": "video", "video": "a.mp4"}), "video (`video`)"),
     ("messages", {"messages": [{**ASKED, "images": ["a.png"]}, SAID]}, "an image (`images`) in turn 1 of `messages`"),
     ("messages", {"messages": [ASKED, {**SAID, "audio": {"id": "x"}}]}, "audio (`audio`) in turn 2 of `messages`"),
     ("messages", {"messages": [ASKED, SAID], "images": [URL]}, "an image (`images`) in the record"),
     ("sharegpt", {"conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "2"}],
                   "image": "coco/1.jpg"}, "an image (`image`) in the record"),
-    ("sharegpt", {"conversations": [{"from": "human", "value": "<audio>What?"}, {"from": "gpt", "value": "2"}],
-                  "audios": ["a.wav"]}, "audio (`audios`) in the record"),
     ("prompt-completion", {"prompt": parts({"type": "image"})["messages"][:1], "completion": [SAID]},
      "an image (`image`) in turn 1 of `prompt`"),
     ("alpaca", {"instruction": "What?", "output": "2", "videos": ["a.mp4"]}, "video (`videos`) in the record"),
-    ("gsm8k", {"question": "What?", "answer": "#### 2", "image": {"bytes": "iVBORw0=", "path": ""}},
-     "an image (`image`) in the record"),
 ]
 
 

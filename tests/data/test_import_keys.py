@@ -46,10 +46,10 @@ def test_labels_and_inner_keys_can_be_mapped_and_may_be_missing_in_some_records(
 
 
 @pytest.mark.parametrize(("kind", "keys", "given", "expected", "hint"), [
-    ("prompt-completion", "prompt=probelm,completion=solution", "`probelm` (--map prompt=probelm) is missing; the "
-     "record has `problem`, `solution`, `answer`, `meta`", "a record of format prompt-completion", "prompt=problem"),
+    ("prompt-completion", "prompt=probelm,completion=solution", "`prompt` is missing; the record has `problem`",
+     "a record of format prompt-completion", "--map KEY=YOURS"),
     ("question-answer", "answer=solution,section=levl", "no record has `levl`", "first record has `problem`", ""),
-    ("sharegpt", "", "`conversations` is missing", "a record of format sharegpt", "--map says what the keys"),
+    ("sharegpt", "", "`conversations` is missing", "a record of format sharegpt", "--map KEY=YOURS"),
     ("sharegpt", "answer=solution", "`conversations` is missing", "format sharegpt", "--format question-answer"),
     ("", "", "two answers: `answer` and `solution` differ", "a record of format question-answer", "--on-error skip"),
     ("", "section=problem,category=solution", "the format is unknown; the first record has `answer`", "data list",
@@ -63,11 +63,6 @@ def test_an_error_names_the_keys_that_are_there(tmp_path: Path, kind: str, keys:
     assert expected in caught.value.expected
     assert hint in caught.value.try_next
     assert [path.name for path in tmp_path.iterdir()] == ["file.jsonl"]
-
-
-def test_without_a_format_the_first_record_decides(tmp_path: Path) -> None:
-    result = run(tmp_path, "", "answer=solution")
-    assert (result.format, result.to_json()["format"], result.written) == ("question-answer", "question-answer", 1)
 
 
 @pytest.mark.parametrize("text", ["prompt", "prompt=", "=problem", "prompt=a,prompt=b", "prompt=a,,answer=b"])

@@ -9,7 +9,7 @@ import pytest
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import SourceRecord, Unreadable, open_file, open_hub
 from workings.data.row_fields import path_beside
-from workings.data.traces import iterate_traces, read_traces
+from workings.data.traces import read_traces
 from workings.errors import RequestError
 
 ONE = {"question": "1+1?", "answer": "1+1=2\n#### 2"}
@@ -77,23 +77,8 @@ def test_a_huge_line_is_rejected_without_being_held(tmp_path: Path) -> None:
     assert (result.read, result.written, result.rejected) == (3, 2, 1)
     assert peak < 60 << 20
     [rejected] = [json.loads(text) for text in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
-    assert "a line of 100,000,017 bytes" in rejected["reason"]
+    assert "a record of 100,000,017 bytes" in rejected["reason"]
     assert len(rejected["raw"]) == 1000
-
-
-@pytest.mark.slow
-def test_many_records_stream_in_bounded_memory(tmp_path: Path) -> None:
-    path = tmp_path / "file.jsonl"
-    with path.open("wb") as stream:
-        for _ in range(4_000):
-            stream.write(LINE + b"\n")
-    tracemalloc.start()
-    result = run(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert result.written == 4_000
-    assert peak < 4 << 20  # the file is read in pieces of a megabyte; 100 bytes a record stay, for its id
-    assert sum(1 for _ in iterate_traces(result.out)) == 4_000
 
 
 @pytest.mark.parametrize("content", [

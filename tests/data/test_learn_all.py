@@ -12,12 +12,10 @@ from tests.data.conversations import conversation, conversations, said_by_the_as
 from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
 from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.config.load import load_recipe
 from workings.data.checking.findings import Numbered
 from workings.data.checking.overlap import Question
 from workings.data.checking.run import check
 from workings.data.preview import marked, pieces
-from workings.data.row_cache import cache_key, cached_rows
 from workings.data.rows import RowSet, build_rows, row_problems
 from workings.data.traces import Trace, write_traces
 from workings.errors import RequestError
@@ -210,27 +208,7 @@ def test_two_turns_of_the_assistant_in_a_row_are_refused() -> None:
         rows_of(plain, talk)
 
 
-@pytest.mark.parametrize("words", [["algorithm.name=dpo"], ["algorithm.name=grpo", "rewards=[{scorer: answer}]"]])
-def test_only_imitation_learns_earlier_turns(words: list[str]) -> None:
-    with pytest.raises(RequestError, match=r"does not take data\.learn: all"):
-        load_recipe("quickstart", ["data.learn=all", "algorithm.max_new_tokens=16", *words]
-                    if "grpo" in words[0] else ["data.learn=all", *words])
-
-
-# --- batches, cache, what is shown --------------------------------------------------------------------------------
-
-def test_rows_are_kept_with_their_turns(tmp_path: Path) -> None:
-    made = rows_of(GEMMA, *TALKS)
-    cached_rows(tmp_path, "k", lambda: made)
-    kept = cached_rows(tmp_path, "k", lambda: pytest.fail("rebuilt"))
-    assert (kept.index, kept.digest, kept.learned_turns) == (made.index, made.digest, made.learned_turns)
-    assert [json.loads(line) for line in bytes(kept.index_bytes).splitlines()] == made.index
-    assert [row.earlier_prompt_digests for row in kept.rows] == [row.earlier_prompt_digests for row in made.rows]
-    config = DataConfig(traces="x", max_length=400)
-    keys = {cache_key("a", GEMMA.tokenizer, GEMMA, config.model_copy(update={"learn": learn}))
-            for learn in ("last", "all")}
-    assert len(keys) == 2
-
+# --- what is shown --------------------------------------------------------------------------------
 
 def test_a_question_of_an_evaluation_in_an_earlier_turn_is_a_leak() -> None:
     talks = [conversation(number, 2) for number in (3, 4, 5)]

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +10,16 @@ from typer.testing import CliRunner
 
 from tests.data.conversations import turns
 from tests.data.making import imported
-from tests.models.chat_templates import CASES, QWEN, QWEN3, QWEN3_5, QWEN3_5_SMALL, R1, qwen
-from tests.models.chat_templates import tokenizer as tokens_of
-from tests.models.thinking_templates import CASES as GEMMA4
-from tests.models.thinking_templates import gemma4
+from tests.models.chat_templates import QWEN, QWEN3, qwen
 from workings.cli.main import app
 from workings.config.data import DataConfig
 from workings.data.preferences import read_pairs
 from workings.data.preview import turns_of
 from workings.data.row_fields import path_beside
 from workings.data.rows import Row, build_rows
-from workings.data.traces import Trace, completion_text, trace_from_json
+from workings.data.traces import Trace, trace_from_json
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
-from workings.models.turns import Asked, Turn
 from workings.scoring.items import item_from_json, refuse_unseen_column
 
 ASKED, SAID = {"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "content": "2"}
@@ -141,16 +136,6 @@ def test_reasoning_of_an_unknown_name_is_asked_about(tmp_path: Path, key: str) -
 def test_items_with_what_no_model_would_be_shown_are_refused(key: str) -> None:
     with pytest.raises(ValueError, match=f"`{key}` would not be shown"):
         item_from_json({"id": "a", "prompt": "1+1?", "expected_answer": "2", key: "Be brief."})
-
-
-def test_a_table_without_a_line_of_names_gets_them(tmp_path: Path) -> None:
-    file, out = tmp_path / "sums.csv", tmp_path / "out.jsonl"
-    file.write_text("1+1?,2\n1+2?,3\n")
-    words = ["data", "import", str(file), "--out", str(out)]
-    assert "--columns" in CliRunner().invoke(app, words).output + str(CliRunner().invoke(app, words).exception)
-    done = CliRunner().invoke(app, [*words, "--columns", "question,answer"], catch_exceptions=False)
-    assert "2 read, 2 written" in done.stdout
-    assert [json.loads(line)["prompt"] for line in out.read_text().splitlines()] == ["1+1?", "1+2?"]
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
@@ -343,38 +328,6 @@ def test_a_second_block_of_thinking_is_refused() -> None:
     doubled = QWEN3.replace("and '<think>' not in message.content ", "")
     with pytest.raises(RequestError, match="a second block of thinking"):
         rows(qwen(doubled, "think"), TALK, reasoning="think")
-
-
-FAMILIES = {**{name: case[0] for name, case in CASES.items()},
-            **{name: (lambda reasoning="", source=source: qwen(source, reasoning))
-               for name, source in (("qwen3", QWEN3), ("qwen3.5", QWEN3_5), ("qwen3.5 small", QWEN3_5_SMALL))},
-            "r1": lambda: ChatTemplate.for_config("tokenizer", tokens_of(
-                ("<|bos|>", "<|eos|>", "<|User|>", "<|Assistant|>"), bos_token="<|bos|>", eos_token="<|eos|>",
-                chat_template=R1)),
-            **{f"gemma 4 {case}": (lambda reasoning="answer_only", case=case: gemma4(case, reasoning))
-               for case in GEMMA4}}
-
-
-@pytest.mark.parametrize("reasoning", ["answer_only", "tags", "think", "channel"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_with_thinking_on_and_off_shows_each_text_once(family: str, reasoning: str) -> None:
-    if (reasoning == "channel") != (reasoning == "channel" and family.startswith("gemma 4")):
-        pytest.skip("a channel is Gemma 4's alone")
-    make: Any = FAMILIES[family]
-    template = make(reasoning) if "qwen3" in family or family.startswith("gemma 4") else make()
-    said = Turn("assistant", completion_text(TALK, reasoning))
-    talk = replace(TALK, history=TALK.history[1:]) if family in ("gemma", "r1") else TALK
-    asked = Asked.of(talk.prompt, talk.history)
-    if family == "r1" and reasoning != "think":
-        # Its prompt opens a block of thinking, which a completion has to close.
-        with pytest.raises(RequestError, match="opens or rewrites the answer"):
-            template.learned_text(asked, said)
-        return
-    text = template.read_text(asked) + template.learned_text(asked, said)
-    for part in (*(turn.text for turn in talk.history if len(turn.text) > 1), talk.prompt):
-        assert text.count(part) == 1
-    assert text.count("2+2=4") == (reasoning != "answer_only")
-    assert text.count("<think>") <= 1, "no second block"
 
 
 def test_a_template_without_a_generation_prompt_gets_a_note() -> None:

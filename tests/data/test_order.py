@@ -217,22 +217,9 @@ def test_no_other_lengths_leave_less_padding(number: int, monkeypatch: pytest.Mo
     assert len(found) == number
 
 
-def test_lengths_depend_on_the_rows_and_not_on_their_order() -> None:
-    lengths = word_problems(300)
-    shuffled = np.random.default_rng(1).permutation(lengths)
-    assert bucket_lengths(AUTO, lengths, 512, 8) == bucket_lengths(AUTO, shuffled, 512, 8)
-
-
 def test_an_update_of_all_rows_has_one_length() -> None:
     assert bucket_lengths(AUTO, np.array([9, 20, 31]), 512, 4) == (32,)
     assert bucket_lengths(AUTO, np.array([9, 20, 509]), 510, 4) == (510,)  # no longer than the longest row allowed
-
-
-def test_very_long_rows_have_few_lengths_to_choose_from() -> None:
-    lengths = np.random.default_rng(2).integers(1, 100_000, 2000)
-    found = bucket_lengths(config(max_length=100_000), lengths, 100_000, 8)
-    assert all(length % 256 == 0 for length in found[:-1])
-    assert found[-1] >= lengths.max()
 
 
 def test_what_the_recipe_names_stays_as_it_was() -> None:

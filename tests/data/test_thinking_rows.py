@@ -1,4 +1,4 @@
-"""Gemma 4's channel in data: forged marks, pairs, every turn learned, import, check, and what a model drew."""
+"""Gemma 4's channel in data: forged marks, pairs, every turn learned, import and check."""
 
 from dataclasses import replace
 
@@ -13,13 +13,7 @@ from workings.data.importing.completion import split_any
 from workings.data.pair_rows import build_pair_rows
 from workings.data.preferences import PreferencePair
 from workings.data.rows import build_rows
-from workings.engines.base import Completion
-from workings.engines.session import ModelSession
 from workings.errors import RequestError
-from workings.evaluation.run import generate_batch
-from workings.evaluation.settings import EvaluationSettings
-from workings.samples.selection import CONTROL, sample_of
-from workings.scoring.items import Item
 
 CONFIG = DataConfig(traces="x", max_length=200, template="gemma4", reasoning="channel")
 THOUGHT = "<|channel>thought\n1+1=2\n<channel|>2"
@@ -110,29 +104,3 @@ def test_a_broken_channel_is_not_guessed_at(text: str) -> None:
 def test_the_check_finds_the_marks(mark: str) -> None:
     report = check(Numbered([(1, replace(TRACE, answer=f"2{mark}", licence="MIT"))], [], 1))
     assert [finding.text for finding in report.findings if finding.kind == "control_text"] == [mark]
-
-
-class Saying:
-    """An engine that says the same texts every time."""
-
-    def __init__(self, *said: list[int]) -> None:
-        self.said = said
-
-    def generate(self, state: object, prompts: object, **limits: object) -> list[Completion]:
-        return [Completion(tokens=tokens, finish_reason="stop") for tokens in self.said]
-
-
-def test_what_the_model_wrote_comes_back_with_its_channel_and_can_be_learned_again() -> None:
-    template = gemma4()
-    texts = [THOUGHT, "<|channel>thought\na<|think|>\n<channel|>2"]
-    session = ModelSession(engine=Saying(*map(template.tokenizer.encode, texts)),  # type: ignore[arg-type]
-                           state=None, tokenizer=template.tokenizer, template=template)  # type: ignore[arg-type]
-    items = [Item(id=name, prompt="1+1?", expected_answer="2") for name in "ab"]
-    found = generate_batch(session, items, EvaluationSettings(form="channel"))
-    assert [answered.text for answered in found] == texts
-    assert [answered.control_tokens for answered in found] == [False, True]
-    rows = [{"id": answered.item.id, "sample": 0, "prompt": "1+1?", "completion": answered.text, "score": 1.0,
-             "gold": "2", "finish_reason": "stop", "completion_tokens": answered.tokens, "format_ok": True,
-             "steps_checked": 1, "steps_valid": 1, "control_tokens": answered.control_tokens} for answered in found]
-    kept, left_out = (sample_of(row, "channel") for row in rows)
-    assert (kept.problem, kept.steps, kept.answer, left_out.problem) == ("", ("1+1=2",), "2", CONTROL)

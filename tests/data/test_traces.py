@@ -1,18 +1,13 @@
-"""Reading and writing traces; a file of them that is hashed at once, counted without being read, and never another."""
+"""Reading and writing traces."""
 
-import hashlib
 import json
 
 import pytest
 
-from workings.data import named_sets
-from workings.data.named_sets import TraceFile
 from workings.data.traces import Trace, iterate_traces, read_traces, write_traces
 from workings.errors import RequestError
-from workings.record import digest
 
 GOOD = {"id": "a", "prompt": "What is 1+1?", "steps": ["1+1=2"], "answer": "2"}
-TRACES = [Trace(id=f"ü{number}", prompt="What is 1+1?", steps=("1+1=2",), answer="2") for number in range(5)]
 
 
 def test_what_is_written_is_read_again(tmp_path) -> None:
@@ -61,13 +56,12 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path) -> None:
         read_traces(path)
 
 
-@pytest.mark.parametrize("read", [read_traces, TraceFile])
-def test_empty_and_absent_files_are_refused_at_once(tmp_path, read) -> None:
+def test_empty_and_absent_files_are_refused_at_once(tmp_path) -> None:
     with pytest.raises(RequestError, match="a file of traces"):
-        read(tmp_path / "absent.jsonl")
+        read_traces(tmp_path / "absent.jsonl")
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(RequestError, match="is empty"):
-        read(tmp_path / "empty.jsonl")
+        read_traces(tmp_path / "empty.jsonl")
 
 
 def test_traces_stream(tmp_path) -> None:
@@ -77,50 +71,3 @@ def test_traces_stream(tmp_path) -> None:
     assert next(stream).id == "a"  # the broken second line has not been looked at
     with pytest.raises(RequestError):
         next(stream)
-
-
-# --- a file that is read when its traces are asked for -------------------------------------------------------------
-
-@pytest.fixture
-def path(tmp_path):
-    write_traces(tmp_path / "traces.jsonl", TRACES)
-    return tmp_path / "traces.jsonl"
-
-
-def never(path):
-    raise AssertionError("read")
-
-
-def test_digest_and_number_are_known_without_reading(path, monkeypatch) -> None:
-    monkeypatch.setattr(named_sets, "read_traces", never)
-    monkeypatch.setattr(digest, "CHUNK_BYTES", 7)
-    found = TraceFile(path)
-    assert (found.sha256, len(found)) == (hashlib.sha256(path.read_bytes()).hexdigest(), 5)
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert len(TraceFile(path)) == 5
-    with pytest.raises(AssertionError, match="read"):
-        list(found)
-
-
-def test_it_holds_the_traces_of_the_file(path) -> None:
-    found = TraceFile(path)
-    assert (list(found), list(found[1:3]), found[-1]) == (TRACES, TRACES[1:3], TRACES[-1])
-    assert list(found) == read_traces(path)
-
-
-def test_a_line_that_is_no_trace_is_named_when_traces_are_asked_for(path) -> None:
-    path.write_bytes(path.read_bytes() + b"\n")
-    found = TraceFile(path)
-    with pytest.raises(RequestError, match=r"traces.jsonl:6: not JSON"):
-        list(found)
-
-
-def test_a_file_that_changes_in_between_is_refused(path) -> None:
-    found = TraceFile(path)
-    path.write_bytes(path.read_bytes() + json.dumps(
-        {"id": "new", "prompt": "What is 1+2?", "steps": [], "answer": "3"}).encode())
-    with pytest.raises(RequestError, match="changed while it was being read"):
-        list(found)
-    path.unlink()
-    with pytest.raises(RequestError, match="a file of traces"):
-        list(found)

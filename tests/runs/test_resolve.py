@@ -45,7 +45,6 @@ def test_a_recipe_is_resolved_whole() -> None:
     assert resolved.weights.directory is None
     assert resolved.config == loaded.resolved()
     assert resolved.config_digest == json_digest(loaded.resolved())
-    assert resolved.data.is_full
     assert find_shape(loaded).vocab_size == TRAINED_VOCABULARY
 
 
@@ -53,7 +52,6 @@ def test_data_that_were_cut_are_not_read_again() -> None:
     loaded = load_recipe("smoke-tiny")
     few = Smoke().truncate(resolve(loaded).data)
     assert resolve(loaded, few).data is few
-    assert not few.is_full
 
 
 def test_a_folder_is_looked_for_in_the_order_of_the_places(tmp_path: Path) -> None:

@@ -189,7 +189,6 @@ def import_command(
                        "format's keys: prompt=problem,answer=solution. May be given several times.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="KEY", help="A column to ignore although "
                       "its name suggests that the answer needs it. May be given several times.")] = None,
-    columns: Annotated[str, typer.Option(metavar="NAME,...", help="Column names of a CSV file without a header.")] = "",
     rows: Annotated[int | None, typer.Option(min=1, help="Import only the first records; nothing after them "
                                       "is read.", show_default="all")] = None,
     hold_out: Annotated[int, typer.Option(min=0, help="Number of questions to split off as evaluation "
@@ -215,15 +214,12 @@ def import_command(
     from workings.data.importing.run import ImportRequest, import_records
     from workings.data.importing.sources import open_file, open_hub
 
-    if revision:
-        refuse_unread("with --revision", "this of a CSV file", "columns")
-    else:
+    if not revision:
         refuse_unread("without --revision", "these of a data set on the Hub", "subset", "split")
     if not hold_out:
         refuse_unread("without --hold-out", "--hold-out N, whose questions it decides", "seed")
     # Only --revision downloads: a misspelt file name must not become a request to the Hub.
-    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(
-        Path(file), tuple(filter(None, columns.split(","))))
+    opened = open_hub(file, revision=revision, subset=subset, split=split) if revision else open_file(Path(file))
     labels = {"section": section, "category": category, "difficulty": difficulty, "licence": licence,
               "source": source or (opened.name if revision else Path(file).name)}
     request = ImportRequest(format=format_name, on_error=on_error, labels=labels, completions=completions, force=force,
@@ -271,8 +267,8 @@ def make_command(
         files_made = make_named(kind, out, force=force)
     else:
         files_made = make_files(kind, n, items, seed, out, force=force)
-    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made.files.items())
-    answer(files_made.to_json(), f"{files_made.traces} traces, {files_made.items} items\n{files}")
+    files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made["files"].items())
+    answer(files_made, f"{files_made['traces']} traces, {files_made['items']} items\n{files}")
 
 
 for _name, _command in (("check", check_command), ("preview", preview_command), ("sample", sample.sample_command),

@@ -43,21 +43,10 @@ class Algorithm(Section):
 
     @abstractmethod
     def check(self, recipe: Any, info: ValidationInfo) -> None:
-        """Refuses keys of the recipe that this way of learning does not support.
-
-        Args:
-            recipe: the whole recipe.
-            info: context of the validation (`workings.config.section.refused`, `written_keys`).
-        """
+        """Refuses keys of the whole recipe that this way of learning does not support; a part of its validation."""
 
     def check_devices(self, recipe: Any, devices: int, where: str = "") -> None:
-        """Raises `RequestError` if the rows of an update cannot be split over devices.
-
-        Args:
-            recipe: the whole recipe.
-            devices: number of devices over which rows are split.
-            where: the machine, for the message, such as ``on v5e-8``.
-        """
+        """Raises `RequestError` if the rows of an update cannot be split over so many devices, ``where`` they are."""
 
 
 def algorithms() -> tuple[type[Algorithm], ...]:

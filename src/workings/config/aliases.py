@@ -5,7 +5,6 @@ proposal, because a silently ignored setting is worse than an error.
 """
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -28,18 +27,12 @@ def counterpart(word: str) -> str:
     return f"`{row['alias']}` ({', '.join(row['from'])}) is `{row['key']}` here"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Renamed:
-    """Result of renaming another trainer's keys."""
+def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[list[str], list[RequestError]]:
+    """Renames other trainers' top-level keys in place, but not ``known`` ones; removes those without a counterpart.
 
-    notes: tuple[str, ...]
-    """A line for each key with a counterpart, for the user and the record."""
-    refused: tuple[RequestError, ...]
-    """An error for each key without a counterpart, or that contradicts another key."""
-
-
-def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Renamed:
-    """Renames other trainers' top-level keys in place, but not ``known`` ones; removes those without a counterpart."""
+    Returns a line for each key with a counterpart, for the user and the record; and an error for each key without one,
+    or that contradicts another key.
+    """
     notes: list[str] = []
     refused: list[RequestError] = []
     implied: dict[str, Any] = {}
@@ -74,7 +67,7 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> Rename
         if isinstance(inside, dict):
             # Our keys take precedence over what another trainer's key implies.
             inside.setdefault(name, value)
-    return Renamed(notes=tuple(notes), refused=tuple(refused))
+    return notes, refused
 
 
 def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: str) -> None:

@@ -1,10 +1,8 @@
 """Error messages for invalid recipes: the wrong key, its line, the expected value, and the likely key."""
 
 import difflib
-import json
 import typing
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 from pydantic import BaseModel
@@ -52,7 +50,7 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         elif error["type"] == "extra_forbidden":
             problems.append(f"the key {dotted} is unknown, in {where}")
             expected.append(f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe")
-            hints += [_did_you_mean(location), "" if where.startswith(OVERRIDE) else _whole_section(error, location)]
+            hints.append(_did_you_mean(location))
         elif error["type"] == "missing" and dotted not in meant:
             problems.append(f"`{dotted}` is missing in {where}")
             expected.append(f"`{dotted}`" + _described(location))
@@ -60,24 +58,26 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
             _explain_choice(error, location, source, (problems, expected, hints))
         elif error["type"] != "missing":
-            problems.append(f"{dotted} cannot be {short_repr(error['input'])}, in {where}")
+            value = repr(error["input"])
+            problems.append(f"{dotted} cannot be {value if len(value) <= 80 else value[:77] + '…'}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted) or _empty_section(error, location) or _example(location) or
+            hints.append(_near_choice(error, dotted) or
                          f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
     if missing:
-        words = " ".join(missing)
-        hints.append(f"what is missing, in the dict: {_as_dict(words)}" if source(()) == GIVEN else
-                     f"what is missing, in the file or at the end of the command: {words}")
+        hints.append(f"what is missing, in the recipe or at the end of the command: {' '.join(missing)}")
     hints = [hint for hint in hints if hint] or ["`workings recipes show smoke-tiny`, which prints a whole recipe"]
-    # Further lines are indented by the ten characters of the label.
-    return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in (problems, expected, hints)))
+    return RequestError(*map(_joined, (problems, expected, hints)))
 
 
 def together(errors: Sequence[RequestError]) -> RequestError:
     """Combine several errors, part by part."""
-    parts = ([getattr(error, name) for error in errors if getattr(error, name)]
-             for name in ("given", "expected", "try_next"))
-    return RequestError(*("\n          ".join(dict.fromkeys(lines)) for lines in parts))
+    return RequestError(*(_joined([part for error in errors if (part := getattr(error, name))])
+                          for name in ("given", "expected", "try_next")))
+
+
+def _joined(lines: Sequence[str]) -> str:
+    # Further lines are indented by the ten characters of the label.
+    return "\n          ".join(dict.fromkeys(lines))
 
 
 def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
@@ -118,37 +118,6 @@ def _override_for(location: tuple[str, ...]) -> str:
     return f"{dotted}=…"
 
 
-def _as_dict(words: str) -> str:
-    """Words of a command as sections of a dict."""
-    sections_: dict[str, Any] = {}
-    for word in words.split():
-        key, _, value = word.partition("=")
-        *parents, last = key.split(".")
-        reduce(lambda section, name: section.setdefault(name, {}), parents, sections_)[last] = value
-    return json.dumps(sections_, ensure_ascii=False)
-
-
-def _empty_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """How to write a section of defaults, in place of a word such as `none`."""
-    known = section_at(location)
-    if error["type"] != "model_type" or not known:
-        return ""
-    needed = any(field.is_required() for section in known for field in section.model_fields.values())
-    return "" if needed else f"'{'.'.join(location)}={{}}' sets all its keys to their defaults"
-
-
-def _whole_section(error: ErrorDetails, location: tuple[str, ...]) -> str:
-    """Override words that replace a section, with the keys of its former choice."""
-    parents, chosen = location[:-1], str(error["loc"][-2:][0])
-    for section in section_at(parents):
-        choices = choice_of(section)
-        if location[-1] not in section.model_fields and any(choice.endswith(f": {chosen}") for choice in choices):
-            needed = [f"{name}: …" for name, field in section.model_fields.items()
-                      if field.is_required() and not any(choice.startswith(f"{name}: ") for choice in choices)]
-            return f"for a section without it: '{'.'.join(parents)}={{{', '.join([*choices, *needed])}}}'"
-    return ""
-
-
 def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource,
                     lines: tuple[list[str], list[str], list[str]]) -> None:
     """A section whose `name` (or `source`) is missing or is not one of the choices."""
@@ -157,23 +126,19 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
     key = (*location, str(context["discriminator"]).strip("'"))
     dotted, where = ".".join(key), source(key)
     if error["type"] == "union_tag_not_found":
-        names = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)]
+        choices = {choice.partition(": ")[2]: section.model_fields.keys()
+                   for section in section_at(location) for choice in choice_of(section)}
+        names = list(choices)
         given.append(f"`{dotted}` is missing in {where}")
-        fitting = [choice.partition(": ")[2] for section in section_at(location) for choice in choice_of(section)
-                   if error["input"].keys() <= section.model_fields.keys()]
-        hints.append(" or ".join(f"{dotted}={name}" for name in fitting) + f", with {', '.join(error['input'])}"
-                     if error["input"] and fitting else "")
-        known = {name for section in section_at(location) for name in section.model_fields}
-        unknown = [(*location, name) for name in error["input"] if name not in known]
-        given += [f"the key {'.'.join(place)} is unknown, in {source(place)}" for place in unknown]
-        hints += map(_did_you_mean, unknown)
+        fitting = [f"{dotted}={name}" for name, fields in choices.items() if error["input"].keys() <= fields]
+        hints.append(f"{' or '.join(fitting)}, with {', '.join(error['input'])}" if error["input"] and fitting else "")
+        hints += map(counterpart, error["input"])
     else:
-        names = _choices(context)
-        given.append(f"{dotted} cannot be {context['tag']}, in {where}")
+        names, tag = _choices(context), str(context["tag"])
+        given.append(f"{dotted} cannot be {tag}, in {where}")
         # Prefer a name with this beginning over a similar one.
-        near = [name for name in names if name.startswith(str(context["tag"]))] or difflib.get_close_matches(
-            str(context["tag"]), names, n=1)
-        hints.append(counterpart(str(context["tag"])) or (f"did you mean `{dotted}: {near[0]}`?" if near else ""))
+        near = [name for name in names if name.startswith(tag)] or difflib.get_close_matches(tag, names, n=1)
+        hints.append(counterpart(tag) or (f"did you mean `{dotted}: {near[0]}`?" if near else ""))
     expected.append(f"{dotted}: one of {', '.join(names)}")
 
 
@@ -196,12 +161,6 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
     return tuple(keep)
 
 
-def short_repr(value: Any) -> str:
-    """A value as Python writes it, cut after 80 characters."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…"
-
-
 def _did_you_mean(location: tuple[str, ...]) -> str:
     *parents, last = location
     siblings = {name for section in section_at(parents) for name in section.model_fields}
@@ -209,7 +168,10 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         # Another choice of the section has the key.
         others = [choice for section in section_at(parents) if last in section.model_fields
                   for choice in choice_of(section) or [FILE_REWARD]]
-        return f"`{'.'.join(location)}` goes with {' or '.join(f'`{other}`' for other in others)}"
+        dotted = ".".join(location)
+        # Entries of a list have no override.
+        way_on = "" if any(map(str.isdigit, location)) else f"; {dotted}=null leaves it out"
+        return f"`{dotted}` goes with {' or '.join(f'`{other}`' for other in others)}{way_on}"
     if there := counterpart(last):  # in a file another trainer's key is renamed at the top level only
         return there
     if near := _near_key(location):
@@ -233,16 +195,6 @@ def choice_of(section: type[BaseModel]) -> list[str]:
     """``name: grpo`` for a section that a required literal identifies."""
     return [f"{name}: {typing.get_args(field.annotation)[0]}" for name, field in section.model_fields.items()
             if typing.get_origin(field.annotation) is typing.Literal and field.is_required()]
-
-
-def _example(location: Sequence[str]) -> str:
-    """A right value of a key: an example of its field, or the default; empty without one."""
-    for section in section_at(location[:-1]):
-        field = section.model_fields.get(location[-1]) if location else None
-        value = next(iter(field.examples or [field.default])) if field else None
-        if isinstance(value, bool | int | float | str) and value != "":
-            return f"{'.'.join(location)}={str(value).lower() if isinstance(value, bool) else value}, for example"
-    return ""
 
 
 def _described(location: Sequence[str]) -> str:

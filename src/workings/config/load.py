@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from workings.config.aliases import rename
 from workings.config.explain import GIVEN, OVERRIDE, KeySource, explain, together
-from workings.config.overrides import Overrides, apply_override, no_value, override_words, seen_from
+from workings.config.overrides import Overrides, apply_override, override_words, refuse_value, seen_from
 from workings.config.recipe import Recipe
 from workings.config.section import AS_WRITTEN
-from workings.config.yaml_reader import key_places, parse_yaml
+from workings.config.yaml_reader import key_lines, parse_yaml
 from workings.errors import RequestError
 
 
@@ -69,11 +69,10 @@ class LoadedRecipe:
 
 
 def _dump(values: Mapping[str, Any]) -> str:
-    """Sections and keys as YAML. Raises `RequestError` for a value that no file holds."""
     try:
         return yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
-    except yaml.representer.RepresenterError:
-        raise no_value(values) from None
+    except yaml.representer.RepresenterError as error:
+        refuse_value(error.args[-1])
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -87,10 +86,6 @@ RecipeLike = str | Path | Mapping[str, Any] | LoadedRecipe
 """A file, the name of a shipped recipe, sections and keys as a dict, or a loaded recipe."""
 ROWS = (".jsonl", ".csv", ".parquet")
 """Suffixes of files with rows."""
-SHOWN = " " * 14
-"""Indentation of a quoted line of the recipe below `given:`."""
-MAX_SHOWN = 100
-"""Maximum characters of a quoted line."""
 
 
 def load_recipe(name: RecipeLike, overrides: Overrides = (), *, recorded: bool = False) -> LoadedRecipe:
@@ -121,37 +116,34 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
         raise RequestError(f"{origin} is not a mapping but {type(values).__name__}", "a mapping of recipe keys",
                            "workings recipes show smoke-tiny")
     # Before the overrides, which use only recipe keys.
-    moved = rename(values, frozenset(Recipe.model_fields), origin)
+    renamed, refused = rename(values, frozenset(Recipe.model_fields), origin)
     for override in overrides:
         apply_override(values, override)
     _one_length(values, overrides)
     try:
         # Combine with the errors of keys without a counterpart, which are removed from `values`.
-        recipe = _check(values, partial(_key_source, text, origin, overrides), as_written=True)
+        recipe = check_recipe(values, partial(_key_source, text, origin, overrides), as_written=True)
     except RequestError as wrong:
-        raise together([*moved.refused, wrong]) from None
-    if moved.refused:
-        raise together(moved.refused)
+        raise together([*refused, wrong]) from None
+    if refused:
+        raise together(refused)
     return LoadedRecipe(recipe=recipe, text=text, origin=origin, base=base, overrides=tuple(overrides),
-                        renamed=moved.notes)
+                        renamed=tuple(renamed))
 
 
-def check_recipe(values: dict[str, Any], origin: str, *, as_written: bool = False) -> Recipe:
+def check_recipe(values: dict[str, Any], origin: str | KeySource, *, as_written: bool = False) -> Recipe:
     """A recipe from plain values. Raises one `RequestError` that names every wrong key.
 
     Args:
         values: sections and keys.
-        origin: where they come from, for messages.
+        origin: where they come from, or each key, for messages.
         as_written: a user wrote these keys, so one without effect is refused. Otherwise all keys are allowed.
     """
-    return _check(values, lambda location: origin, as_written=as_written)
-
-
-def _check(values: dict[str, Any], source: KeySource, *, as_written: bool) -> Recipe:
     try:
         return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)
     except ValidationError as error:
-        raise explain(error.errors(include_url=False), source) from None
+        raise explain(error.errors(include_url=False), (lambda _: origin) if isinstance(origin, str) else origin
+                      ) from None
 
 
 def _key_source(text: str, origin: str, overrides: Sequence[str], location: tuple[str, ...]) -> str:
@@ -161,19 +153,14 @@ def _key_source(text: str, origin: str, overrides: Sequence[str], location: tupl
         # An override of one key is not the source of its siblings.
         if key == location[:len(key)]:
             return f"{OVERRIDE}{override}"
-    places = key_places(text) if origin != GIVEN else {}
+    places = key_lines(text) if origin != GIVEN else {}
     # An unknown section may exist only because of overrides of its keys.
     below = [override for override in overrides if override.startswith(".".join(location) + ".")]
     if location and below and location not in places:
         return f"{OVERRIDE}{below[-1]}"
     # A missing key has no line; its section has one.
-    near = next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), None)
-    if near is None:
-        return origin
-    number, column = near
-    line = text.splitlines()[number - 1]
-    # Truncated, because a wrapped line would misplace the caret.
-    return f"{origin}:{number}" + (f"\n{SHOWN}{line}\n{SHOWN}{' ' * column}^" if len(line) <= MAX_SHOWN else "")
+    line = next((places[location[:end]] for end in range(len(location), 0, -1) if location[:end] in places), 0)
+    return f"{origin}:{line}" if line else origin
 
 
 def _find(name: str) -> tuple[str, str, Path]:

@@ -11,7 +11,7 @@ from workings.config.section import Section
 class ShapeConfig(Section):
     """The shape of a model that is made from scratch; the vocabulary is the tokenizer's."""
 
-    family: Annotated[str, FamilyName()] = "gemma"
+    family: FamilyName = "gemma"
     """Architecture; decides norms, activation, attention pattern and soft caps."""
     layers: int = Field(ge=1)
     """Number of decoder layers."""

@@ -1,9 +1,9 @@
 """Overrides: ``key=value`` words of a command line, or dotted keys with their values in Python."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from workings.config.recipe_paths import is_data_or_model_path, relative_path, with_changed_paths
 from workings.config.yaml_reader import parse_yaml
@@ -14,7 +14,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 
 def override_words(overrides: Overrides) -> list[str]:
-    """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and for a value that no file holds."""
+    """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and as `refuse_value`."""
     if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
         # A text is a sequence of letters, which is not intended.
         raise RequestError(f"overrides cannot be {overrides!r}", "a dict, or a list of key=value words",
@@ -33,10 +33,7 @@ def flow(value: Any) -> str:
         is_plain = isinstance(value, str) and parse_yaml(value, "an override") == value
     except RequestError:
         is_plain = False
-    try:
-        return str(value) if is_plain else json.dumps(value, sort_keys=True)
-    except TypeError:
-        raise no_value(value) from None
+    return str(value) if is_plain else json.dumps(value, sort_keys=True, default=refuse_value)
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:
@@ -106,25 +103,13 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
         here[last] = value
 
 
-def no_value(value: Any) -> RequestError:
-    """The error for a Python value that no recipe can hold, such as a function among the rewards."""
-    inner = next((part for part in _inside(value) if not isinstance(part, str | int | float | None)), value)
-    if callable(inner):
-        name = getattr(inner, "__name__", "function")
-        return RequestError(f"a recipe cannot hold the function {name}",
-                            "FILE.py:FUNCTION: it runs in its own process, and its file's digest is recorded",
-                            f'"rewards": [{{"scorer": "mine.py:{name}"}}]; or, without a recipe, the argument '
-                            f"rewards=[{name}] of workings.train")
-    return RequestError(f"a recipe cannot hold a value of type {type(inner).__name__}",
-                        "texts, numbers, lists and dicts")
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    """All values at any depth that are not lists or mappings."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _inside(item)
-    else:
-        yield value
+def refuse_value(value: object) -> NoReturn:
+    """Raise `RequestError` for a Python value that no recipe can hold, such as a function among the rewards."""
+    if callable(value):
+        name = getattr(value, "__name__", "function")
+        raise RequestError(f"a recipe cannot hold the function {name}",
+                           "FILE.py:FUNCTION: it runs in its own process, and its file's digest is recorded",
+                           f'"rewards": [{{"scorer": "mine.py:{name}"}}]; or, without a recipe, the argument '
+                           f"rewards=[{name}] of workings.train")
+    raise RequestError(f"a recipe cannot hold a value of type {type(value).__name__}",
+                       "texts, numbers, lists and dicts")

@@ -30,7 +30,7 @@ class TrainingConfig(Section):
     """Number of optimizer updates; computed from `epochs` if that is given."""
     epochs: float = Field(default=0.0, ge=0)
     """Number of passes over all rows, also a fraction such as 0.5; 0: `steps` gives the number of updates."""
-    learning_rate: float = Field(gt=0, examples=[2e-4])
+    learning_rate: float = Field(gt=0)
     """Peak learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """Shape of the learning rate after warm-up, down to `learning_rate * final_share`."""

@@ -67,25 +67,23 @@ def parse_yaml(text: str, origin: str) -> Any:
                            "a YAML document of ordinary depth and values") from None
 
 
-def key_places(text: str) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Line, from 1, and column, from 0, of each key of a document, by its place: ``("training", "steps")``.
+def key_lines(text: str) -> dict[tuple[str, ...], int]:
+    """Line, from 1, of each key of a document that `parse_yaml` has read, by its place: ``("training", "steps")``.
 
-    Entries of lists count from 0. For a text that `parse_yaml` has read.
+    Entries of lists count from 0.
     """
-    places: dict[tuple[str, ...], tuple[int, int]] = {}
+    lines: dict[tuple[str, ...], int] = {}
 
     def walk(node: Any, location: tuple[str, ...]) -> None:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                inner = (*location, str(key.value))
-                # YAML counts lines from 0, editors from 1.
-                places[inner] = key.start_mark.line + 1, key.start_mark.column
-                walk(value, inner)
-        elif isinstance(node, yaml.SequenceNode):
-            for number, value in enumerate(node.value):
-                places[(*location, str(number))] = value.start_mark.line + 1, value.start_mark.column
-                walk(value, (*location, str(number)))
+        entries = ([(str(key.value), key, value) for key, value in node.value]
+                   if isinstance(node, yaml.MappingNode) else
+                   [(str(number), value, value) for number, value in enumerate(node.value)]
+                   if isinstance(node, yaml.SequenceNode) else [])
+        for name, start, value in entries:
+            # YAML counts lines from 0, editors from 1.
+            lines[*location, name] = start.start_mark.line + 1
+            walk(value, (*location, name))
 
     # Parsed again only for a message, because values do not have line numbers.
     walk(yaml.compose(text, Loader=_Reader), ())
-    return places
+    return lines

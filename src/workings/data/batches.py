@@ -43,11 +43,7 @@ class Position:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Position":
-        """The position in a checkpoint.
-
-        Raises:
-            RecordError: when it is not a position.
-        """
+        """The position in a checkpoint. Raises `RecordError` for anything else."""
         # The exact type, because JSON's `true` is an int to `isinstance`.
         if set(record) != {"epoch", "batch"} or not all(type(value) is int and value >= 0 for value in record.values()):
             raise RecordError(f"data position {dict(record)!r}: epoch and batch, whole numbers, were expected")
@@ -87,28 +83,20 @@ class Batches:
         self._most: dict[int, int] = {}
 
     def at(self, position: Position) -> tuple[Batch, Position]:
-        """The batch at a position, and the position after it.
-
-        Raises:
-            RecordError: when the epoch has no such batch: the position belongs to other data.
-        """
-        plan = self._plan(position.epoch)
-        if position.batch >= len(plan):
-            raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only; "
-                              "the checkpoint belongs to other data")
-        # After an epoch's last batch the next epoch begins, in a new order.
-        last = position.batch + 1 == len(plan)
+        """The batch at a position, and the position after it. Raises `RecordError` for a position of other data."""
+        planned = self._planned(position)
+        last = position.batch + 1 == len(self._plan(position.epoch))
         after = Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
-        return self._batch(plan[position.batch]), after
+        sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
+        return self._bounded(make_batch(sequences, self._shape, planned.length, self._rows.pad_id)), after
 
     def row_ids(self, position: Position) -> list[list[str]]:
         """The row ids in each sequence of the batch at a position, empty sequences included."""
-        return [[self._rows.rows[number].id for number in sequence]
-                for sequence in self._plan(position.epoch)[position.batch].sequences]
+        return [[self._rows.ids[number] for number in sequence] for sequence in self._planned(position).sequences]
 
     def shape_at(self, position: Position) -> BatchShape:
         """Shape of the batch at a position."""
-        return BatchShape(*self._shape, int(self._plan(position.epoch).lengths[position.batch]))
+        return BatchShape(*self._shape, self._planned(position).length)
 
     def batches_in_epoch(self, epoch: int) -> int:
         """Number of steps in one epoch (with packing it differs a little from epoch to epoch)."""
@@ -170,13 +158,9 @@ class Batches:
     def digest_at(self, position: Position, row_digests: Mapping[str, str]) -> str:
         """The digest that the batch at a position must have, from the digest of each row by its id.
 
-        Raises:
-            RecordError: when the epoch has no such batch.
+        Raises `RecordError` for a position of other data.
         """
-        plan = self._plan(position.epoch)
-        if position.batch >= len(plan):
-            raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only")
-        # The same form that `digest` finds in the arrays: the shape, then the digests of each sequence's rows.
+        # The same form that `digest` finds in the arrays.
         return _sequences_digest(self.shape_at(position),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
 
@@ -185,23 +169,23 @@ class Batches:
         """int64: tokens of each row, or of the longer row of each pair."""
         return (self._pairs or self._rows).lengths
 
+    def _planned(self, position: Position) -> Planned:
+        plan = self._plan(position.epoch)
+        if position.batch >= len(plan):
+            raise RecordError(f"data position {position}: epoch {position.epoch} has {len(plan)} batches only; "
+                              "it belongs to other data")
+        return plan[position.batch]
+
     def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
-            self._plans = {epoch: self._planned(epoch)}  # one epoch at a time: a million rows are 30 MB of plan
+            order = epoch_order((self._pairs or self._rows).ids, self._seed, epoch)
+            if self._packed:
+                plan = plan_packed(order, self._lengths, self._packing, self._buckets[0], self._size)
+            else:
+                plan = plan_bucketed(order, self._lengths, self._buckets, self._size)
+            # One epoch at a time: a million rows are 30 MB of plan.
+            self._plans = {epoch: plan if self._pairs is None else plan.with_rows(2)}
         return self._plans[epoch]
-
-    def _planned(self, epoch: int) -> EpochPlan:
-        order = epoch_order((self._pairs or self._rows).ids, self._seed, epoch)
-        if self._packed:
-            return plan_packed(order, self._lengths, self._packing, self._buckets[0], self._size)
-        plan = plan_bucketed(order, self._lengths, self._buckets, self._size)
-        return plan if self._pairs is None else plan.with_rows(2)
-
-    def _batch(self, planned: Planned) -> Batch:
-        # Rows of a large set are views of mapped files: only these are read from the disk.
-        sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
-        batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
-        return self._bounded(batch)
 
     def _bounded(self, batch: Batch) -> Batch:
         """The batch with the most loss positions of its shape, an upper bound for an engine's programs."""
@@ -211,7 +195,7 @@ class Batches:
 def _row_digests(batch: Batch) -> list[list[str]]:
     """`Row.digest` of every run of one segment id in each of the A x B sequences, padding left out."""
     length = batch.tokens.shape[-1]
-    # A 0 on both sides, so that the first and the last row of a sequence have two borders like any other.
+    # A 0 on both sides, so that each row has two borders.
     segments = np.pad(batch.segment_ids.reshape(-1, length), ((0, 0), (1, 1)))
     number, border = np.nonzero(segments[:, 1:] != segments[:, :-1])
     mask = np.zeros((len(segments), length + 1), np.uint8)  # of a token; the loss mask is one position earlier
@@ -248,8 +232,8 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
         length: S; every sequence's rows fit in it.
         pad_id: fills the rest.
     """
+    # [A x B, S] while they are filled.
     flat = (len(sequences), length)
-    # [A x B, S] while they are filled; the axes are split at the end, which copies nothing.
     tokens = np.full(flat, pad_id, np.int32)
     targets, positions, segments = (np.zeros(flat, np.int32) for _ in range(3))
     loss_mask = np.zeros(flat, np.float32)

@@ -46,6 +46,8 @@ REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|rea
 MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", "loss", "loss_mask", "loss_weight",
          "loss_scale", "mask", "train_detail", "training_detail")
 """Keys of a turn or a record that say whether it is learned."""
+_LEARNED = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+"""Values of a mark, as text."""
 _FORBID = frozenset(("ignore", "ignored", "skip", "skipped", "exclude", "excluded", "mask", "masked"))
 _ALLOW = frozenset(("train", "trained", "training", "trainable", "learn", "learned", "learnable", "loss", "weight",
                     "supervise", "supervised"))
@@ -155,8 +157,7 @@ def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
 def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     """Whether a turn or a record may be learned, by its mark; true without one.
 
-    Raises:
-        ValueError: a mark that is neither 0 nor 1, or two that contradict each other.
+    Raises `ValueError` for a mark that is neither 0 nor 1, and for two that contradict each other.
     """
     found: dict[bool, str] = {}
     for key in MARKS:
@@ -164,16 +165,14 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
         if value is None or (where == "the record" and key not in ("weight", "train", "trainable", "is_trainable")
                              and value not in (0, "false") and not isinstance(value, list)):
             continue
+        given = f"{where} is marked `{key}: {str(value)[:40]}`"
         if isinstance(value, list) and not key.endswith("_detail"):
-            raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`, a list; each turn needs its own mark, "
-                             "0 or 1")
-        # 1 and 1.0 equal True, and 0 equals False; some tools write the words.
-        learned = {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower(), value)
-        if learned not in (True, False) or isinstance(learned, str) or key in ("mask", "train_detail",
-                                                                               "training_detail"):
-            raise ValueError(f"{where} is marked `{key}: {str(value)[:40]}`; only 0 and 1 (or false and true) of "
-                             "`weight`, `train`, `trainable`, `loss` and `loss_mask` are read")
-        found[bool(learned)] = key
+            raise ValueError(f"{given}, a list; each turn needs its own mark, 0 or 1")
+        learned = _LEARNED.get(str(value).lower())
+        if learned is None or key in ("mask", "train_detail", "training_detail"):
+            raise ValueError(f"{given}; only 0 and 1 (or false and true) of `weight`, `train`, `trainable`, `loss` and "
+                             "`loss_mask` are read")
+        found[learned] = key
     if len(found) > 1:
         raise ValueError(f"{where} has marks that contradict each other: `{found[True]}` and `{found[False]}`")
     return False not in found

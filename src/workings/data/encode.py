@@ -27,7 +27,6 @@ class Example:
     """A prompt, and the completion that is learned after it, as texts."""
 
     id: str
-    """Id of its row."""
     name: str
     """Its name in messages."""
     prompt: str
@@ -72,12 +71,7 @@ class Encoded:
 
 
 def encoded(examples: Iterable[Example], tokenizer: Tokenizer, template: ChatTemplate) -> Iterator[Encoded]:
-    """Examples as tokens, in their order.
-
-    Raises:
-        RequestError: naming the example, when something that must hold does not.
-    """
-    # An iterator, because traces of a large file are made while they are read.
+    """Examples as tokens, in their order. Raises `RequestError` naming the example that fails a proof."""
     remaining = iter(examples)
     while chunk := list(islice(remaining, _CHUNK)):
         texts = [_texts(example, template) for example in chunk]
@@ -136,7 +130,7 @@ def _joined(example: Example, read: list[list[int]], learned_tokens: list[list[i
 
 
 def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:
-    """Check a row (see the module's text). The reasons are for users."""
+    """Check a row (see the module's text)."""
     example, before, learned = encoded.example, encoded.prompt, encoded.completion
     bos, stop = template.bos_id, template.stop_ids[0]
     # First, because a forged turn also fails the checks below, with reasons that would mislead.
@@ -145,28 +139,21 @@ def _prove(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> No
     ends = sum(turn.role == "assistant" for turn in example.asked.turns) if bos == stop else 0
     if bos is not None and (before[0] != bos or before.count(bos) != 1 + ends):
         raise _unproved(example, f"the prompt has {before.count(bos) - ends} BOS tokens", "exactly one, at the start")
-    turns = [*((before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
-                                                                               strict=True)),
-             (learned, example.parts)]
-    for tokens, parts in turns:
-        _prove_learned(example, tokens, parts, stop, tokenizer)
-
-
-def _prove_learned(example: Example, learned: list[int], parts: tuple[str, ...], stop: int, tokenizer: Tokenizer
-                   ) -> None:
-    """Check what must hold for the tokens of one turn that is learned."""
-    if not learned:
-        raise _unproved(example, "there is no supervised token", "at least one")
-    if learned[-1] != stop or learned.count(stop) != 1:
-        raise _unproved(example, f"the last learned token is {tokenizer.token(learned[-1])}",
-                        f"the stop token {tokenizer.token(stop)}, once, at the end")
-    # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of the
-    # comparison, because some decoders add or take a space at a border.
-    text = tokenizer.decode(learned)
-    for part in parts:
-        if "".join(part.split()) not in "".join(text.split()):
-            raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
-                            "a tokenizer that decodes to the original text")
+    turns = [(before[start:end], (turn.text,)) for (start, end), turn in zip(encoded.earlier, example.earlier,
+                                                                             strict=True)]
+    for tokens, parts in [*turns, (learned, example.parts)]:
+        if not tokens:
+            raise _unproved(example, "there is no supervised token", "at least one")
+        if tokens[-1] != stop or tokens.count(stop) != 1:
+            raise _unproved(example, f"the last learned token is {tokenizer.token(tokens[-1])}",
+                            f"the stop token {tokenizer.token(stop)}, once, at the end")
+        # A tokenizer that does not know a character may drop it; only decoding shows that. White space is left out of
+        # the comparison, because some decoders add or take a space at a border.
+        text = tokenizer.decode(tokens)
+        for part in parts:
+            if "".join(part.split()) not in "".join(text.split()):
+                raise _unproved(example, f"the learned tokens read {text!r} and do not hold {part!r}",
+                                "a tokenizer that decodes to the original text")
 
 
 def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatTemplate) -> None:

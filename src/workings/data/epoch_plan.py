@@ -28,8 +28,7 @@ def order_keys(row_ids: Iterable[str], seed: int, epoch: int) -> list[bytes]:
 def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
     """int64 ``[rows]``: places in ``row_ids`` in the order of one epoch.
 
-    Rows ascend by `order_keys`, bytes compared as unsigned. The order in which ids are given does not matter. Cost: one
-    hash a row and a sort of numbers; about a second for a million rows.
+    Rows ascend by `order_keys`, bytes compared as unsigned. The order in which ids are given does not matter.
     """
     keys = order_keys(row_ids, seed, epoch)
     # Read as big-endian, numbers compare as their bytes do; sorting them is far faster than sorting Python's bytes.
@@ -44,37 +43,26 @@ def epoch_order(row_ids: Sequence[str], seed: int, epoch: int) -> np.ndarray:
 def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Each row goes into the first sequence that still has room, else opens a new one.
 
-    Args:
-        lengths: length of each row, in the epoch's order; none above ``capacity``.
-        capacity: tokens in one sequence.
-
-    Returns:
-        Sequences of row numbers, in the order in which the sequences were opened.
-
-    A tree of maxima finds the first sequence with room in O(log n), so a million rows take seconds, not hours.
+    ``lengths`` are those of the rows in the epoch's order, none above ``capacity``. Returns sequences of row numbers,
+    in the order in which the sequences were opened. A tree of maxima finds the first sequence with room in O(log n).
     """
     # One leaf per row, because in the worst case each opens a sequence; a power of two makes a full tree.
-    size = 1
-    while size < len(lengths):
-        size *= 2
+    size = 1 << max(len(lengths) - 1, 0).bit_length()
     # room[size + i] is what sequence i has left; a parent holds the larger of its two children.
     room = [capacity] * (2 * size)
     packed: list[list[int]] = []
     _refuse_unfit(lengths, capacity)
     for row, length in enumerate(lengths):
         node = 1
-        # Go left if there is room, which finds the first leaf that fits.
         while node < size:
             node = 2 * node if room[2 * node] >= length else 2 * node + 1
         # An unused leaf has all its room, so no leaf beyond the next new one is ever reached.
         if node - size == len(packed):
             packed.append([])
-        # Leaf `size + i` is sequence i.
         packed[node - size].append(row)
         room[node] -= length
         while node > 1:
             node //= 2
-            # Upwards from the changed leaf: the other nodes stay as they are.
             room[node] = max(room[2 * node], room[2 * node + 1])
     return packed
 
@@ -82,10 +70,9 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Longest row first, each goes into the fullest sequence that still has room, else opens a new one.
 
-    Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first.
-
-    As Best Fit Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973) does. Sequences are in a heap
-    for every room that they can have left, and a number's bits say which heaps hold any.
+    Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first. Source: Best Fit
+    Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973). Sequences are in a heap for every room
+    that they can have left, and a number's bits say which heaps hold any.
     """
     _refuse_unfit(lengths, capacity)
     # having[r]: sequences with room for r more tokens; bit r of `rooms` is set where that heap is not empty.
@@ -151,10 +138,7 @@ class EpochPlan:
         return int(self.lengths.sum()) * self.members.shape[1]
 
     def with_rows(self, each: int) -> "EpochPlan":
-        """The plan of single rows, where this one's rows are groups of ``each`` rows that follow one another.
-
-        A group's rows are neighbours, each in a separate sequence.
-        """
+        """The plan of single rows, each in a sequence, where this one's rows are groups of ``each`` neighbours."""
         offsets = np.arange(each)
         # An empty place becomes a group of empty sequences.
         members = np.where(self.members[..., None] < 0, -1, self.members[..., None] * each + offsets)
@@ -171,14 +155,10 @@ class EpochPlan:
 
 
 def plan_packed(order: np.ndarray, lengths: np.ndarray, packing: str, capacity: int, size: int) -> EpochPlan:
-    """An epoch whose rows are packed.
+    """An epoch whose rows are packed into sequences of ``capacity`` positions, in batches of ``size`` sequences.
 
-    Args:
-        order: int64 ``[rows]``, the epoch's order.
-        lengths: int64 ``[rows]``, tokens of each row, by its number.
-        packing: how, by its name in `workings.data.epoch_plan.PACKINGS`.
-        capacity: positions of a sequence.
-        size: sequences in a batch.
+    ``order`` is that of the epoch and ``lengths`` the tokens of each row by its number (both int64 ``[rows]``);
+    ``packing`` is a name in `PACKINGS`.
     """
     packed = PACKINGS[packing](lengths[order].tolist(), capacity)
     borders = np.zeros(len(packed) + 1, np.int64)
@@ -213,26 +193,22 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     """
     full_batches, leftovers = [], []
     for length in np.unique(long):
-        # Sequences are numbered in the epoch's order, and `flatnonzero` keeps it.
         same_length = np.flatnonzero(long == length)
-        # Whole batches only; the rest waits for those of other lengths.
         end = len(same_length) - len(same_length) % size
         full_batches.append(same_length[:end].reshape(-1, size))
         leftovers.append(same_length[end:])
     full = np.concatenate(full_batches)
     # The last member completed a batch, so this is the order of completion.
     full = full[np.argsort(full[:, -1])]
-    # Longest first, so that the first sequence of each leftover batch is its longest and decides its length.
     leftover = np.concatenate(leftovers[::-1])
     # -1 is not a sequence; `EpochPlan` makes an empty one of it.
     last = np.pad(leftover, (0, -len(leftover) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
-    # The first sequence of a batch is never an empty one, and decides its length.
     return EpochPlan(rows, borders, members, long[members[:, 0]])
 
 
 MOST = 8
-"""Maximum number of chosen lengths: an engine compiles its step for each."""
+"""Most chosen lengths: an engine compiles its step for each."""
 GOAL = 0.1
 """Share of padding at which no further length is added."""
 MULTIPLE = 8
@@ -244,11 +220,8 @@ CANDIDATES = 512
 def bucket_lengths(data_config: DataConfig, lengths: np.ndarray, longest: int, size: int) -> tuple[int, ...]:
     """The lengths that batches of these rows may have, ascending; every row fits in the last one.
 
-    Args:
-        data_config: names the lengths, or asks for chosen ones.
-        lengths: int64 ``[rows]``, tokens of each row.
-        longest: the longest row that the data may have (`data.max_length`).
-        size: rows of a batch, all micro batches together.
+    ``lengths`` are the tokens of each row (int64 ``[rows]``), ``longest`` is `data.max_length`, and ``size`` the rows
+    of a batch, all micro batches together.
     """
     if data_config.packing != "none":
         # Packed sequences are all as long as the longest row allowed, so a run compiles one shape only.

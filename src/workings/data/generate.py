@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 
 SCHEMA = 1
-"""Version of the manifest's keys."""
 TRACES, ITEMS, MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
 """Names of the files of a made data set in its folder."""
 
@@ -72,42 +70,18 @@ def prompts_in_both(traces: Sequence[Mapping[str, Any]], items: Sequence[Mapping
     return sum(" ".join(trace["prompt"].split()).casefold() in item_prompts for trace in traces)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MadeFiles:
-    """The files of a made data set."""
+def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, force: bool) -> dict[str, Any]:
+    """Make problems and write them. Returns the keys of `--json`.
 
-    traces: int
-    items: int
-    files: dict[str, str]
-    """SHA-256 of each file, by path."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `--json`."""
-        return {"traces": self.traces, "items": self.items, "files": self.files}
-
-
-def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, force: bool) -> MadeFiles:
-    """Make problems and write them.
-
-    Args:
-        kind: as of `make_kind`.
-        n_train: traces.
-        n_items: held-out items; no problem is in both.
-        seed: equal seeds give equal files.
-        out: a directory (`traces.jsonl`, `items.jsonl` and `manifest.json` in it), or a file that ends with `.jsonl`
-            for the traces, with `NAME.items.jsonl` and `NAME.manifest.json` next to it.
-        force: replace files that exist.
-
-    Raises:
-        RequestError: an unknown kind, too many problems, or existing files.
+    ``out`` is a directory (for `traces.jsonl`, `items.jsonl` and `manifest.json`), or a file that ends with `.jsonl`
+    for the traces, with `NAME.items.jsonl` and `NAME.manifest.json` next to it. Other arguments and errors: see
+    `make_kind`; existing files are refused without ``force``.
     """
     is_file = out.suffix == ".jsonl"
     names = [out, path_beside(out, ITEMS), path_beside(out, MANIFEST)] if is_file else [
         out / name for name in (TRACES, ITEMS, MANIFEST)]
     # Before anything is made: a set of many problems takes a while.
-    _refuse_existing(names, force)
-    if is_file:
-        _refuse_absent_folder(out)
+    _refuse(names, force=force, is_file=is_file)
     traces, items = make_kind(kind, n_train, n_items, seed)
     names[0].parent.mkdir(parents=True, exist_ok=True)
     with atomic.together(*names):
@@ -115,35 +89,28 @@ def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, f
         write_items(names[1], items)
         manifest = write_manifest_of(names[2], names[:2], names[0], names[1], {
             "generator": kind, "seed": seed, "traces": n_train, "items": n_items})
-    return MadeFiles(traces=len(traces), items=len(items),
-                     files={str(path): manifest["files"][path.name]["sha256"] for path in names[:2]})
+    return {"traces": len(traces), "items": len(items),
+            "files": {str(path): manifest["files"][path.name]["sha256"] for path in names[:2]}}
 
 
-def make_named(name: str, out: Path, *, force: bool) -> MadeFiles:
-    """Write a named data set into one file.
-
-    Raises:
-        RequestError: unknown name, or a file that exists.
-        RecordError: the generators no longer make what the name means.
-    """
-    _refuse_existing([out], force)
-    _refuse_absent_folder(out)
+def make_named(name: str, out: Path, *, force: bool) -> dict[str, Any]:
+    """Write a named data set into one file. Returns the keys of `--json`; errors also as of `make_set`."""
+    _refuse([out], force=force, is_file=True)
     traces, items = make_set(name)
     if traces:
         write_traces(out, traces)
     else:
         write_items(out, items)
-    return MadeFiles(traces=len(traces), items=len(items), files={str(out): shipped_sets()[name].sha256})
+    return {"traces": len(traces), "items": len(items), "files": {str(out): shipped_sets()[name].sha256}}
 
 
-def _refuse_existing(paths: Sequence[Path], force: bool) -> None:
+def _refuse(paths: Sequence[Path], *, force: bool, is_file: bool) -> None:
+    """Raise `RequestError` for paths that exist, and for a file without a folder to be in."""
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
         raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
                            "--force, or another --out")
-
-
-def _refuse_absent_folder(out: Path) -> None:
-    if out.is_dir() or not out.parent.is_dir():
+    out = paths[0]
+    if is_file and (out.is_dir() or not out.parent.is_dir()):
         raise RequestError(f"--out {out} is a folder" if out.is_dir() else f"there is no folder {out.parent}",
                            "a file in a directory that exists", f"mkdir -p {out.parent}")

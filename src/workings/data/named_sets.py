@@ -4,13 +4,12 @@ Only the recipe of a shipped set is kept; the bytes are generated on demand and 
 means the same data everywhere, and a changed generator cannot change it silently.
 """
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 from workings.data.generators import addition, everyday
 from workings.data.generators.base import ItemRecord, as_item, items_bytes
@@ -18,8 +17,7 @@ from workings.data.importing.completion import split_any
 from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.errors import RecordError, RequestError
 from workings.hints import no_file, pip_install
-from workings.record.digest import bytes_digest, chunks, file_digest
-from workings.record.manifest import DRAWN_FROM
+from workings.record.digest import bytes_digest, file_digest
 
 KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[ItemRecord]]]] = {
     "addition": addition.make, "unit_conversion": everyday.make_units}
@@ -29,10 +27,9 @@ _DRAWN = 4
 
 
 def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`.
+    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`; no problem is in both.
 
-    Raises:
-        RequestError: an unknown kind, or too many problems.
+    Equal seeds give equal data. Raises `RequestError` for an unknown kind, and for too many problems.
     """
     return KINDS.get(kind, partial(_make_task, kind))(n_traces, n_items, seed)
 
@@ -96,11 +93,9 @@ def shipped_sets() -> dict[str, SetRecipe]:
 
 
 def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
-    """Make a shipped set and compare it with its digest; one of the returned lists is empty.
+    """Make a shipped set; one of the returned lists is empty.
 
-    Raises:
-        RequestError: there is no set of this name.
-        RecordError: the generated data differ from the digest.
+    Raises `RequestError` for any other name, and `RecordError` if the generated data differ from the digest.
     """
     if name not in _SETS:
         raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(_SETS)}", "workings data list")
@@ -116,61 +111,7 @@ def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
     return made
 
 
-class TraceFile(Sequence[Trace]):
-    """The traces of a file, which is hashed at once and read only when a trace is asked for.
-
-    Rows that are kept from an earlier run need the digest of the file and none of its traces, and a digest takes a
-    hundredth of the time. The number of lines is known before they are read; each is one trace or an error. Everything
-    that gives a trace raises `RequestError` as `workings.data.traces.read_traces` does, and when the file is no longer
-    the one that was hashed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Hash the file. Raises `RequestError` as `read_traces` for one that is absent or empty."""
-        self.path = path
-        # One pass over the bytes gives all, in constant memory.
-        self.sha256, self._lines, self.may_hold_samples = _looked_at(path) if path.is_file() else ("", 0, False)
-        if not self._lines:
-            read_traces(path)  # says why it is empty
-
-    @cached_property
-    def _traces(self) -> list[Trace]:
-        traces = read_traces(self.path)
-        # Hashed before and after reading: the recorded digest is then that of the lines that were read.
-        if file_digest(self.path) != self.sha256:
-            raise RequestError(f"{self.path} changed while it was being read",
-                               f"a file that stays as it is, SHA-256 {self.sha256}", "the same command again")
-        return traces
-
-    def __len__(self) -> int:
-        return self._lines
-
-    @overload
-    def __getitem__(self, at: int) -> Trace: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
-    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
-        return self._traces[at]
-
-
-def _looked_at(path: Path) -> tuple[str, int, bool]:
-    """SHA-256 of a file, as hex; its number of lines; and whether a line may name the model it was sampled from.
-
-    A last line without a line break counts.
-    """
-    # An empty file has no line, which is why the byte before its first counts as a line break.
-    digest, lines, last, mark, has_mark = hashlib.sha256(), 0, b"\n", f'"{DRAWN_FROM}"'.encode(), False
-    with path.open("rb") as stream:
-        for chunk in chunks(stream):
-            digest.update(chunk)
-            lines += chunk.count(b"\n")
-            # The mark may be split by the border of two chunks.
-            has_mark = has_mark or mark in last + chunk
-            last = chunk[-len(mark):]
-    return digest.hexdigest(), lines + (last[-1:] != b"\n"), has_mark
-
-
-def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[Sequence[Trace], str]:
+def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[list[Trace], str]:
     """The traces of a file (relative to ``base``) or of a shipped set, and the SHA-256 of the file that they are.
 
     A file takes precedence over a shipped name; ``more``: further accepted values, for the message. Raises
@@ -179,8 +120,7 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[Sequenc
     # An absolute name replaces `base` in the join.
     path = base / Path(name).expanduser()
     if path.is_file():
-        file = TraceFile(path)
-        return file, file.sha256
+        return read_traces(path), file_digest(path)
     if name not in _SETS:
         raise RequestError(f"traces: {no_file(path)}", f"a file of traces{more}, or a data set: {_names('traces')}",
                            "workings data list")

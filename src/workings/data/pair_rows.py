@@ -10,15 +10,16 @@ how far the model has drifted. It is the completion of the next entry in the fil
 data determine it. The id of the first row has the verdict.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from workings.config.data import DataConfig
-from workings.data.encode import Encoded, Example, encoded
+from workings.data.encode import Example, encoded
 from workings.data.preferences import PreferencePair, Verdict
 from workings.data.rows import Row, RowSet, kept_rows, refuse_other_template, row_of, row_problems
 from workings.errors import RecordError, RequestError
@@ -28,19 +29,22 @@ from workings.models.turns import Asked
 
 SIDES = ("chosen", "rejected")
 """The completions of a pair, in row order; each is a suffix of its row's id, after a slash."""
+RIGHT, WRONG, MISMATCHED = "right", "wrong", "mismatched"
+"""Ends of row ids: those of a completion by its verdict, and that of the row next to it."""
 
 
 @dataclass(frozen=True)
 class PairRows:
-    """All pairs of a data set as rows."""
+    """All pairs or verdicts of a data set as rows."""
 
     rows: RowSet
     """``2 * pairs`` rows."""
 
     @cached_property
     def ids(self) -> list[str]:
-        """The pairs' ids, in their order. Raises `RecordError` if the rows are not in pairs."""
-        return pair_ids(self.rows.ids)
+        """The ids of the pairs or verdicts, in their order. Raises `RecordError` if the rows are not in pairs."""
+        of_verdicts = self.rows.ids[-1].endswith(f"/{MISMATCHED}")
+        return (verdict_ids if of_verdicts else pair_ids)(self.rows.ids)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -55,47 +59,50 @@ def row_id(pair_id: str, side: str) -> str:
     return f"{pair_id}/{side}"
 
 
-def pair_ids(row_ids: Sequence[str]) -> list[str]:
+def pair_ids(row_ids: Sequence[str], first: Sequence[str] = SIDES[:1], second: str = SIDES[1]) -> list[str]:
     """The ids of the pairs whose rows have these ids.
 
     Raises:
-        RecordError: the rows are not a chosen and a rejected one of each pair, in this order.
+        RecordError: the rows are not a ``first`` and a ``second`` one of each pair, in this order.
     """
-    # Every other row is a chosen one; whether it is, the comparison below says.
-    ids = [name.removesuffix(f"/{SIDES[0]}") for name in row_ids[::2]]
-    if list(row_ids) != [row_id(name, side) for name in ids for side in SIDES]:
-        wrong = next((name for name in row_ids if not name.endswith(tuple(f"/{side}" for side in SIDES))), "an order")
-        raise RecordError(f"rows that are not in pairs of a chosen and a rejected one: {wrong[:80]!r}")
+    ids = [name.removesuffix(f"/{second}") for name in row_ids[1::2]]
+    for name, own, other in zip_longest(ids, row_ids[::2], row_ids[1::2], fillvalue=""):
+        if own not in [row_id(name, end) for end in first] or other != row_id(name, second):
+            raise RecordError(f"rows that are not in pairs of {' or '.join(first)} and {second}: {own[:80]!r}, "
+                              f"{other[:80]!r}")
     return ids
+
+
+verdict_ids = partial(pair_ids, first=(RIGHT, WRONG), second=MISMATCHED)
+"""The ids of the verdicts whose rows have these ids; errors as of `pair_ids`."""
 
 
 def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, template: ChatTemplate,
                     data_config: DataConfig) -> PairRows:
     """Turn pairs into proved rows, in the pairs' order.
 
-    Raises:
-        RequestError: naming the pair, when something that must hold does not, or its completions are the same tokens;
-            when ids repeat; when no pair is left.
+    Raises `RequestError` as `workings.data.rows.build_rows`, and if both completions of a pair are the same tokens.
     """
     def examples() -> Iterator[Example]:
         for pair in pairs:
             for side, text in zip(SIDES, (pair.chosen, pair.rejected), strict=True):
                 yield _example(row_id(pair.id, side), f"pair {pair.id}: {side}", pair, text, template)
 
-    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair", _refuse_equal))
+    return PairRows(_two_rows_each(pairs, examples(), tokenizer, template, data_config, "pair"))
 
 
 def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
-                   template: ChatTemplate, data_config: DataConfig, kind: str,
-                   check: Callable[[str, Encoded, Encoded], None] = lambda *_: None) -> RowSet:
-    """Proved rows of entries with two ``examples`` each, of which ``check`` refuses those that do not go together."""
+                   template: ChatTemplate, data_config: DataConfig, kind: str) -> RowSet:
+    """Proved rows of entries, a ``kind`` with two ``examples`` each."""
     refuse_other_template(template, data_config)
 
     def rows() -> Iterator[tuple[str, tuple[Row, Row]]]:
         sides = encoded(examples, tokenizer, template)
         # One generator twice: each entry takes its first example and then its second one.
         for entry, first, second in zip(entries, sides, sides, strict=True):
-            check(entry.id, first, second)
+            if kind == "pair" and first.completion == second.completion:
+                raise RequestError(f"pair {entry.id}: both completions are the same {len(first.completion)} tokens",
+                                   "a better completion and a worse one", "workings data check PAIRS --fix")
             yield entry.id, (row_of(first), row_of(second))
 
     return kept_rows(rows(), kind, len(entries), data_config, tokenizer.pad_id, "both completions inside the window")
@@ -123,12 +130,6 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
     return (text.removeprefix(THINK),)
 
 
-def _refuse_equal(name: str, chosen: Encoded, rejected: Encoded) -> None:
-    if chosen.completion == rejected.completion:
-        raise RequestError(f"pair {name}: both completions are the same {len(chosen.completion)} tokens",
-                           "a better completion and a worse one", "workings data check PAIRS --fix")
-
-
 LogProbs = Mapping[str, float]
 """Row id -> log probability of its completion under the reference, in nats; float32 numbers."""
 
@@ -152,46 +153,16 @@ def read_log_prob_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return sums
 
 
-RIGHT, WRONG, MISMATCHED = "right", "wrong", "mismatched"
-"""Ends of row ids: those of a completion by its verdict, and that of the row next to it."""
-
-
-class VerdictRows(PairRows):
-    """All verdicts of a data set as rows."""
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """The verdicts' ids, in their order. Raises `RecordError` if the rows are not two for each."""
-        return verdict_ids(self.rows.ids)
-
-
-def verdict_ids(row_ids: Sequence[str]) -> list[str]:
-    """The ids of the verdicts whose rows have these ids.
-
-    Raises:
-        RecordError: the rows are not a labelled and a mismatched one per verdict, in this order.
-    """
-    names = [name.removesuffix(f"/{MISMATCHED}") for name in row_ids[1::2]]
-    for name, own, other in zip(names, row_ids[::2], row_ids[1::2], strict=False):
-        if own not in (row_id(name, RIGHT), row_id(name, WRONG)) or other != row_id(name, MISMATCHED):
-            raise RecordError(f"rows that are not two for each verdict: {own[:80]!r}, {other[:80]!r}")
-    if len(row_ids) % 2:
-        raise RecordError(f"rows that are not two for each verdict: {row_ids[-1][:80]!r}")
-    return names
-
-
 def verdict_of(name: str) -> int:
     """1 for the row of a correct completion, -1 for a wrong one, 0 for a mismatched one."""
     return {RIGHT: 1, WRONG: -1}.get(name.rpartition("/")[2], 0)
 
 
 def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, template: ChatTemplate,
-                       data_config: DataConfig) -> VerdictRows:
+                       data_config: DataConfig) -> PairRows:
     """Turn verdicts into proved rows, in the verdicts' order.
 
-    Raises:
-        RequestError: naming the verdict, when something that must hold does not; when ids repeat; when all have one
-            prompt; when no verdict is left.
+    Raises `RequestError` as `workings.data.rows.build_rows`, and if all verdicts have one prompt.
     """
     questions = [(entry.prompt, entry.history, entry.tool_turns) for entry in verdicts]
     if len(set(questions)) < 2:
@@ -208,4 +179,4 @@ def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, templa
             yield _example(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of "
                              f"{verdicts[other].id}", entry, verdicts[other].completion, template)
 
-    return VerdictRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))
+    return PairRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))

@@ -18,7 +18,6 @@ class PreferencePair(Labelled):
     chosen: str
     """The better completion, without any chat turn around it."""
     rejected: str
-    """The worse one."""
 
     def to_json(self) -> dict[str, Any]:
         """The pair as one flat JSON object; metadata is next to the known keys, empty labels are left out."""

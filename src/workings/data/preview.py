@@ -29,9 +29,8 @@ class Piece:
     """One token of a row."""
 
     text: str
-    """The text of the token; line breaks and tabs visible."""
+    """Line breaks and tabs are visible."""
     learned: bool
-    """Whether the loss counts it."""
     control: bool
     """Whether this is a control token, such as a turn mark."""
 
@@ -55,11 +54,9 @@ class RowSummary:
     learn: str
     """The recipe's `data.learn`."""
     assistant_turns: int
-    """Number of the assistant's turns in all rows."""
     learned_turns: int
-    """Number of the learned ones."""
     whole_rows: int
-    """Number of raw texts, in which every token but the first is learned."""
+    """Raw texts, in which every token but the first is learned."""
     rows: int
     dropped: int
     tokens: int
@@ -71,7 +68,6 @@ class RowSummary:
     padding_share: float
     """Share of padding in all positions of the first epoch's batches."""
     shared_prefix: int
-    """`RowSet.shared_prefix`."""
     steps_an_epoch: int
     shapes: tuple[BatchShape, ...]
     """(A, B, S) of every batch that can come."""
@@ -85,7 +81,6 @@ class RowSummary:
     @property
     def dropped_share(self) -> float:
         """Share of the traces that give no row."""
-        # There is at least one row, or `build_rows` would have refused the data.
         return self.dropped / (self.rows + self.dropped)
 
     def text(self) -> str:

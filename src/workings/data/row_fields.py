@@ -34,11 +34,8 @@ class Labelled:
     tools: str = ""
     """Descriptions of the tools that may be called, as JSON (a list)."""
     section: str = ""
-    """Part of the data set, e.g. `core`."""
     category: str = ""
-    """Kind of problem."""
     difficulty: str = ""
-    """Difficulty, e.g. `easy`."""
     source: str = ""
     """Origin: a file, a data set id with revision, a generator with version and seed."""
     licence: str = ""
@@ -96,11 +93,9 @@ class LineFile(Generic[Line]):
     name: str
     """What it holds: `traces`."""
     keys: str
-    """The keys of a line."""
     form: str
     """The format of its lines, for the command that imports others."""
     out: str
-    """The file that this command writes."""
     make: str
     """A command that makes such a file."""
     from_json: Callable[[object], Line]
@@ -109,8 +104,7 @@ class LineFile(Generic[Line]):
     def iterate(self, path: Path) -> Iterator[Line]:
         """The entries of a file, one after the other, in constant memory but for the set of ids.
 
-        Raises:
-            RequestError: naming file and line, when the file is absent, or a line is no entry or repeats an id.
+        Raises `RequestError` if the file is absent, and naming a line that is no entry or repeats an id.
         """
         if not path.is_file():
             raise RequestError(f"{self.name}: {no_file(path)}", f"a file of {self.name}, one JSON object a line",
@@ -209,10 +203,10 @@ def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
         learned = turn.get("learned", True)
         if not isinstance(learned, bool):
             raise ValueError(f"`learned` of a turn of `{name}` must be true or false")
-        more = {key: turn[key] for key in TURN_KEYS if turn.get(key)}
         if unknown := sorted(turn.keys() - {"role", "content", "learned", *TURN_KEYS}):
             raise ValueError(f"a turn of `{name}` has `{unknown[0]}`, which no model would be shown")
-        history.append(Turn(turn["role"], text_of(turn, "content"), learned, calls_text(more)))
+        more = calls_text({key: turn[key] for key in TURN_KEYS if turn.get(key)})
+        history.append(Turn(turn["role"], text_of(turn, "content"), learned, more))
     return tuple(history)
 
 
@@ -223,8 +217,7 @@ TURN_KEYS = ("tool_calls", "name", "tool_call_id")
 def calls_text(more: Mapping[str, Any]) -> str:
     """What a turn says in addition to its role and text, as JSON; calls in the form that chat templates take.
 
-    Raises:
-        ValueError: no list of calls, a call without a name, or one whose arguments are no JSON object.
+    Raises `ValueError` for calls that are no list, and for one without a name or whose arguments are no JSON object.
     """
     calls = _parsed(more.get("tool_calls", []), [], "`tool_calls` is a text that is not JSON")
     if not isinstance(calls, list):
@@ -262,11 +255,7 @@ def _call(call: Any) -> dict[str, Any]:
 
 
 def tools_text(tools: object) -> str:
-    """Descriptions of tools as JSON; given as a list, or as a text that holds one.
-
-    Raises:
-        ValueError: they are something else, or one has no name.
-    """
+    """Descriptions of tools as JSON, of a list or a text that holds one. Raises `ValueError` where one has no name."""
     tools = _parsed(tools, [], "`tools` is a text that is not JSON")
     if not isinstance(tools, list):
         raise ValueError(f"`tools` must be a list of descriptions, not {kind_of(tools)}")

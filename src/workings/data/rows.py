@@ -45,8 +45,7 @@ class Row:
     @property
     def learned_turns(self) -> list[tuple[int, int]]:
         """Positions of the assistant's learned turns, each with its stop token: (start, end) in ``tokens``."""
-        # Another speaker comes between two turns, so each is one run of ones in the mask.
-        # With a zero on both sides every run of ones has two borders, also at the ends of the row.
+        # Another speaker comes between two turns, so each is one run of ones, with two borders.
         borders = np.flatnonzero(np.diff(self.loss_mask.astype(np.int8), prepend=0, append=0)).tolist()
         return list(zip(borders[::2], borders[1::2], strict=True))
 
@@ -63,7 +62,6 @@ class Row:
     @property
     def digest(self) -> str:
         """SHA-256, as hex, of the tokens (int32, little-endian) followed by the mask (one byte each)."""
-        # The byte order is fixed, so that the digest is the same on every machine.
         return hashlib.sha256(self.tokens.astype("<i4").tobytes() + self.loss_mask.tobytes()).hexdigest()
 
 
@@ -97,45 +95,24 @@ class RowSet:
         """int64 ``[rows]``: tokens of each row."""
         return np.array([len(row.tokens) for row in self.rows], np.int64)
 
-    @property
-    def masks(self) -> np.ndarray:
-        """uint8 ``[tokens of all rows]``: `Row.loss_mask` concatenated, at each call."""
-        none = np.zeros(0, np.uint8)  # a set may be empty
-        return np.concatenate([none, *(row.loss_mask for row in self.rows)])
-
-    @property
-    def tokens(self) -> np.ndarray:
-        """int32 ``[tokens of all rows]``: `Row.tokens` concatenated, at each call."""
-        none = np.zeros(0, np.int32)
-        return np.concatenate([none, *(row.tokens for row in self.rows)])
-
-    @property
-    def _starts(self) -> np.ndarray:
-        """int64 ``[rows]``: where each row starts in `tokens` and `masks`."""
-        # A cumulative sum says where each row ends.
-        return np.cumsum(self.lengths) - self.lengths
-
     @cached_property
     def shared_prefix(self) -> int:
         """Positions that begin every row alike and predict nothing that is learned.
 
         A chat template's first tokens, or an instruction before every question.
         """
-        if not self.rows:
-            return 0
-        tokens, masks, first = self.tokens, self.masks, self._starts
-        # The last position of the shortest row predicts nothing, so `place + 1` below is inside every row.
-        most = int(self.lengths.min()) - 1
-        # Position `place` predicts token `place + 1`. `tokens[place]` is the first row's.
-        return next((position for position in range(most) if masks[first + position + 1].any()
-                     or (tokens[first + position] != tokens[position]).any()), most)
+        # The last position of the shortest row predicts nothing, so position + 1 below is inside every row.
+        shared = int(self.lengths.min()) - 1 if self.rows else 0
+        for row in self.rows:
+            # Position p predicts token p + 1.
+            ends = (row.tokens[:shared] != self.rows[0].tokens[:shared]) | (row.loss_mask[1:shared + 1] != 0)
+            shared = int(ends.argmax()) if ends.any() else shared
+        return shared
 
     @cached_property
     def supervised(self) -> np.ndarray:
         """int64 ``[rows]``: positions of each row that predict a token that is learned; nothing predicts the first."""
-        masks, first = self.masks, self._starts
-        # `reduceat` sums from each start to the next; no row is empty, because each has a stop token.
-        return np.add.reduceat(masks, first, dtype=np.int64) - masks[first]
+        return np.array([row.loss_mask[1:].sum() for row in self.rows], np.int64)
 
     @property
     def learned_positions(self) -> dict[str, int]:
@@ -155,16 +132,12 @@ class RowSet:
     @property
     def supervised_tokens(self) -> int:
         """Tokens that are learned in one epoch."""
-        return int(self.masks.sum(dtype=np.int64))
+        return sum(row.supervised_tokens for row in self.rows)
 
     @property
     def learned_turns(self) -> int:
         """Turns of the assistant that are learned in one epoch."""
-        masks, starts = self.masks.astype(np.int8), np.zeros(self.total_tokens, bool)
-        # Marked apart, because a row may end learned and the next one begin so.
-        starts[self._starts] = True
-        # A turn begins at a learned token after an unlearned one, or at the first of a row.
-        return int((masks.astype(bool) & (starts | (np.diff(masks, prepend=0) == 1))).sum())
+        return sum(len(row.learned_turns) for row in self.rows)
 
     @property
     def index(self) -> list[dict[str, Any]]:
@@ -185,7 +158,7 @@ class RowSet:
                        for row in self.dropped]
 
     @property
-    def index_bytes(self) -> bytes | memoryview:
+    def index_bytes(self) -> bytes:
         """The index as a run keeps it: canonical JSON lines, cleaned as the recorder cleans all that it writes."""
         text: str = cleaned("".join(line(row).decode() for row in self.index))
         return text.encode()
@@ -198,7 +171,6 @@ class RowSet:
 
 def index_digest(digests: Iterable[tuple[str, str]]) -> str:
     """SHA-256, as hex, over ids and digests of rows or prompts, sorted: the same for any order of their file."""
-    # A run's order comes from ids and not from the file, so a file in another order is the same data.
     return hashlib.sha256("".join(sorted(f"{name} {digest}\n" for name, digest in digests)).encode()).hexdigest()
 
 
@@ -226,8 +198,7 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
                data_config: DataConfig) -> RowSet:
     """Turn traces into proved rows, in the traces' order.
 
-    Raises:
-        RequestError: naming the trace, when something that must hold does not; when ids repeat; when no row is left.
+    Raises `RequestError` naming the trace for what must not be learned from, and as `kept_rows`.
     """
     refuse_other_template(template, data_config)
     made = (row_of(example) for example in encoded((_example(trace, data_config) for trace in traces), tokenizer,
@@ -242,18 +213,10 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
               expected: str, more: str = "") -> RowSet:
     """The rows of all entries without those that are too long; an entry is kept whole or dropped whole.
 
-    Args:
-        entries: ids with rows.
-        kind: `trace`, `pair` or `verdict`.
-        count: number of entries, for messages.
-        data_config: says what is too long, and what becomes of it.
-        pad_id: see `RowSet`.
-        expected: what a row should have, where a long one is an error.
-        more: what else could be typed then.
+    ``entries`` are ids with rows, ``count`` of them, each a ``kind`` (`trace`, `pair` or `verdict`). Where a long row
+    is an error, the message says what was ``expected`` and what ``more`` could be typed.
 
-    Raises:
-        RequestError: an id repeats, no row is left, or rows are too long and not to be dropped: it names the longest,
-            whose length is the limit that takes all.
+    Raises `RequestError`: an id repeats, no row is left, or rows are too long and not to be dropped.
     """
     rows: list[Row] = []
     dropped: list[Dropped] = []
@@ -318,8 +281,7 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
         update={"over_length": "error"})
     for entry in entries:
         try:
-            # One at a time, so that an error is about this entry and the next is still looked at. All at once would be
-            # faster, and stop at the first error.
+            # One at a time: all at once would stop at the first error.
             build([entry], tokenizer, template, strict)
         except RequestError as error:
             yield entry.id, error.given.removeprefix(f"{kind} {entry.id}").lstrip(": ")
@@ -327,7 +289,6 @@ def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatT
 
 def row_of(encoded: Encoded) -> Row:
     """The row of an example's tokens: the completion learned, and of the prompt the turns that are to be learned."""
-    # One byte a token: a data set of a billion tokens has a mask of a gigabyte, and not of four.
     mask = np.zeros(len(encoded.prompt) + len(encoded.completion), np.uint8)
     # Nothing predicts the first token of a raw text for a model without BOS.
     for start, end in (*encoded.earlier, (max(len(encoded.prompt), 1), len(mask))):
@@ -347,7 +308,6 @@ def _example(trace: Trace, config: DataConfig) -> Example:
     if trace.is_text:
         return _raw_text(trace, config)
     parts = (trace.answer,) if reasoning == "answer_only" else (*trace.steps, trace.answer)
-    # First refuse a trace without steps.
     completion = completion_text(trace, reasoning)
     if reasoning != "answer_only" and (marks := _REASONING_MARKS.findall("\n".join(parts))):
         raise RequestError(
@@ -382,7 +342,6 @@ def _refuse_another_form(trace: Trace, reasoning: str) -> None:
 
     Earlier turns are learned as written in the file: a model that is taught both forms writes either.
     """
-    # The last turn is not among them: the template itself writes it.
     earlier_answers = [turn for turn in (*trace.history, *trace.tool_turns) if turn.role == "assistant"]
     for number, turn in enumerate(earlier_answers, start=1):
         # Tool calls have another form, and marked turns are only read.

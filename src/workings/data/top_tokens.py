@@ -36,7 +36,7 @@ class TopTokensOfRow:
     """float32 natural logarithms."""
 
     def load(self) -> "TopTokensOfRow":
-        """Itself: it is in memory."""
+        """Itself."""
         return self
 
 
@@ -92,7 +92,6 @@ class TopTokenFiles:
 
     batches: Batches
     steps: int
-    """Steps of the run."""
     counts: Mapping[str, int]
     """Learned positions of each row by id."""
     count: int
@@ -113,11 +112,7 @@ class TopTokenFiles:
         return parts
 
     def read(self, data: bytes, part: range) -> dict[str, TopTokensOfRow]:
-        """Reads the rows of these batches as `to_bytes` wrote them.
-
-        Raises:
-            RecordError: not these two arrays of the rows' total number of positions, or no finite numbers.
-        """
+        """Reads the rows of these batches as `to_bytes` wrote them. Raises `RecordError` for anything else."""
         names = [name for number in part for name in self._row_ids(number)]
         sizes = [self.counts[name] for name in names]
         try:

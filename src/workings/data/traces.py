@@ -104,12 +104,10 @@ def write_traces(path: Path, traces: Iterable[Trace]) -> None:
 def completion_text(trace: Trace, reasoning: str) -> str:
     """The text that the model has to write after the prompt, without any chat turn around it, in one of `STYLES`.
 
-    Raises:
-        RequestError: when the style shows steps and the trace has none: such a row would teach to leave them out.
+    Raises `RequestError` if the style shows steps and the trace has none: such a row would teach to leave them out.
     """
     if reasoning == "answer_only":
         return trace.answer
-    # Empty tags would be a row that teaches a model to answer without reasoning, so it is an error instead.
     if not any(step.strip() for step in trace.steps):
         raise RequestError(f"trace {trace.id} has no steps", f"steps, because data.reasoning is {reasoning}",
                            "data.reasoning=answer_only, or traces with steps")

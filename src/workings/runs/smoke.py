@@ -71,6 +71,5 @@ class Smoke:
 
     def truncate(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        # Not complete, so that cached rows of the whole data are not used.
         return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
-                       held_out=data.held_out[:ITEMS], items=data.items[:ITEMS], is_full=False)
+                       held_out=data.held_out[:ITEMS], items=data.items[:ITEMS])

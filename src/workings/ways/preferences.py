@@ -176,12 +176,6 @@ class Kto(ReferencedPairs):
         from workings.data.pair_rows import build_verdict_rows
         return build_verdict_rows(entries, tokenizer, template, config).rows
 
-    @classmethod
-    def grouped(cls, rows: RowSet) -> PairRows:
-        """Rows with those of a verdict together."""
-        from workings.data.pair_rows import VerdictRows
-        return VerdictRows(rows)
-
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the verdicts."""
         from workings.data.pair_rows import verdict_ids

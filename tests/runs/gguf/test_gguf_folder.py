@@ -89,7 +89,7 @@ def test_the_folder_has_everything_that_a_model_needs(file):
 
 def test_two_at_once_make_one_folder(file, cache):
     source, found = find_gguf(str(file), [Path.cwd()]), []
-    threads = [threading.Thread(target=lambda: found.append(converted(source).directory)) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: found.append(converted(source)[0])) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -114,8 +114,6 @@ def test_an_installed_package_is_found_by_its_name(file, site):
     assert origin_facts(folder)["packages"] == ["llm-tiny 1.0"]
     assert (folder / "LICENSE").read_text() == "the terms"
     assert not (folder / "NOTICE").exists()
-    with pytest.raises(RequestError, match="package:llm-tiny"):
-        locate_weights("llm-tiny", "main", [])
 
 
 def test_a_file_in_pieces_is_put_together(file, site, cache):

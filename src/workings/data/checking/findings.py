@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "repeated_pair": (True, "question and both completions of an earlier pair"),
     "equal_completions": (True, "chosen and rejected are one text"),
     "white_space_only": (True, "chosen and rejected differ in white space only"),
-    "opposite_verdicts": (True, "pairs of one question by which a completion is better than itself"),
+    "opposite_verdicts": (True, "pairs of one question by which each of two completions is the better one"),
     "control_text": (True, "text that would forge a turn, or a tag inside a text"),
     "row": (True, "a row that cannot be trained as the recipe asks"),
     "leak": (True, "a question of the evaluation set, letter by letter"),
@@ -51,7 +51,7 @@ ENTIRE_FILE = -1
 """The position of a finding about a whole file."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DataFinding:
     """One thing found about one trace or pair, or about all of a file."""
 
@@ -160,12 +160,12 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
             refuse_broken_text(record.value)
             entry = from_json(with_id(record.value, record.number))
         except ValueError as error:
-            findings.append(DataFinding(kind="unreadable", record=position, id=location, text=str(error)))
+            findings.append(DataFinding("unreadable", position, location, str(error)))
             continue
         # Findings are by id, so skip a second entry of the same id.
         if entry.id in seen:
-            findings.append(DataFinding(kind="repeated_id", record=position, id=entry.id,
-                                        text=f"{location} repeats the id of record {seen[entry.id] + 1}"))
+            findings.append(DataFinding("repeated_id", position, entry.id,
+                                        f"{location} repeats the id of record {seen[entry.id] + 1}"))
             continue
         seen[entry.id] = position
         entries.append((position, entry))
@@ -175,8 +175,8 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
                            f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
                            import_command(path, "traces.jsonl"))
     if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):
-        findings.append(DataFinding(kind="no_id", record=ENTIRE_FILE, id=path.name,
-                                    text=f"{numbered:,} records have no `id`; they are numbered by their lines"))
+        findings.append(DataFinding("no_id", ENTIRE_FILE, path.name,
+                                    f"{numbered:,} records have no `id`; they are numbered by their lines"))
     return Numbered(entries, findings, count)
 
 
@@ -198,20 +198,14 @@ def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "no_licence", entry.source or "no source either"
 
 
-def row_findings(read: Numbered[E], row_problems: RowProblems[E] | None) -> Iterator[DataFinding]:
-    """Findings of a recipe about the rows; none without a recipe."""
-    if row_problems is None:
-        return
+def report_of(read: Numbered[E], findings: Sequence[DataFinding], row_problems: RowProblems[E] | None) -> CheckReport:
+    """The report in the file's order: findings, those about the rows of a recipe, and unreadable lines."""
     positions = {entry.id: position for position, entry in read.entries}
-    for name, text in row_problems([entry for _, entry in read.entries]):
-        yield DataFinding(kind="row", record=positions[name], id=name, text=text)
-
-
-def report_of(read: Numbered[E], findings: Sequence[DataFinding]) -> CheckReport:
-    """The report: findings and unreadable lines, in the file's order."""
+    problems = row_problems([entry for _, entry in read.entries]) if row_problems else ()
+    rows = [DataFinding("row", positions[name], name, text) for name, text in problems]
     # A stable sort: findings about one record stay in the order of the checks.
-    return CheckReport(records=read.records,
-                       findings=tuple(sorted([*read.findings, *findings], key=lambda finding: finding.record)))
+    return CheckReport(records=read.records, findings=tuple(sorted([*read.findings, *findings, *rows],
+                                                                   key=lambda finding: finding.record)))
 
 
 def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Path, Path]:

@@ -7,9 +7,7 @@ their numbers alone; they are other problems, not duplicates, so texts are compa
 The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
 word more changes most passages; with equal numbers it is enough that one text is the other after an introduction, with
 few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
-other, half of the wording is enough. Small
-groups are compared text by text, large ones by MinHash with banding (Broder 1997), whose candidates are then compared
-exactly.
+other, half of the wording is enough.
 """
 
 import re
@@ -18,21 +16,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
-
-import numpy as np
 
 from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
 from workings.data.importing.sources import Unreadable, open_file
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
-T = TypeVar("T")
-BANDS, ROWS = 32, 4
-"""128 hash functions; two texts of similarity s share a band with probability 1 - (1 - s**4)**32: 1.00 at 0.8, 0.41
-at 0.4."""
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
 SIMILARITY_WITH_NUMBERS = ((3, 0.4), (1, 0.6))
@@ -47,8 +38,8 @@ _AMOUNTS = frozenset((
 """Words by which a question with the same numbers asks for something else."""
 WORDS_FOR_ONE_MORE = 10
 """Words of a question for each that another way to put it may have more."""
-SMALL_GROUP = 50
-"""Texts with equal numbers that are all compared with each other."""
+MOST_COMPARED = 50
+"""Texts that one is compared with: those that share most passages with it."""
 NGRAM = 13
 """Words of a passage that counts as copied (Brown et al., 2020, use 13)."""
 PASSAGE_WORDS = 3
@@ -60,7 +51,6 @@ SHORTEST_SENTENCE = 3
 # Of marks that are not words: bold, tags, and a star that closes a stretch; `3 * 4 < 13` has signs, which are words.
 _END = re.compile(r"[.?!:;](?=\s|[\"'”’)*\]<]|$)|[\n\"“”]|\*\*|</?[a-z|][^<>\n]{0,40}>|(?<=[^\s*])\*(?! ?[\w(])|$",
                   re.IGNORECASE)
-_PRIME = np.uint64((1 << 31) - 1)  # products of two residues stay below 2 ** 62
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s.,;:!?\"'“”‘’`´()\[\]{}]")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 
@@ -93,48 +83,43 @@ def question_key(entry: Entry) -> tuple[object, ...]:
     return len(entry.history), *question_words(entry)
 
 
+class PassageIndex:
+    """Texts (as `words`) by their numbers and passages, so that one is compared with those that share most with it."""
+
+    def __init__(self) -> None:
+        self._with_passage: dict[tuple[object, ...], list[int]] = {}
+        self._shingles: list[frozenset[int]] = []
+
+    def add(self, text: list[str]) -> None:
+        """Add a text; texts are numbered from 0."""
+        group, own = numbers(text), shingles(text)
+        for passage in own:
+            those = self._with_passage.setdefault((group, passage), [])
+            # A crowd of texts with one passage is represented by its first ones.
+            if len(those) < MOST_COMPARED:
+                those.append(len(self._shingles))
+        self._shingles.append(own)
+
+    def alike(self, text: list[str]) -> list[tuple[float, int]]:
+        """Similarity and number of texts with the same numbers and a passage in common, `MOST_COMPARED` at most."""
+        group, own = numbers(text), shingles(text)
+        shared = Counter(other for passage in own for other in self._with_passage.get((group, passage), ()))
+        return [(similarity(own, self._shingles[other]), other) for other, _ in shared.most_common(MOST_COMPARED)]
+
+
 def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
-    """Pairs (later, earlier, similarity) of near duplicates; each text is named with its nearest earlier one.
-
-    Args:
-        texts: as words (see `words`).
-
-    Cost: at most 60 microseconds a text and 128 hashes, and some 50 comparisons; memory 130 bytes a text.
-    """
-    draw = np.random.Generator(np.random.PCG64(0))  # the choice of functions does not matter
-    factors = draw.integers(1, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
-    offsets = draw.integers(0, int(_PRIME), BANDS * ROWS, dtype=np.uint64)
-    bands: dict[tuple[object, ...], list[int]] = {}
-    groups: dict[tuple[str, ...], list[int]] = {}
-    of_texts: list[frozenset[int]] = []
+    """Pairs (later, earlier, similarity) of near duplicates among texts as `words`, each with its nearest earlier."""
+    index = PassageIndex()
     for number, text in enumerate(texts):
-        own_shingles = shingles(text)
-        # Also if empty, so that a text's number is its index.
-        of_texts.append(own_shingles)
-        if not own_shingles:
-            continue
         group = numbers(text)
-        first = groups.setdefault(group, [])
-        candidates = set(first)
-        if group and len(first) < SMALL_GROUP:
-            first.append(number)
-        else:
-            # [passages, 1] against [128] functions. Of each function the smallest value is kept: for two texts it is
-            # equal with the probability of their Jaccard similarity.
-            hashes = np.fromiter(own_shingles, np.uint64, len(own_shingles))[:, None]
-            # 1 KiB a passage, for a moment.
-            signature = ((hashes * factors + offsets) % _PRIME).min(axis=0).reshape(BANDS, ROWS)
-            for band, row in enumerate(signature):
-                members = bands.setdefault((group, band, row.tobytes()), [])
-                candidates.update(members[:SMALL_GROUP])  # a crowd of equal texts is named by its first ones
-                members.append(number)
-        # The sign makes the earliest win among equally similar ones.
-        similarities = ((similarity(own_shingles, of_texts[other]), -other) for other in candidates)
-        best = max((pair for pair in similarities if pair[0] >= least_similarity(group) or (
-            _says_little_more(text, texts[-pair[1]]) if group else
-            pair[0] >= SIMILARITY_WITHIN and _asks_the_same(text, texts[-pair[1]]))), default=None)
-        if best is not None:
-            yield number, -best[1], best[0]
+        near = [(alike, -other) for alike, other in index.alike(text) if alike >= least_similarity(group) or (
+            _says_little_more(text, texts[other]) if group else
+            alike >= SIMILARITY_WITHIN and _asks_the_same(text, texts[other]))]
+        if near:
+            # The sign makes the earliest win among equally similar ones.
+            best, earlier = max(near)
+            yield number, -earlier, best
+        index.add(text)
 
 
 def least_similarity(group: Sequence[str]) -> float:
@@ -166,18 +151,14 @@ def _says_little_more(one: Sequence[str], other: Sequence[str]) -> bool:
     return False
 
 
-def passages(text: Sequence[str]) -> frozenset[tuple[str, ...]]:
-    """The three-word passages of a text (as words); a shorter text is one passage."""
-    return frozenset(tuple(text[at:at + PASSAGE_WORDS]) for at in range(max(len(text) - PASSAGE_WORDS + 1, 1)))
-
-
 def shingles(text: Sequence[str]) -> frozenset[int]:
-    """The passages of a text (as words), each by its checksum; none without words."""
+    """The three-word passages of a text (as words), each by its checksum; a shorter text is one passage."""
+    starts = range(max(len(text) - PASSAGE_WORDS + 1, 1)) if text else ()
     # CRC-32, because Python's `hash` of a text differs between processes.
-    return frozenset(zlib.crc32(" ".join(passage).encode()) % int(_PRIME) for passage in passages(text) if passage)
+    return frozenset(zlib.crc32(" ".join(text[at:at + PASSAGE_WORDS]).encode()) for at in starts)
 
 
-def similarity(a: frozenset[T], b: frozenset[T]) -> float:
+def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     """Share of the passages of two texts that both have (Jaccard)."""
     return len(a & b) / len(a | b)
 
@@ -191,11 +172,7 @@ class Question:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """The questions of a file of items (`prompt` or `question`), with any other keys.
-
-    Raises:
-        RequestError: naming file and line of a record without a question.
-    """
+    """The questions of a file of items (`prompt` or `question`). Raises `RequestError` naming a line without one."""
     questions = []
     for record in open_file(path).records():
         # One bad record stops the check: questions that were not read would be leaks that are never found.
@@ -219,7 +196,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
     id_of_passage = {tuple(text[at:at + NGRAM]): question.id
                      for question, text in spelled for at in range(len(text) - NGRAM + 1)}
-    within = _Within([question for question, text in spelled if len(text) < NGRAM])
+    short = _short(question for question, text in spelled if len(text) < NGRAM)
     for number, entry in entries:
         entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in entry_questions]
@@ -233,42 +210,38 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Questio
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
         elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage):
             kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
-        elif name := within.first_contained(chain(entry_questions, other_texts)):
+        elif name := _contained(chain(entry_questions, other_texts), short):
             kind, text = "contained_leak", f"all of {name}: {excerpt(subject_of(entry))}"
         else:
             continue
-        yield DataFinding(kind=kind, record=number, id=entry.id, text=text)
+        yield DataFinding(kind, number, entry.id, text)
 
 
-class _Within:
-    """Short questions, to be found as a whole within longer texts: wrapped in instructions, or in a history."""
+Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
+"""First words of a short question -> all words and the id of each that begins so."""
 
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self._by_beginning: dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]] = {}
-        self._sentences: dict[tuple[str, ...], str] = {}
-        for question in questions:
-            text = tuple(_with_ends(question.prompt)[0])
-            if len(text) >= SHORTEST_QUESTION:
-                self._by_beginning.setdefault(text[:SHORTEST_QUESTION], []).append((text, question.id))
-            elif len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt):
-                self._sentences[text] = question.id
 
-    def first_contained(self, texts: Iterable[str]) -> str:
-        """Id of the first question that one of the texts holds; empty without one."""
-        if not (self._by_beginning or self._sentences):
-            return ""
-        return next((name for text in texts if (name := self._in(text))), "")
+def _short(questions: Iterable[Question]) -> Beginnings:
+    """Questions that are found as a whole within longer texts: wrapped in instructions, or in a history."""
+    found: Beginnings = {}
+    for question in questions:
+        text = tuple(_with_ends(question.prompt)[0])
+        if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt)):
+            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, question.id))
+    return found
 
-    def _in(self, text: str) -> str:
-        spelled, ends = _with_ends(text)
-        for at in range(len(spelled) - SHORTEST_QUESTION + 1):
-            for question, name in self._by_beginning.get(tuple(spelled[at:at + SHORTEST_QUESTION]), ()):
+
+def _contained(texts: Iterable[str], known: Beginnings) -> str:
+    """Id of the first short question that one of the texts holds; empty without one."""
+    for spelled, ends in map(_with_ends, texts if known else ()):
+        for at in range(len(spelled) - SHORTEST_SENTENCE + 1):
+            for question, name in known.get(tuple(spelled[at:at + SHORTEST_SENTENCE]), ()):
                 end = at + len(question)
                 # "What is 47+25+3?" contains the words of "What is 47+25?" but is another question.
-                if tuple(spelled[at:end]) == question and end in ends:
+                if tuple(spelled[at:end]) == question and end in ends and (
+                        len(question) > SHORTEST_SENTENCE or at in {0, *ends}):
                     return name
-        sentences = (tuple(spelled[start:end]) for start, end in pairwise(sorted({0, *ends})) if self._sentences)
-        return next((self._sentences[sentence] for sentence in sentences if sentence in self._sentences), "")
+    return ""
 
 
 def _holds_name(question: str) -> bool:

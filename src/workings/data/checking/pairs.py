@@ -13,7 +13,6 @@ from workings.data.checking.findings import (
     excerpt,
     missing_labels,
     report_of,
-    row_findings,
     shown,
 )
 from workings.data.checking.overlap import Question, find_leaks, question_key, words
@@ -30,17 +29,13 @@ _CONFIDENCE = 0.95
 
 Numbers = Sequence[tuple[int, PreferencePair]]
 """Pairs with their positions in the file."""
-Keys = Sequence[tuple[object, ...]]
-"""`question_key` of each entry."""
 
 
 def holds_pairs(path: Path) -> bool:
     """Whether a file holds preference pairs and not traces: its first line says so.
 
-    Raises:
-        RequestError: the file cannot be read, or holds verdicts, which are not checked.
+    Raises `RequestError` if it cannot be read, or holds verdicts, which are not checked.
     """
-    # Read only the first record to identify a file of gigabytes.
     first = next(open_file(path).records(), None)
     value = getattr(first, "value", None)
     if isinstance(value, dict) and looks_like(value) in VERDICT_FORMATS:
@@ -56,17 +51,12 @@ def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = 
     ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
     recipe's rows.
     """
-    findings: list[DataFinding] = []
-    for position, pair in read.entries:
-        findings += [DataFinding(kind=kind, record=position, id=pair.id, text=text) for kind, text in _alone(pair)]
-    # Once for both checks that group pairs by their question.
-    question_keys = [question_key(pair) for _, pair in read.entries]
-    findings += _repeated(read.entries, question_keys)
-    findings += _contradicting(read.entries, question_keys)
+    findings = [DataFinding(kind, position, pair.id, text)
+                for position, pair in read.entries for kind, text in _alone(pair)]
+    findings += _about_two(read.entries)
     findings += find_leaks(read.entries, questions) if questions else ()
-    findings += [DataFinding(kind="length_bias", record=ENTIRE_FILE, id=name, text=text)
-                 for text in _length_bias(read.entries)]
-    return report_of(read, [*findings, *row_findings(read, row_problems)])
+    findings += [DataFinding("length_bias", ENTIRE_FILE, name, text) for text in _length_bias(read.entries)]
+    return report_of(read, findings, row_problems)
 
 
 def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
@@ -99,42 +89,21 @@ def _within(part: str, text: str) -> bool:
     return bool(joined) and f" {joined} " in f" {' '.join(words(text))} "
 
 
-def _repeated(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
-    seen: dict[tuple[object, ...], str] = {}
-    for (position, pair), question in zip(pairs, question_keys, strict=True):
-        earlier = seen.setdefault((question, pair.chosen, pair.rejected), pair.id)
-        if earlier != pair.id:
-            yield DataFinding(kind="repeated_pair", record=position, id=pair.id,
-                              text=f"like {earlier}: {excerpt(pair.prompt)}")
-
-
-def _contradicting(pairs: Numbers, question_keys: Keys) -> Iterator[DataFinding]:
-    """Pairs of one question that go round: A before B and B before A, or with more completions between them.
+def _about_two(pairs: Numbers) -> Iterator[DataFinding]:
+    """Pairs that repeat an earlier one, and pairs of one question by which A is better than B and B better than A.
 
     A completion that is chosen in one pair and rejected in another one is no contradiction by itself: a ranking has
     such completions.
     """
-    import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    numbers: dict[tuple[object, ...], int] = {}
-    # One graph of all questions: completions are its nodes, and a pair leads from the chosen one to the rejected one.
-    edges = [[numbers.setdefault((question, _spaceless(text)), len(numbers))
-              for text in (pair.chosen, pair.rejected)] for (_, pair), question in zip(pairs, question_keys,
-                                                                                       strict=True)]
-    if not edges:
-        return
-    # [pairs, 2] -> twice [pairs].
-    starts, ends = np.array(edges).T
-    graph = coo_array((np.ones(len(edges)), (starts, ends)), shape=(len(numbers), len(numbers)))
-    # Completions from which each other is reached and back: every pair within such a group is part of a circle.
-    group = connected_components(graph, connection="strong")[1]
-    for (position, pair), start, end in zip(pairs, starts, ends, strict=True):
-        if start != end and group[start] == group[end]:
-            yield DataFinding(kind="opposite_verdicts", record=position, id=pair.id,
-                              text=f"{excerpt(pair.prompt)}: {excerpt(pair.chosen, 40)} before "
-                                   f"{excerpt(pair.rejected, 40)}")
+    verdicts = [(question_key(pair), _spaceless(pair.chosen), _spaceless(pair.rejected)) for _, pair in pairs]
+    known, seen = set(verdicts), dict[tuple[object, ...], str]()
+    for (position, pair), (question, better, worse) in zip(pairs, verdicts, strict=True):
+        earlier = seen.setdefault((question, pair.chosen, pair.rejected), pair.id)
+        if earlier != pair.id:
+            yield DataFinding("repeated_pair", position, pair.id, f"like {earlier}: {excerpt(pair.prompt)}")
+        if better != worse and (question, worse, better) in known:
+            yield DataFinding("opposite_verdicts", position, pair.id, f"{excerpt(pair.prompt)}: "
+                              f"{excerpt(pair.chosen, 40)} before {excerpt(pair.rejected, 40)}")
 
 
 def _length_bias(pairs: Numbers) -> Iterator[str]:

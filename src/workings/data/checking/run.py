@@ -19,11 +19,10 @@ from workings.data.checking.findings import (
     excerpt,
     missing_labels,
     report_of,
-    row_findings,
     shown,
 )
 from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
-from workings.data.equations.check import doubtful_equations, find_equations, wrong_equations
+from workings.data.equations.check import find_equations
 from workings.data.importing.completion import final_answer
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
@@ -111,14 +110,11 @@ def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_prob
     ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
     recipe's rows.
     """
-    findings: list[DataFinding] = []
-    for position, trace in read.entries:
-        findings += [DataFinding(kind=kind, record=position, id=trace.id, text=text) for kind, text in _alone(trace)]
-    # After the loop, because it depends on the number of such traces.
-    findings = _trusted(findings, len(read.entries))
+    findings = _trusted([DataFinding(kind, position, trace.id, text)
+                         for position, trace in read.entries for kind, text in _alone(trace)], len(read.entries))
     findings += _repeated_questions(read.entries)
     findings += find_leaks(read.entries, questions) if questions else ()
-    return report_of(read, [*findings, *row_findings(read, row_problems)])
+    return report_of(read, findings, row_problems)
 
 
 def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
@@ -143,11 +139,12 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers
     # of conversations contain their calculation.
     written = ("\n".join(trace.steps), trace.answer, *_calculations(trace.metadata.get("calculations")))
-    if doubtful := [equation for text in written for equation in doubtful_equations(text)]:
-        yield "doubtful_equation", shown(list(dict.fromkeys(doubtful)))
-    if wrong := [equation for text in written for equation in wrong_equations(text)]:
-        # Each once: an equation is often in a step and again in its annotation.
-        yield "wrong_equation", shown(list(dict.fromkeys(wrong)))
+    equations = [equation for text in written for equation in find_equations(text) if equation.verdict == "wrong"]
+    # Each once: an equation is often in a step and again in its annotation.
+    if doubtful := dict.fromkeys(f"{equation.written} ({equation.doubt})" for equation in equations if equation.doubt):
+        yield "doubtful_equation", shown(list(doubtful))
+    if wrong := dict.fromkeys(equation.written for equation in equations if not equation.doubt):
+        yield "wrong_equation", shown(list(wrong))
     texts = (trace.prompt, *trace.steps, trace.answer)
     if forged := [match.group() for text in texts for match in _CONTROL.finditer(text)]:
         yield "control_text", shown(forged)
@@ -189,54 +186,41 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
     for later, before, similarity in near_duplicates([spelled[index] for index in first]):
         position, trace = traces[first[later]]
         other = traces[first[before]][1]
-        findings.append(DataFinding(kind="near_duplicate", record=position, id=trace.id,
-                                    text=f"{similarity:.2f} like {other.id}: {excerpt(other.subject)}"))
+        findings.append(DataFinding("near_duplicate", position, trace.id,
+                                    f"{similarity:.2f} like {other.id}: {excerpt(other.subject)}"))
     return findings
 
 
-def _contradict(answers: Sequence[str], question: str) -> bool:
-    """Whether answers to one question contradict each other, by the scorer's equality."""
-    if _has_long(answers):
-        return False
-    first = answers[0]
-    other = next((answer for answer in answers[1:] if not (same_answer(answer, first) or same_answer(first, answer))),
-                 None)
-    kinds = {answer_kind(text) for text in (first, other) if text is not None}
-    return other is not None and not (_OPEN.match(question) and kinds <= {"text", "name"})
-
-
-def _has_long(answers: Sequence[str]) -> bool:
-    """Whether an answer is too long for a closed question: an open one has several good answers."""
-    return any(len(words(answer)) > MAX_CLOSED_WORDS for answer in answers)
-
-
-def _is_open(answers: Sequence[str], question: str) -> bool:
-    return _has_long(answers) or _OPEN.match(question) is not None
-
-
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
+    """Findings about traces that ask the same."""
+    finals = [final_answer(trace.answer) for _, trace in members]
+    # An open question has several good answers, which may be long ones.
+    is_long = any(len(words(answer)) > MAX_CLOSED_WORDS for answer in finals)
+    asks_for_one_of_many = _OPEN.match(members[0][1].prompt) is not None
+    other = next((answer for answer in finals[1:] if not (
+        is_long or same_answer(answer, finals[0]) or same_answer(finals[0], answer))), None)
     # The correct answer is unknown, so name all.
-    if _contradict([final_answer(trace.answer) for _, trace in members], members[0][1].prompt):
+    if other is not None and not (asks_for_one_of_many and {answer_kind(finals[0]), answer_kind(other)} <= {
+            "text", "name"}):
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
-        return [DataFinding(kind="conflict", record=position, id=trace.id, text=f"{excerpt(trace.subject)}: {answers}")
+        return [DataFinding("conflict", position, trace.id, f"{excerpt(trace.subject)}: {answers}")
                 for position, trace in members]
     findings = []
-    is_open = _is_open([final_answer(trace.answer) for _, trace in members], members[0][1].prompt)
     prompts: set[str] = set()
     answers_so_far: set[tuple[str, ...]] = set()
     written: dict[tuple[tuple[str, ...], str], Trace] = {}
-    for position, trace in members:
+    for (position, trace), final in zip(members, finals, strict=True):
         # A sample has its trace's question, so only the same completion makes it a duplicate.
         same = like = written.get((trace.steps, trace.answer))
-        answer = tuple(words(final_answer(trace.answer)))
+        answer = tuple(words(final))
         if like is None and DRAWN_FROM not in trace.metadata:
             like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
         if like is not None:
             kind = "duplicate" if trace.subject in prompts else "normalized_duplicate"
-            if kind == "duplicate" and same is None and is_open and answer not in answers_so_far:
+            if kind == "duplicate" and same is None and answer not in answers_so_far and (
+                    is_long or asks_for_one_of_many):
                 kind = "another_answer"
-            findings.append(DataFinding(kind=kind, record=position, id=trace.id,
-                                        text=f"like {like.id}: {excerpt(trace.subject)}"))
+            findings.append(DataFinding(kind, position, trace.id, f"like {like.id}: {excerpt(trace.subject)}"))
         prompts.add(trace.subject)
         answers_so_far.add(answer)
         written.setdefault((trace.steps, trace.answer), trace)

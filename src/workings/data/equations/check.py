@@ -36,9 +36,7 @@ class Equation:
     start: int
     """Start of the equation, in characters of the text."""
     end: int
-    """After its last character."""
     written: str
-    """The equation as written."""
     verdict: Verdict
     expected: str = ""
     """For a wrong one: the value of the side that calculates."""
@@ -76,11 +74,6 @@ def wrong_equations(text: str) -> list[str]:
     """The equations of a text that do not hold beyond doubt, as written."""
     return [equation.written for equation in find_equations(text)
             if equation.verdict == "wrong" and not equation.doubt]
-
-
-def doubtful_equations(text: str) -> list[str]:
-    """The wrong equations of a text that may have another meaning, with that meaning."""
-    return [f"{equation.written} ({equation.doubt})" for equation in find_equations(text) if equation.doubt]
 
 
 def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:

@@ -75,12 +75,12 @@ def _of_run(run: Sequence[Token], before: Token | None, after: Token | None, tex
 
 def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
     """The expression that a side ends with; ``before`` is the token before it, such as an equals sign."""
-    opened = _last_unmatched(side, "open", "close")
+    opened = next(reversed(_unmatched(side)[1]), -1)
     tokens = tuple(side[opened + 1:])
     if not tokens or not ends_operand(tokens[-1]):
         return Side()
     first, unread = tokens[0], Side(start=tokens[0].start, end=tokens[-1].end)
-    if _last_unmatched(tokens, "close", "open") >= 0 or (first.kind == "op" and first.text != "-"):
+    if _unmatched(tokens)[0] or (first.kind == "op" and first.text != "-"):
         return unread
     if opened >= 0:
         preceding = side[opened - 1] if opened else before
@@ -99,23 +99,17 @@ def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
                 alone=before.kind != "word" or before.text in words.BARE_MAY_FOLLOW)
 
 
-def _last_unmatched(side: Sequence[Token], kind: str, partner: str) -> int:
-    """The last bracket of a kind without its partner, or -1."""
-    from_left = kind == "close"
-    open_places: list[int] = []
-    last = -1
-    # From the left for a `)`, from the right for a `(`, so that the partner of a bracket comes first.
-    for index in range(len(side)) if from_left else range(len(side) - 1, -1, -1):
-        if side[index].kind == partner:
-            open_places.append(index)
-        elif side[index].kind == kind:
-            if not open_places:
-                if not from_left:
-                    return index
-                last = index
-            else:
-                open_places.pop()
-    return last
+def _unmatched(side: Sequence[Token]) -> tuple[list[int], list[int]]:
+    """Places of the closing and of the opening brackets that have no partner."""
+    closed, opened = list[int](), list[int]()
+    for index, token in enumerate(side):
+        if token.kind == "open":
+            opened.append(index)
+        elif token.kind == "close" and opened:
+            opened.pop()
+        elif token.kind == "close":
+            closed.append(index)
+    return closed, opened
 
 
 def _is_aside(opening: Token, preceding: Token | None) -> bool:
@@ -132,7 +126,12 @@ def _is_aside(opening: Token, preceding: Token | None) -> bool:
 
 def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: bool) -> Side:
     """The expression that a side begins with; ``after`` is the token after it. ``strict``: no word may follow."""
-    end, behind = _first_unmatched(side)
+    closed, opened = _unmatched(side)
+    # All brackets that open without a partner come after those that close.
+    end = behind = next(iter(closed or opened), len(side))
+    # Consecutive closing marks belong together, so the rest begins after them.
+    while closed and behind < len(side) and side[behind].kind == "close":
+        behind += 1
     tokens = tuple(side[:end])
     if not tokens:
         return Side()
@@ -153,23 +152,6 @@ def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: boo
     return Side(tokens, tuple(_shorter(tokens, text)), first.start, last.end,
                 alone=after is None or after.kind not in ("word", "ellipsis"), cut_off=cut_off,
                 followed_by=after.text if after is not None and after.kind == "word" else "")
-
-
-def _first_unmatched(side: Sequence[Token]) -> tuple[int, int]:
-    """End of the expression at the beginning of a side, at a bracket without its partner, and end of such brackets."""
-    opened: list[int] = []
-    for index, token in enumerate(side):
-        if token.kind == "open":
-            opened.append(index)
-        elif token.kind == "close" and opened:
-            opened.pop()
-        elif token.kind == "close":
-            # Consecutive closing marks belong together, so the rest begins after them.
-            behind = index
-            while behind < len(side) and side[behind].kind == "close":
-                behind += 1
-            return index, behind
-    return (opened[0], len(side)) if opened else (len(side), len(side))
 
 
 def _shorter(tokens: tuple[Token, ...], text: str) -> Iterator[tuple[Token, ...]]:

@@ -200,8 +200,8 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
         # A letter directly after a number is a variable.
         if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
             return 0
-        if (change := _changed(token)) is not None:
-            expression.append(change)
+        if change := words.CHANGES.get(token.text):
+            expression.append(Token(*change, token.start, token.end))
             return at + 1
         if taken := _operation(tokens, at, expression):
             return taken
@@ -213,38 +213,18 @@ def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) 
 
 def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int:
     """Appends the operation or equals sign for some words; returns the index after them, or 0 for other words."""
-    token, before = tokens[at], expression[-1]
-    following = [one.text for one in tokens[at:at + 3]]
-    if following == ["is", "equal", "to"]:
-        expression.append(Token("says", "=", token.start, tokens[at + 2].end))
-        return at + 3
-    if operation := words.TWO_WORD_OPERATIONS.get(" ".join(following[:2])):
-        expression.append(Token("op", operation, token.start, tokens[at + 1].end))
-        return at + 2
-    if at + 1 == len(tokens) or tokens[at + 1].kind not in _BEGIN_OPERAND:
-        return 0
+    before = expression[-1]
     # `20% of 50` and `1/2 of 8` are products; `2 of 3` counts.
     part = before.text == "%" or before.kind == "fraction" or (len(expression) > 2 and expression[-2].text == "/")
-    if token.text in words.OPERATIONS and (token.text != "of" or part):
-        expression.append(Token("op", words.OPERATIONS[token.text], token.start, token.end))
-        return at + 1
-    if token.text in words.SAYS and tokens[at + 1].kind == "number":
-        expression.append(Token("says", "=", token.start, token.end))
-        return at + 1
+    for end in range(min(at + 3, len(tokens)), at, -1):
+        kind, text = words.PHRASES.get(" ".join(one.text for one in tokens[at:end]), ("", ""))
+        following = tokens[end].kind if end < len(tokens) else ""
+        # A single word may also be one of prose.
+        if kind and (end > at + 1 or (following == "number" if kind == "says" else following in _BEGIN_OPERAND and (
+                text != "of" or part))):
+            expression.append(Token(kind, text, tokens[at].start, tokens[end - 1].end))
+            return end
     return 0
-
-
-def _changed(token: Token) -> Token | None:
-    """The change of a number by the word after it."""
-    if token.text in words.SCALES:
-        return Token("scale", words.SCALES[token.text], token.start, token.end)
-    if token.text in words.POWERS:
-        return Token("power", words.POWERS[token.text], token.start, token.end)
-    if token.text in ("cents", "cent", "¢"):
-        return Token("cents", "1/100", token.start, token.end)
-    if token.text == "percent":
-        return Token("op", "%", token.start, token.end)
-    return None
 
 
 def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:

@@ -15,10 +15,12 @@ MAX_TOKENS = 200
 """Tokens of one side; a longer one is not read."""
 MAX_BITS = 4_000
 """Maximum bits of numerator or denominator, because exact fractions grow without bound."""
-# An open bracket costs seven frames of Python's stack and a sign two: together they stay far below its limit.
+# An open bracket costs eight frames of Python's stack and a sign one: together they stay far below its limit.
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64
 _MULTIPLIED_WITHOUT_SIGN = frozenset({"open", "frac", "fraction", "sqrt", "binom"})
+_STRENGTHS = {"+": 1, "-": 1, "*": 2, "of": 2, "/": 2, ":": 2}
+_END = Token("end", "", 0, 0)
 # 100! has 525 bits.
 _MAX_FACTORIAL = 100
 
@@ -76,82 +78,63 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
 
 
 class _Expression:
-    """Recursive descent. Powers bind from the right: `2^3^2` is 512."""
+    """Precedence climbing. Powers bind from the right: `2^3^2` is 512."""
 
     def __init__(self, tokens: Sequence[Token], reading: _Reading) -> None:
-        self._tokens, self._reading, self._at, self._signs = tokens, reading, 0, 0
+        self._tokens, self._reading, self._at, self._signs = (*tokens, _END), reading, 0, 0
 
     def value(self) -> Fraction:
-        value = self._sum()
-        if self._at != len(self._tokens):
+        value = self._read(1)
+        if self._token is not _END:
             raise NotRead
         return value
 
-    def _next(self, offset: int = 0) -> Token | None:
-        at = self._at + offset
-        return self._tokens[at] if at < len(self._tokens) else None
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._at]
 
     def _next_is(self, *texts: str) -> bool:
-        token = self._next()
-        return token is not None and token.kind == "op" and token.text in texts
+        return self._token.kind == "op" and self._token.text in texts
 
     def _take(self) -> Token:
-        token = self._next()
-        if token is None:
-            raise NotRead
         self._at += 1
-        return token
+        return self._tokens[self._at - 1]
 
-    def _sum(self) -> Fraction:
-        value = self._product()
-        while self._next_is("+", "-"):
-            sign = 1 if self._take().text == "+" else -1
-            start = self._at
-            term = self._product()
-            # `80 - 25%`: only where the percentage is all of the term.
-            alone = self._at == start + 2 and self._tokens[start + 1].text == "%"
-            if self._reading.percent == "of_sum" and alone:
-                term = value * term / 100
-            value = _bounded(value + sign * term)
-        return value
-
-    def _product(self) -> Fraction:
-        value = self._factor()
-        while True:
-            token = self._next()
-            if token is not None and token.kind == "op" and token.text in ("*", "of"):
-                self._take()
-                # Bounded at every step: the numerators of long products would grow without end.
-                value = _bounded(value * self._factor())
-            elif self._next_is("/", ":"):
-                self._take()
-                value = _divided(value, self._factor())
-            elif token is not None and token.kind in _MULTIPLIED_WITHOUT_SIGN:
-                value = _bounded(value * self._factor())
-            else:
-                return value
-
-    def _factor(self) -> Fraction:
-        """A signed power, and with `tight` what binds to it without a space or a sign."""
+    def _read(self, least: int) -> Fraction:
+        """Operations that bind at least this strongly: 1 for sums, 2 for products, 3 for what is `tight`."""
         value = self._signed()
-        while self._reading.tight:
-            token = self._next()
-            if self._next_is("/") and self._binds_tightly():
-                self._take()
-                value = _divided(value, self._power())
-            elif token is not None and token.kind in _MULTIPLIED_WITHOUT_SIGN:
-                value = _bounded(value * self._power())
+        while (strength := self._strength()) >= least:
+            sign = self._take().text if self._token.kind == "op" else "*"
+            start = self._at
+            operand = self._read(strength + 1)
+            # Bounded at every step: the numerators of long products would grow without end.
+            if sign in "/:":
+                value = _divided(value, operand)
+            elif strength > 1:
+                value = _bounded(value * operand)
             else:
-                break
+                # `80 - 25%`: only where the percentage is all of the term.
+                alone = self._at == start + 2 and self._tokens[start + 1].text == "%"
+                if self._reading.percent == "of_sum" and alone:
+                    operand = value * operand / 100
+                value = _bounded(value + operand if sign == "+" else value - operand)
         return value
+
+    def _strength(self) -> int:
+        """How strongly the next token binds two values; 0 for one that does not."""
+        token = self._token
+        if token.kind in _MULTIPLIED_WITHOUT_SIGN:
+            return 3 if self._reading.tight else 2
+        if token.kind != "op":
+            return 0
+        tight = token.text == "/" and self._reading.tight and self._binds_tightly()
+        return 3 if tight else _STRENGTHS.get(token.text, 0)
 
     def _binds_tightly(self) -> bool:
         """Whether a stroke makes a fraction of its two numbers: without spaces, or the last one of `14 / 1 / 4`."""
-        stroke, after = self._tokens[self._at], self._next(1)
-        if after is None or after.kind != "number":
-            return False
-        unspaced = self._tokens[self._at - 1].end == stroke.start and stroke.end == after.start
-        return unspaced or (len(self._tokens) == 5 and self._at == 3)
+        before, stroke, after = self._tokens[self._at - 1:self._at + 2]
+        unspaced = before.end == stroke.start and stroke.end == after.start
+        return after.kind == "number" and (unspaced or (len(self._tokens) == 6 and self._at == 3))
 
     def _signed(self) -> Fraction:
         if not self._next_is("-", "+"):
@@ -161,7 +144,7 @@ class _Expression:
             raise NotRead
         minus = self._take().text == "-"
         # A minus of the first number, if it binds stronger than the power.
-        if minus and self._reading.minus_first and (token := self._next()) and token.kind == "number":
+        if minus and self._reading.minus_first and self._token.kind == "number":
             return self._raised(-self._postfix())
         value = self._signed()
         return -value if minus else value
@@ -170,11 +153,9 @@ class _Expression:
         return self._raised(self._postfix())
 
     def _raised(self, base: Fraction) -> Fraction:
-        token = self._next()
-        if token is not None and token.kind == "power":
-            self._take()
+        if self._token.kind == "power":
             try:
-                return _raise(base, Fraction(token.text))
+                return _raise(base, Fraction(self._take().text))
             except ValueError:
                 raise NotRead from None
         if not self._next_is("^"):
@@ -183,13 +164,14 @@ class _Expression:
         minus = self._next_is("-") and bool(self._take())
         exponent = self._power()
         # `9^1/2` is written for a root as often as for a half of 9.
-        if self._next_is("/") and (slash := self._next()) and self._tokens[self._at - 1].end == slash.start:
+        if self._next_is("/") and self._tokens[self._at - 1].end == self._token.start:
             raise NotRead
         return _raise(base, -exponent if minus else exponent)
 
     def _postfix(self) -> Fraction:
         value = self._atom()
-        while (token := self._next()) is not None:
+        while True:
+            token = self._token
             if self._next_is("%"):
                 value = value if self._reading.percent != "part" else value / 100
             elif token.kind == "factorial":
@@ -200,9 +182,8 @@ class _Expression:
             elif token.kind in ("scale", "cents"):
                 value = value if self._reading.plain_units else _bounded(value * Fraction(token.text))
             elif token.kind != "unit":
-                break
+                return value
             self._take()
-        return value
 
     def _atom(self) -> Fraction:
         token = self._take()
@@ -213,7 +194,7 @@ class _Expression:
                 digits = [character for character in token.text if character.isdigit()]
                 return _divided(Fraction(digits[0]), Fraction(digits[1]))
             case "open":
-                value = self._sum()
+                value = self._read(1)
                 if self._take().text != {"(": ")", "[": "]", "{": "}"}[token.text]:
                     raise NotRead
                 return value
@@ -227,10 +208,9 @@ class _Expression:
 
     def _group(self) -> Fraction:
         """The argument of a LaTeX command: braces, or one number."""
-        token = self._next()
-        if token is None or token.kind not in ("open", "number") or (token.kind == "number" and len(token.text) > 4):
-            raise NotRead
-        return self._atom()
+        if self._token.kind == "open" or (self._token.kind == "number" and len(self._token.text) <= 4):
+            return self._atom()
+        raise NotRead
 
 
 def _bounded(value: Fraction) -> Fraction:

@@ -10,13 +10,15 @@ def _listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SCALES = {"hundred": "100", "thousand": "1000", "million": "1000000", "billion": "1000000000",
-          "trillion": "1000000000000", "dozen": "12"}
-OPERATIONS = {"times": "*", "plus": "+", "minus": "-", "of": "of"}
-TWO_WORD_OPERATIONS = {"divided by": "/", "multiplied by": "*"}
-POWERS = {"squared": "2", "cubed": "3"}
-SAYS = {"is", "equals", "makes", "gives"}
-"""Words that mean an equals sign between an expression and a number."""
+CHANGES = {"hundred": ("scale", "100"), "thousand": ("scale", "1000"), "million": ("scale", "1000000"),
+           "billion": ("scale", "1000000000"), "trillion": ("scale", "1000000000000"), "dozen": ("scale", "12"),
+           "squared": ("power", "2"), "cubed": ("power", "3"), "percent": ("op", "%"),
+           "cents": ("cents", "1/100"), "cent": ("cents", "1/100"), "¢": ("cents", "1/100")}
+"""Words that change the number before them: kind and text of their tokens."""
+PHRASES = {"is equal to": ("says", "="), "divided by": ("op", "/"), "multiplied by": ("op", "*"), "times": ("op", "*"),
+           "plus": ("op", "+"), "minus": ("op", "-"), "of": ("op", "of"),
+           **dict.fromkeys(("is", "equals", "makes", "gives"), ("says", "="))}
+"""Words between two numbers that are an operation or mean an equals sign: kind and text of their token."""
 
 NO_UNITS = _listed("""
     a after all also although am an and are as at be because been before bmod both but by can choose cubed did

@@ -24,13 +24,8 @@ _DIFFICULTY = ("easy", "medium", "hard")
 def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
     """Training traces and held-out items, disjoint by unordered pair; traces that show new columns come first.
 
-    Args:
-        n_train: number of traces; with ``n_items`` = 500 there are about 7,100 to choose from.
-        n_items: number of held-out problems, each with a different unordered pair.
-        seed: equal seeds give equal data on every machine.
-
-    Raises:
-        RequestError: there are fewer problems than requested.
+    With ``n_items`` = 500 there are about 7,100 traces to choose from. Raises `RequestError` if there are fewer
+    problems than requested.
     """
     pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))

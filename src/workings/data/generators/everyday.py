@@ -27,11 +27,7 @@ _NUMBERS = [number for number in range(11, 100) if number % 10]
 
 
 def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items about units; no pair of a number and a question is in both.
-
-    Raises:
-        RequestError: more than the existing 810 are requested.
-    """
+    """Traces and items about units; no question is in both. Raises `RequestError` for more than the existing 810."""
     pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
                    key=lambda pair: rank(seed, "units", VERSION, *pair))
     if not 0 < n_traces + n_items <= len(pairs):

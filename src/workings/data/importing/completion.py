@@ -5,6 +5,7 @@ an answer is expected, and not in texts that may have no answer.
 """
 
 import re
+from collections.abc import Collection
 
 from workings.answers.extract import MAX_LINE, extract
 from workings.answers.thinking import OTHER_THINKING
@@ -40,8 +41,8 @@ def before_box(text: str) -> str:
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _TAGS = re.compile(r"</?(?:think|reasoning|answer)>")
-_CHANNEL = re.compile(r"<\|channel>|<channel\|>")
-_THOUGHT = re.compile(r"\s*<\|channel>thought\n(?P<reasoning>.*?)<channel\|>(?P<answer>.*)", re.DOTALL)
+_CHANNEL = ("<|channel>", "<channel|>")
+"""Around the thoughts of Gemma 4."""
 _ANNOTATION = re.compile(r"<<([^<>\n]*)>>")
 
 
@@ -92,11 +93,7 @@ def _reasoning(text: str) -> tuple[str, str, str]:
 
 
 def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that ends with `#### answer` on a separate line (GSM8K).
-
-    Raises:
-        ValueError: no such line, more than one, or text after it.
-    """
+    """Steps and answer of a text that ends with one line `#### answer` (GSM8K). Raises `ValueError` for any other."""
     lines = text.strip().splitlines()
     marked = [number for number, line in enumerate(lines) if line.lstrip().startswith("####")]
     if not marked:
@@ -109,31 +106,25 @@ def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
     return lines_of("\n".join(lines[:-1])), _alone(lines[-1].lstrip().removeprefix("####"))
 
 
-def split_channel(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of `<|channel>thought…<channel|>…`, as Gemma 4 writes them.
-
-    Raises:
-        ValueError: the channel is missing, open or repeated, or text precedes it.
-    """
-    match = _THOUGHT.fullmatch(text)
-    if match is None or len(_CHANNEL.findall(text)) != 2:
-        raise ValueError("not one <|channel>thought … <channel|> at the beginning, with the answer after it")
-    return lines_of(match["reasoning"]), match["answer"].strip()
+def _block(text: str, opening: str, ending: str, marks: Collection[str]) -> tuple[tuple[str, ...], str]:
+    """Steps and answer of a text that begins with one block of thinking. `ValueError` for ``marks`` anywhere else."""
+    before, begun, rest = text.partition(opening)
+    thought, ended, answer = rest.partition(ending)
+    if before.strip() or not (begun and ended) or any(mark in thought + answer for mark in marks):
+        raise ValueError("not one block of thinking at the beginning, with the answer after it")
+    return lines_of(thought), answer.strip()
 
 
 def split_any(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer in any notation; a text without one is an answer without steps.
-
-    Raises:
-        ValueError: a broken notation.
-    """
+    """Steps and answer in any notation; a text without one is the answer. Raises `ValueError` for a broken notation."""
     # First, because thinking may contain any other notation.
-    if _CHANNEL.search(text):
-        return split_channel(text)
+    if any(mark in text for mark in _CHANNEL):
+        return _block(text, f"{_CHANNEL[0]}thought\n", _CHANNEL[1], _CHANNEL)
     if _TAGS.search(text):
         return split_tagged(text)
-    if any(mark in text for mark in OTHER_THINKING.values()):
-        return _split_other(text)
+    for opening, ending in OTHER_THINKING.items():
+        if ending in text:
+            return _block(text, opening, ending, [*OTHER_THINKING, *OTHER_THINKING.values()])
     lines = text.strip().splitlines()
     # A heading of markdown begins with #### as well; only a last and only line of that kind is an answer.
     if lines and lines[-1].startswith("#### ") and sum(line.startswith("####") for line in lines) == 1:
@@ -141,17 +132,6 @@ def split_any(text: str) -> tuple[tuple[str, ...], str]:
     if answer := marked_answer(text):
         return lines_of(before_box(text)), answer
     return (), text.strip()
-
-
-def _split_other(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer around one block of another notation for thinking, such as `[THINK]…[/THINK]`."""
-    for opening, ending in OTHER_THINKING.items():
-        opened, separator, rest = text.partition(ending)
-        before, begun, thought = opened.partition(opening)
-        if separator and begun and not before.strip() and not any(
-                mark in thought + rest for pair in OTHER_THINKING.items() for mark in pair):
-            return lines_of(thought), rest.strip()
-    raise ValueError("not one block of thinking at the beginning, with the answer after it")
 
 
 def take_annotations(step: str) -> tuple[str, list[str]]:

@@ -39,23 +39,19 @@ _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool
 
 def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str
               ) -> Trace | PreferencePair | Verdict:
-    """The trace, pair or verdict made of a format's findings.
+    """The trace, pair or verdict made of a format's findings. Raises `ValueError` with the reason if none can be.
 
-    Args:
-        parts: what the format found.
-        metadata: further facts of the record (`metadata_of`); labels are removed from it.
-        fallback_id: the id for a record without one.
-        given: labels for a record without any.
-        tools: descriptions of the tools that the record has, as JSON.
-
-    Raises:
-        ValueError: with the reason if none can be made.
+    ``metadata`` are further facts of the record (`metadata_of`), from which labels are removed; ``given`` are labels
+    for a record without any, and ``tools`` its descriptions of tools, as JSON.
     """
     # `_label` removes a label from the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
     values = {**parts.values, "id": _label(metadata, "id") or fallback_id}
     if "steps" in values:
-        _take_annotations(values, metadata)
+        taken = [take_annotations(step) for step in values["steps"]]
+        values["steps"] = [step for step, _ in taken]
+        if any(annotations for _, annotations in taken):
+            metadata["calculations"] = [annotations for _, annotations in taken]
     if parts.not_learned:
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
     values |= {"tools": json.loads(tools)} if tools else {}
@@ -65,14 +61,6 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
     if "completion" in values:
         return verdict_from_json(record)
     return pair_from_json(record) if "chosen" in values else trace_from_json(record)
-
-
-def _take_annotations(own: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Move calculator annotations from the steps to the metadata."""
-    taken = [take_annotations(step) for step in own["steps"]]
-    own["steps"] = [step for step, _ in taken]
-    if any(annotations for _, annotations in taken):
-        metadata["calculations"] = [annotations for _, annotations in taken]
 
 
 def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from workings.answers.thinking import OTHER_THINKING
 from workings.data.columns import MARKS, SYSTEM, TOOLS, forbids_learning, hides, learned_mark, refuse_media
@@ -15,6 +15,7 @@ from workings.data.importing.completion import lines_of, split_any
 from workings.data.row_fields import calls_text, kind_of, tools_text
 from workings.models.turns import Turn
 
+T = TypeVar("T")
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
           "model": "assistant", "bot": "assistant", "chatgpt": "assistant", "tool": "tool", "function": "tool",
           "observation": "tool", "ipython": "tool", "function_call": "assistant"}
@@ -87,16 +88,21 @@ def optional(record: Mapping[str, Any], key: str) -> str:
 
 def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     """The key that the record has; several keys must have equal values."""
-    present = [key for key in keys if record.get(key) is not None]
+    present = {key: record[key] for key in keys if record.get(key) is not None}
     if not present and (null := [key for key in keys if key in record]):
         raise ValueError(f"`{null[0]}` is null")
     if not present:
         raise ValueError(f"{' or '.join(f'`{key}`' for key in keys)} is missing; the record has {keys_of(record)}")
-    # Two spellings with different texts: taking either would be a guess about what to train on.
-    if any(record[key] != record[present[0]] for key in present):
-        what = "answers" if "answer" in keys else "questions"
-        raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in present)} differ")
-    return present[0]
+    _shared(present, "answers" if "answer" in keys else "questions")
+    return next(iter(present))
+
+
+def _shared(values: Mapping[str, T], what: str) -> T | None:
+    """The value of several keys; None without any. Where they differ, taking one would be a guess: `ValueError`."""
+    first = next(iter(values.values()), None)
+    if any(value != first for value in values.values()):
+        raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in values)} differ")
+    return first
 
 
 def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Said]:
@@ -137,12 +143,12 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         if "tool_calls" in more and (content is None or written == "function_call"):
             content = ""
         content_text, thought = _parts(content, where) if isinstance(content, list) else (
-            content if content == "" else text({text_key: content, **turn} if text_key in turn else turn, text_key), "")
+            "" if content == "" else text(turn, text_key), "")
         learned = learned_mark(turn, where)
         if mark := next((key for key, value in turn.items() if forbids_learning(key, value)), ""):
             raise ValueError(f"{where} is marked `{mark}: {turn[mark]}`; marks that are read are `train` and `weight`")
+        has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
         for key, value in turn.items() if role != "tool" else ():
-            has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
             if key not in _READ_KEYS and value not in (None, "", [], {}, "[]", "{}") and (
                     like := hides(key, value, content_text, has_reasoning)):
                 raise ValueError(f"`{key}` of {where} looks like {like}, but the model would not see it; move it or "
@@ -216,22 +222,16 @@ def _parts(content: Sequence[object], where: str) -> tuple[str, str]:
 
 
 def _part_text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    present = [key for key in keys if part.get(key) is not None]
+    present = {key: text(part, key) for key in keys if part.get(key) is not None}
     if not present:
         raise ValueError(f"a part of type {part['type']!r} has no {' or '.join(f'`{key}`' for key in keys)}; it has "
                          f"{keys_of(part)}")
-    if any(part[key] != part[present[0]] for key in present):
-        raise ValueError(f"a part of type {part['type']!r} has two texts: {' and '.join(map('`{}`'.format, present))} "
-                         "differ")
-    return text(part, present[0])
+    return _shared(present, f"texts of a part of type {part['type']!r}") or ""
 
 
 def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
     """A conversation with the record's system text as its first turn, unless it begins with that very text."""
-    given = {key: optional(record, key) for key in SYSTEM if optional(record, key).strip()}
-    if len(set(given.values())) > 1:
-        raise ValueError(f"two system texts: {' and '.join(map('`{}`'.format, given))} differ")
-    system = next(iter(given.values()), "")
+    system = _shared({key: given for key in SYSTEM if (given := optional(record, key)).strip()}, "system texts")
     if system and spoken and spoken[0].turn.role == "system":
         if spoken[0].turn.text.strip() != system.strip():
             raise ValueError("two system texts: a column, and the first turn")
@@ -241,10 +241,7 @@ def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
 
 def tools_of(record: Mapping[str, Any]) -> str:
     """Tool descriptions under any known key, as JSON; empty without any."""
-    given = {key: tools_text(record[key]) for key in TOOLS if record.get(key)}
-    if len(set(given.values())) > 1:
-        raise ValueError(f"two lists of tools: {' and '.join(map('`{}`'.format, given))} differ")
-    return next(iter(given.values()), "")
+    return _shared({key: tools_text(record[key]) for key in TOOLS if record.get(key)}, "lists of tools") or ""
 
 
 def alpaca(record: Mapping[str, Any]) -> list[Said]:
@@ -269,25 +266,15 @@ ALPACA = frozenset({"instruction", "input", "history"})
 class Exchange:
     """The last question of a conversation with its answer."""
 
-    history: list[Turn]
-    prompt: str
+    asked: dict[str, Any]
+    """Everything before the completion, under the keys of a trace or a pair."""
     completion: str
     reasoning: tuple[str, ...]
     """Reasoning in another field than the completion, as lines."""
-    reasoning_left_out: int = 0
-    """Earlier turns that had such reasoning; a history does not keep it."""
-    tool_turns: Sequence[Turn] = ()
-    """Turns between the question and the completion."""
-    calls: str = ""
+    reasoning_left_out: int
+    calls: str
     """Calls of tools with which the completion ends; see `workings.data.traces.Trace.calls`."""
-    not_learned: Sequence[Turn] = ()
-    """Turns after the last learnable one, which do not affect the learned ones."""
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Everything before the completion, under the keys of a trace or a pair."""
-        return {"prompt": self.prompt, **{name: [turn.to_json() for turn in turns] for name, turns in (
-            ("history", self.history), ("tool_turns", self.tool_turns)) if turns}}
+    not_learned: Sequence[Turn]
 
 
 def exchange(conversation: Sequence[Said]) -> Exchange:
@@ -305,10 +292,9 @@ def exchange(conversation: Sequence[Said]) -> Exchange:
     if not may_learn:
         raise ValueError("every turn of the assistant is marked as not to be learned")
     end = may_learn[-1]
-    asked = letters.rindex("u", 0, end)
-    last = conversation[end]
-    earlier = conversation[:asked]
-    return Exchange([said.turn for said in earlier], conversation[asked].turn.text, last.turn.text, last.reasoning,
-                    sum(bool(said.reasoning) for said in (*earlier, *conversation[asked + 1:end])),
-                    [said.turn for said in conversation[asked + 1:end]], last.turn.more,
-                    [said.turn for said in conversation[end + 1:]])
+    question, last = letters.rindex("u", 0, end), conversation[end]
+    earlier, between = conversation[:question], conversation[question + 1:end]
+    asked = {"prompt": conversation[question].turn.text, **{name: [said.turn.to_json() for said in turns]
+             for name, turns in (("history", earlier), ("tool_turns", between)) if turns}}
+    return Exchange(asked, last.turn.text, last.reasoning, sum(bool(said.reasoning) for said in (*earlier, *between)),
+                    last.turn.more, [said.turn for said in conversation[end + 1:]])

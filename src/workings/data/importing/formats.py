@@ -41,8 +41,8 @@ def conversation(key: str, names: tuple[str, str], record: Record) -> Parts:
 def question_and_answer(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, record: Record) -> Parts:
     """A question and one text with its answer; reasoning may be in another field."""
     question_key, answer_key = fields.one_of(record, questions), fields.one_of(record, answers)
-    return _trace(record, *_asked_and_told(record, [said("user", fields.text(record, question_key))], {question_key},
-                                           answer_key, any_form=split is split_any), split)
+    return _told(record, [said("user", fields.text(record, question_key))], {question_key}, answer_key, split,
+                 any_form=split is split_any)
 
 
 def raw_text(record: Record) -> Parts:
@@ -51,15 +51,15 @@ def raw_text(record: Record) -> Parts:
     return Parts(values={"text": fields.text(record, "text")}, used=frozenset({"text"}))
 
 
-def _asked_and_told(record: Record, asked: list[Said], used: Keys, answer_key: str, *,
-                    any_form: bool = True) -> tuple[list[Said], set[str]]:
-    """A conversation that ends with the text of a key, and the keys that were read."""
+def _told(record: Record, asked: list[Said], used: Keys, answer_key: str, split: Split = split_any, *,
+          any_form: bool = True) -> Parts:
+    """The trace of a conversation that ends with the text of a key."""
     # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
     key = next((key for key in fields.REASONING_KEYS if any_form and isinstance(record.get(key), str)
                 and record[key].strip()), "")
     told, reasoning = fields.one_reasoning({key: record[key]} if key else {}, fields.text(record, answer_key),
                                            "the record")
-    return [*asked, said("assistant", told, reasoning)], {*used, answer_key, key}
+    return _trace(record, [*asked, said("assistant", told, reasoning)], {*used, answer_key, key}, split)
 
 
 def prompt_completion(record: Record, split: Split = split_any) -> Parts:
@@ -67,8 +67,7 @@ def prompt_completion(record: Record, split: Split = split_any) -> Parts:
     if isinstance(record.get("prompt"), list) or isinstance(record.get("completion"), list):
         return _trace(record, fields.turns(record, "prompt") + fields.turns(record, "completion"),
                       {"prompt", "completion"}, split)
-    asked = [said("user", fields.text(record, "prompt"))]
-    return _trace(record, *_asked_and_told(record, asked, {"prompt"}, "completion"), split)
+    return _told(record, [said("user", fields.text(record, "prompt"))], {"prompt"}, "completion", split)
 
 
 def whole_completion(record: Record) -> Parts:
@@ -81,7 +80,7 @@ def whole_completion(record: Record) -> Parts:
 
 def alpaca(record: Record) -> Parts:
     """`instruction`, `input` (may be empty or absent), `output`, and optional `history` as pairs."""
-    return _trace(record, *_asked_and_told(record, fields.alpaca(record), ALPACA, "output"))
+    return _told(record, fields.alpaca(record), ALPACA, "output")
 
 
 def gsm8k_answer(text: str) -> tuple[Sequence[str], str]:
@@ -222,9 +221,7 @@ def ultrafeedback(record: Record) -> Parts:
 
 def _score(record: Record, key: str) -> float:
     """A required score. Raises `ValueError`."""
-    value = record.get(key)
-    if value is None:
-        raise ValueError(f"`{key}` is missing; the record has {fields.keys_of(record)}")
+    value = fields.there(record, key)
     # A bool is no score. The bounds also exclude numbers that are not finite.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         raise ValueError(f"`{key}` must be a number, not {kind_of(value)}")
@@ -258,7 +255,7 @@ def kto(record: Record) -> Parts:
     conversation, used = _KTO_SHAPES[shapes[0]](record)
     end = fields.exchange(fields.with_system(record, conversation))
     completion = _completion(end)
-    if not completion or not end.prompt.strip():
+    if not completion or not end.asked["prompt"].strip():
         raise ValueError("the prompt or the completion is empty")
     return Parts(values={**end.asked, "completion": completion, "label": right},
                  used=frozenset({*used, shapes[0], tags[0], *SYSTEM}))

@@ -1,13 +1,10 @@
 """A file's names for a format's keys (`--map prompt=problem,answer=solution`), and guesses of a record's format."""
 
-import difflib
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
-from workings.data.columns import refuse_media
-from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import keys_of, tools_of
+from workings.data.importing.fields import keys_of
 from workings.data.importing.formats import ANSWERS, FORMATS, QUESTIONS
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.errors import RequestError
@@ -16,11 +13,7 @@ _EXAMPLE = "--map prompt=problem,answer=solution"
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
-    """The file's key of each key of the format.
-
-    Raises:
-        RequestError: a pair without `=` or with an empty side, or a key of the format twice.
-    """
+    """The file's key of each key of the format. Raises `RequestError` for anything but pairs with distinct keys."""
     keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
         # At the first mark only: a key of the file may hold another one.
@@ -30,8 +23,7 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
                                _EXAMPLE)
         if format_key in keys:
             raise RequestError(f"--map names {format_key} twice: {keys[format_key]} and {file_key}",
-                               "each key of the format once",
-                               _EXAMPLE)
+                               "each key of the format once", _EXAMPLE)
         keys[format_key] = file_key
     return keys
 
@@ -54,28 +46,14 @@ class KeyMap:
         for format_key in values:
             self._unseen.pop(format_key, None)
         moved = set(self._keys.values())
-        other_values = {f"original_{key}" if key in values else key: value for key, value in record.items()
-                if key not in moved}
-        return other_values | values
-
-    def missing(self, record: Mapping[str, Any]) -> str:
-        """A sentence about a key of the map that the record does not have; empty if it has all."""
-        return next((f"`{file_key}` (--map {format_key}={file_key}) is missing; the record has {keys_of(record)}"
-                     for format_key, file_key in self._keys.items() if _value_at(record, file_key) is None), "")
-
-    def mended(self, record: Mapping[str, Any]) -> str:
-        """The first pair that the record has no key for, with the key that was probably meant; empty: none."""
-        return next((f"--map {format_key}={near[0]}" for format_key, file_key in self._keys.items()
-                     if _value_at(record, file_key) is None and (near := difflib.get_close_matches(file_key, record,
-                                                                                                   n=1))),
-                    "")
+        return {f"original_{key}" if key in values else key: value for key, value in record.items()
+                if key not in moved} | values
 
     def refuse_unseen(self) -> None:
         """Raise `RequestError` for a key of the map that no record had."""
         for format_key, file_key in self._unseen.items():
             raise RequestError(f"--map {format_key}={file_key}: no record has `{file_key}`",
-                               f"a key of the file; its first record has {keys_of(self._first)}",
-                               self.mended(self._first))
+                               f"a key of the file; its first record has {keys_of(self._first)}")
 
 
 def _value_at(record: Mapping[str, Any], key: str) -> Any:
@@ -88,7 +66,6 @@ def _value_at(record: Mapping[str, Any], key: str) -> Any:
 
 
 _MAX_RECORDS = 20
-SKIP = "--on-error skip writes such records to another file"
 
 
 def looks_like(record: Mapping[str, Any]) -> str:
@@ -105,66 +82,28 @@ def _reads(name: str, record: Mapping[str, Any]) -> bool:
 
 
 def other_format(record: Mapping[str, Any], requested_format: str) -> str:
-    """The first format that would import this record where the requested one does not; empty if none would."""
-    if _imports(requested_format, record):
-        return ""
-    return next((name for name in FORMATS if _imports(name, record)), "")
-
-
-def _imports(name: str, record: Mapping[str, Any]) -> bool:
-    """Whether a format reads a record, and leaves nothing unread that an answer depends on."""
-    try:
-        parts = FORMATS[name].read(record)
-        converted(parts, metadata_of(record, parts, {}), "record", {}, tools=tools_of(record))
-    except ValueError:
-        return False
-    return True
-
-
-def advice(record: Mapping[str, Any], keys: KeyMap, requested_format: str) -> str:
-    """The option to type instead, if the first record of a file is not of the requested format."""
-    try:
-        refuse_media(record, "the record")
-    except ValueError:
-        return SKIP
-    if mended := keys.mended(record):
-        return mended
-    renamed = keys.renamed(record)
-    if hint := other_format(renamed, requested_format):
-        return f"these keys look like format {hint}: --format {hint}"
-    # The keys fit, so something else is wrong with the record.
-    if by_its_keys(renamed) == requested_format or _reads(requested_format, renamed):
-        return SKIP
-    return f"--map says what the keys are called here, as in --map prompt=KEY; the record has {keys_of(record)}"
+    """The first format that reads a record which the requested one does not read; empty if none does."""
+    return "" if _reads(requested_format, record) else looks_like(record)
 
 
 def format_of(source: RecordSource, keys: KeyMap) -> str:
-    """The format that the first records of a source look like.
-
-    Raises:
-        RequestError: they fit no format.
-    """
+    """The format that the first records of a source look like. Raises `RequestError` if they fit none."""
     # A few, because the first may be a bad one; no more, because a source may be gigabytes.
     first = [*islice(source.records(), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
     forms = [form for look in (looks_like, by_its_keys) for value in values if (form := look(value))]
-    # A row without its rejected completion or its verdict may come first.
-    form = next((form for form in forms if form in FORMATS and FORMATS[form].gives in ("pairs", "verdicts")),
-                next(iter(forms), ""))
-    if not form:
-        if first and not values and isinstance(first[0], Unreadable):
-            raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
-        has = f"; the first record has {keys_of(values[0])}" if values else ""
-        known = {*QUESTIONS, *ANSWERS, *chain.from_iterable(_KEYS.values())}
-        if spelt := [f"{key.lower()}={key}" for key in (values[0] if values else ()) if key.lower() in known - {key}]:
-            raise RequestError(f"the format is unknown{has}", "keys in lower case", f"--map {','.join(spelt)}")
-        texts = [key for key, value in (values[0] if values else {}).items() if isinstance(value, str)]
-        question, answer = texts if len(texts) == 2 else ("KEY", "KEY")
-        raise RequestError(f"the format is unknown{has}", "a format that `workings data list` prints, or --columns "
-                           "NAME,NAME for a table without a header",
-                           f"workings data import FILE --map question={question},answer={answer}")
-    return form
+    if forms:
+        # A row without its rejected completion or its verdict may come first.
+        return next((form for form in forms if FORMATS[form].gives in ("pairs", "verdicts")), forms[0])
+    if first and not values and isinstance(first[0], Unreadable):
+        raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
+    shown = values[0] if values else {}
+    texts = [key for key, value in shown.items() if isinstance(value, str)]
+    question, answer = texts if len(texts) == 2 else ("KEY", "KEY")
+    raise RequestError("the format is unknown" + (f"; the first record has {keys_of(shown)}" if values else ""),
+                       "a format that `workings data list` prints",
+                       f"workings data import FILE --map question={question},answer={answer}")
 
 
 _KEYS = {"llamafactory": ("conversations", "chosen", "rejected"), "chosen-rejected": ("chosen", "rejected"),

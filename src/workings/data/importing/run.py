@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,7 @@ from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import tools_of, unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
-from workings.data.importing.hints import SKIP, KeyMap, advice, format_of, other_format
+from workings.data.importing.hints import KeyMap, format_of, other_format
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.row_fields import kind_of, path_beside
@@ -22,10 +21,12 @@ from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
+from workings.record.storage import storage
 
 _REASON_LENGTH = 200
 MAX_REASONS = 1000
 """Maximum number of reasons counted separately, to bound memory."""
+SKIP = "--on-error skip writes such records to another file; --map KEY=YOURS says what keys are called here"
 _OWN_FORMATS = ("traces", "preferences")
 """Formats that keep any further key of a record without interpreting it."""
 
@@ -37,7 +38,7 @@ class ImportRequest:
     format: str
     """One of `FORMATS`; empty: guess from the first record."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Names of the format's keys in the file: the format's key -> the file's key."""
+    """The format's key -> the file's key."""
     ignore: tuple[str, ...] = ()
     """Columns that are kept and not read, although their names look important."""
     on_error: Literal["fail", "skip"] = "fail"
@@ -47,13 +48,11 @@ class ImportRequest:
     labels: Mapping[str, str]
     """Section, category, difficulty, source and licence of records that do not say."""
     force: bool = False
-    """Whether an existing file may be replaced."""
     rows: int = 0
     """Records to read from the start of the source, which is not read further; 0: all."""
     hold_out: int = 0
-    """Questions that are split off as evaluation items."""
+    """Questions that are split off as evaluation items; ``seed`` decides which."""
     seed: int = 0
-    """Decides which."""
 
 
 @dataclass(kw_only=True)
@@ -66,11 +65,9 @@ class ImportResult:
     out: Path
     """The requested file. If every record was rejected, it is not written and an old one is kept."""
     format: str
-    """The format in which the records were read."""
     read: int = 0
     written: int = 0
     sha256: str = ""
-    """Digest of the written file; empty if none was written."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Rejected records by reason, most frequent first; values in a reason are cut."""
     kept: Counter[str] = field(default_factory=Counter)
@@ -82,13 +79,12 @@ class ImportResult:
     reasoning_left_out: int = 0
     """Earlier turns with reasoning in a separate field, which a history does not keep."""
     held_out: HeldOut | None = None
-    """The held-out questions; None without `--hold-out`."""
     looks_like: str = ""
     """The likely format of the first record, if none could be read."""
 
     @property
     def rejected(self) -> int:
-        """Number of rejected records."""
+        """Rejected records."""
         return self.reasons.total()
 
     @property
@@ -108,14 +104,11 @@ class ImportResult:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        values = {name: getattr(self, name) for name in (
-            "read", "written", "rejected", "reasons", "out", "sha256", "format", "kept", "not_learned",
-            "reasoning_left_out", "unread_turn_keys")}
-        record = {name: dict(value.most_common()) if isinstance(value, Counter) else value
-                  for name, value in values.items()} | {"out": str(self.out)}
-        record |= {"held_out": self.held_out.to_json()} if self.held_out else {}
-        record |= {"looks_like": self.looks_like} if self.looks_like else {}
-        return record | ({"rejects": str(self.rejects)} if self.rejects else {})
+        values = {**vars(self), "rejected": self.rejected, "out": str(self.out),
+                  "held_out": self.held_out.to_json() if self.held_out else "",
+                  "rejects": str(self.rejects) if self.rejects else ""}
+        return {name: dict(value.most_common()) if isinstance(value, Counter) else value
+                for name, value in values.items() if value or name not in ("held_out", "looks_like", "rejects")}
 
 
 def import_records(source: RecordSource, out: Path, request: ImportRequest) -> ImportResult:
@@ -123,30 +116,31 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
 
     Memory: one record, and 64 bits of digest for every id seen (about 70 MB for a million).
 
-    Raises:
-        RequestError: for an unknown format, an existing output, a source without records, or (with
-            ``on_error="fail"``) the first bad record, named with file, line and reason; nothing is written then.
+    Raises `RequestError` for what `_check` refuses, a source without records, or (with ``on_error="fail"``) the first
+    bad record, named with file, line and reason; nothing is written then.
     """
     if not request.format:
         request = replace(request, format=format_of(source, KeyMap(request.keys)))
     _check(request, out)
     importer = _Importer(source, request, out)
-    result = importer.result
-    # Write the rejects first, so that the result never hides what is missing.
-    rejects = path_beside(out, "rejects.jsonl")
-    with atomic.together(out, item_path(out), left_out_path(out), rejects):
-        if request.hold_out:
-            # Next to the result and not in the system's folder, which may be small or in memory.
-            with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-                # Write all first, because the hold-out depends on all questions.
-                all_traces = Path(folder, "traces.jsonl")
-                importer.to_files(all_traces, rejects)
-                if not importer.nothing_left:
-                    result.held_out = split(all_traces, out, request.hold_out, request.seed)
-                    result.written -= result.held_out.items + result.held_out.left_out
-        else:
-            importer.to_files(out, rejects)
-    result.sha256 = "" if importer.nothing_left else file_digest(out)
+    result, rejects = importer.result, path_beside(out, "rejects.jsonl")
+    # Next to the result and not in the system's folder, which may be small or in memory.
+    with (storage(out, "write"), atomic.together(out, item_path(out), left_out_path(out), rejects),
+          TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder):
+        everything = Path(folder, "everything.jsonl")
+        # The rejects are in place first, so that the result never hides what is missing.
+        atomic.write_with(everything, lambda good: atomic.write_with(rejects, lambda bad: importer.run(good, bad)))
+        # The file had to be open before the first record was read.
+        if not result.reasons:
+            rejects.unlink()
+        # Where all were rejected, what stood in the result's place stays.
+        if result.written and request.hold_out:
+            result.held_out = split(everything, out, request.hold_out, request.seed)
+            result.written -= result.held_out.items + result.held_out.left_out
+        elif result.written:
+            everything.replace(out)
+            atomic.sync_directory(out.parent)
+    result.sha256 = file_digest(out) if result.written else ""
     result.reasons = Counter(dict(result.reasons.most_common()))
     # A bad record among good ones says nothing about the format.
     result.looks_like = "" if result.written else result.looks_like
@@ -172,10 +166,6 @@ def _check(request: ImportRequest, out: Path) -> None:
                            f"mkdir -p {out.parent}")
 
 
-class _NothingToWrite(Exception):
-    """No error: it leaves a file as it is."""
-
-
 class _Importer:
     """One pass over a source, which fills the result."""
 
@@ -187,26 +177,8 @@ class _Importer:
         self._unseen = set(request.ignore)
         self.result = ImportResult(out=out, format=request.format)
 
-    def to_files(self, out: Path, rejects: Path) -> None:
-        """Write what the records give and, in another file, those that were rejected."""
-        def write(good: BinaryIO) -> None:
-            atomic.write_with(rejects, lambda bad: self._run(good, bad))
-            if self.nothing_left:
-                raise _NothingToWrite
-
-        # Where all were rejected, what stood in the file's place stays.
-        with suppress(_NothingToWrite):
-            atomic.write_with(out, write)
-        # The file had to be open before the first record was read.
-        if not self.result.reasons:
-            rejects.unlink()
-
-    @property
-    def nothing_left(self) -> bool:
-        """Whether there were records and all were rejected."""
-        return bool(self.result.reasons) and not self.result.written
-
-    def _run(self, good: BinaryIO, rejects: BinaryIO) -> None:
+    def run(self, good: BinaryIO, rejects: BinaryIO) -> None:
+        """Write what the records give, and those that were rejected."""
         # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
         for record in islice(self._source.records(), self._request.rows or None):
             self.result.read += 1
@@ -236,12 +208,8 @@ class _Importer:
         renamed = self._keys.renamed(record.value)
         ignored = {key: renamed.pop(key) for key in self._request.ignore if key in renamed}
         self._unseen -= ignored.keys()
-        try:
-            tools = tools_of(renamed)
-            parts = self._parse(renamed)
-        except ValueError as error:
-            # Use the file's keys in messages, which the user knows.
-            raise ValueError(self._keys.missing(record.value) or str(error)) from None
+        tools = tools_of(renamed)
+        parts = self._parse(renamed)
         # Everything that the format does not know is kept, so that an import loses nothing.
         entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
                           self._request.labels, tools=tools)
@@ -263,12 +231,12 @@ class _Importer:
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
         location, reasons = f"{self._source.name}:{bad.number}", self.result.reasons
         # After some good records the format is correct and this one is an exception.
-        strange = value if isinstance(value, dict) and not self.result.written and not reasons else None
+        if isinstance(value, dict) and not self.result.written and not reasons:
+            self.result.looks_like = other_format(self._keys.renamed(value), self._request.format)
         if self._request.on_error == "fail":
+            other = self.result.looks_like
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
-                               advice(strange, self._keys, self._request.format) if strange else SKIP)
-        if strange:
-            self.result.looks_like = other_format(self._keys.renamed(strange), self._request.format)
+                               f"these keys look like format {other}: --format {other}" if other else SKIP)
         reason = bad.reason[:_REASON_LENGTH]
         reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}

@@ -8,7 +8,7 @@ import csv
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -48,12 +48,14 @@ class Unreadable:
 Records = Iterator[SourceRecord | Unreadable]
 
 
-def parse(text: str) -> object:
-    """One JSON value.
+def check_depth(value: object) -> None:
+    """Raise `ValueError` for a value that is nested deeper than `MAX_DEPTH`."""
+    if is_too_deep(value):
+        raise ValueError(f"JSON nested deeper than {MAX_DEPTH}")
 
-    Raises:
-        ValueError: with a short reason.
-    """
+
+def parse(text: str) -> object:
+    """One JSON value. Raises `ValueError` with a short reason."""
     try:
         value: object = DECODER.decode(text)
     # The decoder recurses and fails before the depth can be checked.
@@ -65,21 +67,10 @@ def parse(text: str) -> object:
     return value
 
 
-def check_depth(value: object) -> None:
-    """Refuse values nested deeper than `MAX_DEPTH`.
-
-    Raises:
-        ValueError: when it is.
-    """
-    if is_too_deep(value):
-        raise ValueError(f"JSON nested deeper than {MAX_DEPTH}")
-
-
 CHUNK_BYTES = 1 << 20
 MAX_ARRAY_BYTES = 1 << 30
 """Largest JSON array; as objects it takes several times as much memory."""
 _EXCERPT_BYTES = 1000
-_WRONG_ENCODINGS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _PARQUET_MAGIC = b"PAR1"
 _PARQUET_ROWS = 256
 """Rows of parquet in memory at a time."""
@@ -88,9 +79,15 @@ TEXT = ".txt"
 END_OF_TEXT = "<|endoftext|>"
 """A line that separates two raw texts."""
 _DELIMITERS = ",;\t"
-_EXCEL = b"PK\x03\x04"
-_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY", b"\xfd7zXZ")
-_AS_LINES = "python -c \"import {0}; {0}.{1}.to_json('records.jsonl', orient='records', lines=True)\""
+_FORMS = "JSON lines, a JSON array, CSV or parquet, in UTF-8"
+_UNREADABLE = {
+    **dict.fromkeys((codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+                    ("UTF-16 or UTF-32", "iconv -f UTF-16 -t UTF-8 FILE > utf8.jsonl")),
+    b"PK\x03\x04": ("a workbook or another archive", "save the sheet as CSV in UTF-8"),
+    **dict.fromkeys((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY", b"\xfd7zXZ"),
+                    ("compressed", "gunzip, unzstd, bunzip2 or unxz"))}
+"""First bytes of files that are not read -> what they are, and what to do. UTF-32 begins like UTF-16."""
+
 
 @dataclass(frozen=True)
 class RecordSource:
@@ -101,71 +98,48 @@ class RecordSource:
     stem: str
     """Begins the ids of records that have none."""
     records: Callable[[], Records]
-    """Starts reading."""
     is_lines: bool = False
     """Whether it is a file of JSON lines."""
 
 
-def open_file(path: Path, columns: Sequence[str] = ()) -> RecordSource:
+def open_file(path: Path) -> RecordSource:
     """A file of JSON lines, a JSON array or parquet, which its first bytes say; or CSV or raw text, by its name.
 
-    Args:
-        path: of the file.
-        columns: names of the columns of a table that has no line of names.
-
-    Raises:
-        RequestError: the file is missing, empty, or not UTF-8 text.
+    Raises `RequestError` for one that is missing, empty, or of another kind.
     """
     if not path.is_file():
-        raise RequestError(no_file(path), "a file of JSON lines, a JSON array, CSV or parquet",
-                           _AS_LINES.format("datasets", f"load_from_disk({str(path)!r})") if path.is_dir() else
-                           "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
+        raise RequestError(no_file(path), f"a file of {_FORMS}",
+                           f"of a folder: datasets.load_from_disk({str(path)!r}).to_json('records.jsonl')"
+                           if path.is_dir() else "for a data set of the Hugging Face Hub: OWNER/NAME with --revision")
     with path.open("rb") as stream:
         head = stream.read(4096)
     if not head.strip():
         raise RequestError(f"file: {path} is empty", "at least one record")
-    if head.startswith(_WRONG_ENCODINGS):
-        raise RequestError(f"file: {path} is UTF-16 or UTF-32", "UTF-8",
-                           f"iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > utf8{path.suffix}")
-    if head.startswith(_EXCEL):
-        raise RequestError(f"{path} is a workbook or another archive", "JSON lines, a JSON array, CSV or parquet",
-                           "save the sheet as CSV in UTF-8")
-    if head.startswith(_COMPRESSED):
-        raise RequestError(f"file: {path} is compressed", "JSON lines, a JSON array, CSV or parquet",
-                           "gunzip, unzstd, bunzip2 or unxz")
+    for mark, (what, way_on) in _UNREADABLE.items():
+        if head.startswith(mark):
+            raise RequestError(f"file: {path} is {what}", _FORMS, way_on)
     # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
-    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    text, suffix = head.removeprefix(codecs.BOM_UTF8).lstrip(), path.suffix.lower()
     read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
     # A table of text begins with the names of its columns, which nothing tells from other text.
-    if read is _lines and path.suffix.lower() in _TABLES and not text.startswith(b"{"):
+    if read is _lines and suffix in _TABLES and not text.startswith(b"{"):
         read = _table
     # Only a text file's name tells its kind.
-    if read is not _parquet and path.suffix.lower() == TEXT and not text.startswith(b"{"):
+    if read is not _parquet and suffix == TEXT and not text.startswith(b"{"):
         read = _documents
-    if columns and read is not _table:
-        raise RequestError(f"--columns {','.join(columns)} needs a table, and {path} is not one",
-                           "a file of CSV (.csv, .tsv)", "--map KEY=KEY names the keys of other files")
-    read = partial(_table, columns=columns) if columns else read
     return RecordSource(str(path), path.name.split(".")[0], partial(read, path), is_lines=read is _lines)
 
 
 def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:
     """A data set of the Hugging Face Hub, or a local directory in its layout, streamed by the `datasets` library.
 
-    Args:
-        name: `OWNER/NAME`, or a directory.
-        revision: branch, tag or commit; a commit is the only one that names the same rows for good.
-        subset: configuration of the data set; empty for its only one.
-        split: e.g. `train`.
-
-    Raises:
-        RequestError: when the library is not installed.
+    Of branches, tags and commits as ``revision`` only a commit names the same rows for good; ``subset`` is the
+    configuration of the data set. Raises `RequestError` without the library.
     """
     try:
         import datasets
     except ImportError:
-        raise RequestError(f"the data set {name} needs the `datasets` library", "that library",
-                           pip_install("hub")) from None
+        raise RequestError(f"the data set {name} needs the `datasets` library", "it", pip_install("hub")) from None
 
     def records() -> Records:
         try:
@@ -181,21 +155,13 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
 
 
 def _lines(path: Path) -> Records:
-    """JSON lines. LF and CRLF, with or without a byte order mark; blank lines do not count."""
+    """JSON lines. LF and CRLF, with or without a byte order mark."""
     with path.open("rb") as stream:
         for number, (line, size) in enumerate(_bounded_lines(stream), start=1):
             line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            if size > MAX_RECORD_BYTES:
-                yield Unreadable(number, f"a line of {size:,} bytes; the longest that is read has "
-                                         f"{MAX_RECORD_BYTES:,}", _readable(line[:_EXCERPT_BYTES]), size)
             # Blank lines are skipped and yet numbered, so that a number is the line that an editor shows.
-            elif line.strip():
-                try:
-                    yield SourceRecord(number, parse(line.decode("utf-8")))
-                except UnicodeDecodeError as error:
-                    yield Unreadable(number, f"not UTF-8 at byte {error.start + 1}", _readable(line), size)
-                except ValueError as error:
-                    yield Unreadable(number, str(error), _readable(line), size)
+            if line.strip():
+                yield _record(number, line, size, parse)
 
 
 def _documents(path: Path) -> Records:
@@ -208,15 +174,24 @@ def _documents(path: Path) -> Records:
                 if size <= MAX_RECORD_BYTES:
                     parts.append(line)
                 continue
-            if size > MAX_RECORD_BYTES:
-                yield Unreadable(number, f"a text of {size:,} bytes; the longest that is read has "
-                                         f"{MAX_RECORD_BYTES:,}", _readable(b"".join(parts)[:_EXCERPT_BYTES]), size)
-            elif written := b"".join(parts).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").strip():
-                try:
-                    yield SourceRecord(number, {"text": written.decode("utf-8")})
-                except UnicodeDecodeError as error:
-                    yield Unreadable(number, f"not UTF-8 at byte {error.start + 1}", _readable(written), size)
+            if written := b"".join(parts).removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").strip():
+                yield _record(number, written, size, lambda text: {"text": text})
             number, size, parts = number + 1, 0, []
+
+
+def _record(number: int, data: bytes, size: int, make: Callable[[str], object]) -> SourceRecord | Unreadable:
+    """What ``make`` makes of a record's bytes, or why there is nothing; ``size``: with bytes that were dropped."""
+    if size > MAX_RECORD_BYTES:
+        reason = f"a record of {size:,} bytes; the longest that is read has {MAX_RECORD_BYTES:,}"
+        data = data[:_EXCERPT_BYTES]
+    else:
+        try:
+            return SourceRecord(number, make(data.decode("utf-8")))
+        except UnicodeDecodeError as error:
+            reason = f"not UTF-8 at byte {error.start + 1}"
+        except ValueError as error:
+            reason = str(error)
+    return Unreadable(number, reason, data.rstrip(b"\r\n").decode("utf-8", "backslashreplace"), size)
 
 
 def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
@@ -229,10 +204,6 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
             if more.endswith(b"\n"):
                 break
         yield line, size
-
-
-def _readable(line: bytes) -> str:
-    return line.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
 def _array(path: Path) -> Records:
@@ -259,8 +230,8 @@ def _array(path: Path) -> Records:
     yield from (SourceRecord(number, value) for number, value in enumerate(values, start=1))
 
 
-def _table(path: Path, columns: Sequence[str] = ()) -> Records:
-    """CSV with a line of column names, unless they are given; an empty cell is null. Records count from 1."""
+def _table(path: Path) -> Records:
+    """CSV with a line of column names; an empty cell is null. Records count from 1."""
     csv.field_size_limit(MAX_RECORD_BYTES)
     with path.open("rb") as binary:
         text = (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(binary))
@@ -269,7 +240,7 @@ def _table(path: Path, columns: Sequence[str] = ()) -> Records:
             first = next(text)
             # Spreadsheets write semicolons where a comma is the decimal separator.
             rows = csv.reader(chain([first], text), delimiter=max(_DELIMITERS, key=first.count), strict=True)
-            names = list(columns) or next(rows)
+            names = next(rows)
             if len(set(names)) < len(names) or not all(names):
                 raise RequestError(f"{path} repeats or lacks a name of a column: {', '.join(map(repr, names))}",
                                    "a first line with a name for each column, each once", "correct the first line")

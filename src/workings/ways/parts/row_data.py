@@ -15,7 +15,6 @@ import numpy as np
 from workings.config.recipe import Recipe
 from workings.data.batches import Batches, Position, even_accumulation
 from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
-from workings.data.row_cache import MIN_CACHED_ROWS, cache_key, cached_rows
 from workings.data.rows import RowSet
 from workings.data.top_tokens import (
     StoredTopTokens,
@@ -28,7 +27,6 @@ from workings.data.top_tokens import (
 )
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, TeachingEngine
 from workings.errors import RecordError, RequestError, TrainingFailed
-from workings.hardware.machine import cache_directory
 from workings.inputs.resolve import ResolvedRun
 from workings.models.batch import Batch, BatchShape
 from workings.objectives.base import Objective
@@ -188,17 +186,9 @@ class ReferencedPairData(PairData):
 
 
 def read_rows(resolved: ResolvedRun) -> RowSet:
-    """Checked rows of a recipe's examples; those of a large data set are cached between runs. Raises `RequestError`."""
-    data, way = resolved.data, way_of(resolved.recipe)
-    entries, settings = data.examples, (resolved.tokenizer, resolved.template, resolved.recipe.data)
-
-    def make() -> RowSet:
-        return way.build_rows(entries, *settings)
-
-    # The cache's key is the digest of the whole data set.
-    if len(entries) < MIN_CACHED_ROWS or not data.is_full:
-        return make()
-    return cached_rows(cache_directory() / "rows", cache_key(data.digests["traces"], *settings), make)
+    """Checked rows of a recipe's examples. Raises `RequestError` for one that must not be learned from."""
+    return way_of(resolved.recipe).build_rows(resolved.data.examples, resolved.tokenizer, resolved.template,
+                                              resolved.recipe.data)
 
 
 def reference_log_probs_by_row(engine: LikelihoodEngine, state: State, batches: Batches,
