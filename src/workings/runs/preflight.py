@@ -26,7 +26,7 @@ def preflight_lines(setup: TrainSetup, out: Path, learned: str) -> list[str]:
         f"rounding {precision.rounding}",
         "mesh       " + " x ".join(f"{axis}={size}" for axis, size in device.mesh.items()),
         f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {devices} = global "
-        f"{setup.global_batch} rows; {recipe.training.steps:,} steps",
+        f"{batch.micro_batch * batch.accumulation * devices} rows; {recipe.training.steps:,} steps",
         f"rate       {rate_text(recipe.training)}",
         f"data       {setup.training_data.sentence()}; {digests}",
         *([f"learned    {learned}"] if learned else []),
