@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import sqlite3
+from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,6 +63,23 @@ def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
     assert words in said[0]
     if "hang" in words or "within" in words:
         assert "lines were dropped" in said[0]
+
+
+@pytest.mark.children
+def test_trackio_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("trackio") is None:  # not imported here: it takes seconds
+        pytest.skip("trackio is not installed")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
+    said: list[str] = []
+    tracker = Tracker("trackio", FIRST, said.append)
+    for step in (1, 2):
+        tracker.step({**LINE, "step": step})
+    tracker.close("complete")
+    assert said == []
+    with closing(sqlite3.connect(tmp_path / "workings.db")) as found:
+        rows = found.execute("select run_name, step, metrics from metrics order by step").fetchall()
+    assert [(name, step, json.loads(metrics)["train/loss"]) for name, step, metrics in rows] == [
+        ("tiny", 1, 1.5), ("tiny", 2, 1.5)]
 
 
 @pytest.mark.children

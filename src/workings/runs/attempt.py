@@ -41,6 +41,8 @@ from workings.ways.base import way_of
 
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
+TOLD_FROM = 1 << 30
+"""Planned bytes from which on a run says how far above its plan it may come."""
 _WATCHED = {*FIELDS.values(), EQUAL}
 """Fields of the metrics lines that may end a run early."""
 
@@ -198,12 +200,18 @@ class Attempt:
                            setup=setup, state=outcome.state, metrics=metrics)
 
     def _spare_memory(self, display: Display) -> None:
-        """Has freed memory returned at once where a run on a CPU may not fit otherwise."""
-        if (self.setup.device.platform == "cpu" and keeps_freed_blocks()
-                and KEPT_SHARE * self.setup.verdict.peak_bytes > host_memory().available_bytes):
+        """Has freed memory returned at once where a run on a CPU may not fit otherwise. Says how near the plan is."""
+        verdict = self.setup.verdict
+        if self.setup.device.platform != "cpu" or not keeps_freed_blocks():
+            return
+        if KEPT_SHARE * verdict.peak_bytes > host_memory().available_bytes:
             map_large_blocks()
             display.say("memory     freed memory is returned at once, because little is free: slower, and near the "
                         "plan")
+        # A compiled program has one block for all its tensors; an engine that is traced asks for each.
+        elif verdict.source == "traced" and verdict.peak_bytes > TOLD_FROM:
+            display.say("memory     the run may take up to 1.7 times the plan while memory is free, because glibc keeps "
+                        "freed blocks")
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
