@@ -82,7 +82,7 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("improve", **dict.fromkeys(("out", "samples", "most", "rounds", "all_rounds"),
                                         f"{_IMPROVE}::test_a_round_and_a_further_round"),
              prompts=f"{_IMPROVE}::test_a_held_out_item_among_the_prompts_is_refused",
-             temperature=f"{_IMPROVE}::test_what_could_not_be_drawn_is_refused_before_anything_is_trained",
+             temperature=f"{_IMPROVE}::test_what_cannot_be_improved_is_refused_before_anything_is_trained",
              keep=_SELECTED.format("test_the_best_of_a_prompt_are_kept_where_they_earned_something")),
     **_named("ask", **dict.fromkeys(("temperature", "seed", "history", "max_new_tokens"),
                                     "cli/test_verbs.py::test_train_ask_verify_and_score_again"),

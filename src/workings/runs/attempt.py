@@ -210,8 +210,8 @@ class Attempt:
                         "plan")
         # A compiled program has one block for all its tensors; an engine that is traced asks for each.
         elif verdict.source == "traced" and verdict.peak_bytes > TOLD_FROM:
-            display.say("memory     the run may take up to 1.7 times the plan while memory is free, because glibc keeps "
-                        "freed blocks")
+            display.say("memory     the run may take up to 1.7 times the plan while memory is free, because glibc "
+                        "keeps freed blocks")
 
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
