@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip, Part, ask, ask_for_values
+from proof.chip.part import XLA_CHOICES, XLA_TIMED, Chip, Part, ask
 from workings.evidence.replay.comparison import MEASURES, line_differences
 from workings.record.layout import CHECKPOINTS, METRICS, PARTIAL_SUFFIX
 from workings.record.metrics import TIME_AND_MEMORY
+from workings.runs.replay import ReplayRequest, replay_run
 
 FORMATS = {"fp32": (), "bf16 products": ("precision.compute=bf16",),
            "bf16 weights, stochastic": ("precision.parameters=bf16", "precision.compute=bf16",
@@ -77,8 +78,7 @@ def kill(words: list[str], out: Path) -> str:
 
 def replayed(run: Path, start: int) -> dict[str, Any]:
     """Ten steps replayed on the same chip: the verdict, and the largest differences of each measure."""
-    values = ask_for_values("replay", str(run), "--from", str(start), "--steps", "10", "--predictions", "0",
-                            codes=(0, 1, 3))
+    values = replay_run(run, ReplayRequest(start=start, steps=10, predictions=0))
     lines = [line_differences(line) for line in values["lines"]]
     return {"replay": values["verdict"], "replay_mode": values["mode"], "controls": values["controls"],
             "replay_differences": {measure: max(line[measure] for line in lines) for measure in MEASURES}}
