@@ -1,6 +1,7 @@
-"""Killing processes of a run at chosen moments and judging what is left. Used by the tests and by `proof/faults.py`."""
+"""Killing processes of a run at chosen moments and judging what is left. Used by the tests and by `proof/kills.py`."""
 
 import os
+import random
 import signal
 import socket
 import time
@@ -144,3 +145,9 @@ def kill_and_go_on(start: Start, folder: Path, run: str, points: Iterable[tuple[
     ends = [(child, child.communicate()[1]) for child in jax_pair(start, folder, run, *overrides)]
     return kills, problems + [f"{run}: exit code {child.returncode}: {said[-1500:]}"
                               for child, said in ends if child.returncode]
+
+
+def random_points(seed: int, count: int) -> list[tuple[int, int, float]]:
+    """Points for `kill_and_go_on`: from the start of the processes to the evaluation."""
+    numbers = random.Random(seed)
+    return [(numbers.randrange(2), numbers.randrange(6), numbers.random()) for _ in range(count)]

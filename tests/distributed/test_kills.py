@@ -57,6 +57,7 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start
     assert (again / "whole" / RECIPE_EVALUATION / "predictions.jsonl").read_bytes() == two["answers"]
 
 
+# `python -m proof.kills` kills either one at random moments.
 @pytest.mark.parametrize("index", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_a_process_of_jax_is_killed(tmp_path: Path, start_forked, whole: Path, index: int) -> None:
     write_recipe(tmp_path, RECIPE)
