@@ -123,8 +123,8 @@ def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):
 
 def test_the_verb_answers_and_exits(no_compiler):
     assert "v5e-8" in refused("plan", "gemma-7b-nowhere", "--on", "v5e-9")
-    done = CliRunner().invoke(app, ["plan", "gemma-2b-t4", "--on", "t4", "memory.loss_chunk=0", "data.max_length=4096",
-                                    "--no-nearest", "--json"])
+    done = CliRunner().invoke(app, ["plan", "gemma-2b-rtx5090", "--on", "t4", "memory.loss_chunk=0",
+                                    "data.max_length=4096", "--no-nearest", "--json"])
     assert done.exit_code == 1
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["fits"], found["source"]) == (False, "estimated")

@@ -482,6 +482,10 @@ class Refusal:
     expected: str
     try_next: str
 
+    def error(self) -> RequestError:
+        """The refusal as the error of a request."""
+        return RequestError(self.given, self.expected, self.try_next)
+
 
 class NotInspected(WorkingsError):
     """No compiler and no trace can inspect a program here. The message is the reason as a clause, or empty."""

@@ -15,7 +15,7 @@ import workings
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
-from workings.engines.registry import engine_libraries
+from workings.engines.registry import engine_libraries, find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import find_target
 from workings.inputs.gguf import names_gguf
@@ -29,7 +29,6 @@ from workings.kaggle.notebook import (
     notebook_text,
     script,
 )
-from workings.launching.files import table
 from workings.planning.planned_run import mesh_of
 from workings.record import atomic
 from workings.record.digest import file_digest
@@ -121,8 +120,8 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
 
 def processes_on(machine: Machine, recipe: Recipe) -> int:
     """Processes that train: one a card for an engine that needs that, else 1."""
-    engine = table()["engines"].get(recipe.engine, {})
-    return mesh_of(recipe, find_target(machine.target)).devices if engine.get("process_per") == "device" else 1
+    one_a_card = getattr(find_planning_engine(recipe.engine), "process_per_device", False)
+    return mesh_of(recipe, find_target(machine.target)).devices if one_a_card else 1
 
 
 def data_files(loaded: LoadedRecipe) -> dict[str, Path]:

@@ -43,6 +43,9 @@ from workings.ways.base import way_of
 from workings.ways.parts.experience import Experience, RowExperience
 from workings.ways.parts.teacher import Teacher, TopTokensFunction
 
+FEW_ROWS = 100
+"""Rows below which a model can learn them by heart."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TraceData:
@@ -95,7 +98,15 @@ class TraceData:
                 f"{self.rows.supervised_tokens:,} supervised tokens per epoch"
                 f"{f' in {turns:,} turns of the assistant' if turns > len(self.rows.rows) else ''}, "
                 f"{f'every token of {texts:,} rows learned, ' if texts else ''}"
-                f"{percent(self.batches.padding_share())} padding in epoch 0{self._empty_rows()}")
+                f"{percent(self.batches.padding_share())} padding in epoch 0{self._few_rows()}{self._empty_rows()}")
+
+    def _few_rows(self) -> str:
+        """A remark if the model can learn the rows by heart."""
+        count = len(self.rows.rows)
+        held_out = "texts (`evaluation.traces`)" if self.rows.whole else "questions (`workings data import --hold-out`)"
+        return "" if count >= FEW_ROWS else (
+            f"; {count} rows can be learned by heart: 1 to 3 epochs and held-out {held_out} show whether the model "
+            "learns more than these")
 
     def _empty_rows(self) -> str:
         """A remark if a third of the rows of an epoch's updates are empty, or more."""
