@@ -6,6 +6,7 @@ read with every recipe, and therefore imports what makes batches only inside of 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -14,7 +15,6 @@ from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
-from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
-    from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
@@ -144,41 +143,22 @@ class Way(Algorithm):
         from workings.data.rows import example_id
         return {*row_ids, *map(example_id, row_ids)}
 
-    def row_data(self) -> type[TraceData]:
-        """Kind of its training data."""
-        from workings.ways.parts.row_data import TraceData
-        return TraceData
-
+    @abstractmethod
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
         """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
-        from workings.ways.parts.row_data import read_rows
-        data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
-                               devices=row_devices(engine.describe().mesh))
-        data.check(engine)
-        return data
 
+    @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a run's steps once more, with the recorded number of rows.
 
         ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
         between the steps, instead of using recorded values.
         """
-        from workings.ways.parts.replays import RowSource
-        del exact
-        data = self.reopened_data(opened, seed)
-        return RowSource(batches=data.batches, add=data.add_signals)
 
-    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
-        """The rows of a run in the batches of a seed."""
-        return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
-                               devices=opened.row_devices)
-
+    @abstractmethod
     def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
                       exact: bool) -> dict[str, tuple[str, BatchSource]]:
         """Controls of this way, which a replay must distinguish from the record: description and batches."""
-        from workings.ways.parts.replays import wrong_rows
-        del opened, exact
-        return wrong_rows(source, self.controls)
 
 
 class TeacherWay(Way):

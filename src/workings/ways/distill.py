@@ -16,7 +16,8 @@ from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
 from workings.ways.base import TeacherWay
-from workings.ways.parts.rollout_way import RolloutWay
+from workings.ways.parts.row_way import RowWay
+from workings.ways.parts.sampled_way import SampledWay
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from workings.ways.parts.row_data import DistillationData
 
 
-class Distill(TeacherWay, RolloutWay):
+class Distill(TeacherWay, SampledWay):
     """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]
@@ -64,7 +65,7 @@ class Distill(TeacherWay, RolloutWay):
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
-class TraceDistill(TeacherWay):
+class TraceDistill(TeacherWay, RowWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
-from workings.ways.base import Way
+from workings.ways.parts.row_way import RowWay
 
 
-class Sft(Way):
+class Sft(RowWay):
     """Traces are imitated: supervised fine-tuning by cross entropy."""
 
     name: Literal["sft"]
