@@ -35,8 +35,7 @@ def _shipped(*recipes: str) -> dict[str, tuple[str, ...]]:
 
 GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "v5e8": TOO_LARGE | _shipped("gemma-3-1b-v5e8", "gemma-2b-v5e8", "gemma-2-2b-v5e8"),
-    "rewards": _shipped("gemma-3-1b-grpo-v5e8", "gemma-2b-grpo-v5e8", "gemma-3-1b-grpo-t4x2",
-                        "gemma-3-1b-grpo-rtx5090"),
+    "rewards": _shipped("gemma-3-1b-grpo-v5e8", "gemma-2b-grpo-v5e8", "gemma-3-1b-grpo-rtx5090"),
     # A chip keeps its one row, so that only what is shared gets smaller.
     "slices": {name: ("gemma-2b-v5e8", name, "evaluation={}") for name in (
         "v5e-4", "v5e-8", "v5e-16", "v5e-256", "v5e-256x2", "v6e-4", "v6e-8", "v6e-256")},
