@@ -12,6 +12,7 @@ from typing import Any
 
 from tools.result_file import earlier, write_result
 from workings.config.load import shipped_recipes
+from workings.hardware.catalog import target_in_name
 from workings.runs.plan import plan
 
 RESULT = Path(__file__).parent / "results" / "t4_plans.json"
@@ -23,7 +24,7 @@ BEFORE = {"gemma-2b-t4": JAX, "gemma-2b-t4x2": JAX,
 
 def answer(recipe: str, overrides: tuple[str, ...]) -> dict[str, Any]:
     """What one plan says."""
-    made = plan(recipe, "t4x2" if recipe.endswith("x2") else "t4", list(overrides), nearest=False)
+    made = plan(recipe, target_in_name(recipe), list(overrides), nearest=False)
     print(recipe, *overrides, made.verdict.reasons[0], flush=True)
     assert made.time is not None
     return {"overrides": " ".join(overrides), "fits": made.verdict.fits, "source": made.verdict.source,

@@ -7,6 +7,7 @@ vanishes. The loss needs no scale, no update is skipped, and a gradient can be u
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -87,32 +88,26 @@ class BackwardScale:
 
     def inputs(self, *tensors: Tensor) -> list[Tensor]:
         """The inputs, whose gradients are multiplied by what the output's was divided by."""
-        return [_Multiplied.apply(x, self) for x in tensors]
+        return [_ChangedBackward.apply(x, lambda gradient: gradient * self.power) for x in tensors]
 
     def output(self, y: Tensor) -> Tensor:
         """The output, whose gradient is divided so that its largest element is about 1."""
-        found: Tensor = _Divided.apply(y, self)
+        found: Tensor = _ChangedBackward.apply(y, self._divide)
         return found
 
+    def _divide(self, gradient: Tensor) -> Tensor:
+        self.power = power_above(gradient, limit=1.0)
+        return gradient / self.power
 
-class _Multiplied(torch.autograd.Function):
+
+class _ChangedBackward(torch.autograd.Function):
+    """The identity, whose gradient is what ``change`` makes of it."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: BackwardScale) -> Tensor:
-        ctx.scale = scale
+    def forward(ctx: Any, x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.change = change
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return grads[0] * ctx.scale.power, None
-
-
-class _Divided(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, scale: BackwardScale) -> Tensor:
-        ctx.scale = scale
-        return y.view_as(y)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        ctx.scale.power = power_above(grads[0], limit=1.0)
-        return grads[0] / ctx.scale.power, None
+        return ctx.change(grads[0]), None
