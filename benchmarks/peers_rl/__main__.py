@@ -5,8 +5,8 @@
 
 SmolLM2-135M-Instruct from its package learns with LoRA from questions of GSM8K. An update is everything: sampling 8
 completions of each of 4 prompts, rewarding them, one step. Every contender starts from the same weights, has the same
-prompts and the same reward, GRPO's loss with one step a rollout and no KL, AdamW with the same rate and clipping,
-float32, two threads, in fresh processes that take turns (A B A B). The first updates compile and are not among the
+prompts and the same reward, GRPO's loss with one step per rollout and no KL, AdamW with the same rate and clipping,
+float32 unless its name says bf16, two threads, in fresh processes that take turns (A B A B). The first updates compile and are not among the
 seconds. TRL lives in its own environment (`benchmarks/peers/requirements.txt`). What some ``--contenders`` alone give
 is shown and not kept. Exits with 3 without a result when others use more than half a core before a turn, unless
 ``--allow-load``, which marks the result as not to be quoted.
@@ -28,6 +28,8 @@ from tools.result_file import ROOT, write_result
 
 TRL = {"bf16": False, "gradient_checkpointing": False}
 """Sampling as it comes: a growing cache, `sdpa`."""
+ONCE = ("trl in parts", "trl bf16", "torch bf16")
+"""Settings far from their trainer's best: one turn."""
 TRL_PARTS = 4
 """Parts in which the 32 completions of an update go through the step; TRL runs whole and in parts, as ours."""
 
@@ -42,6 +44,8 @@ def contenders(peers: str, asked: argparse.Namespace) -> dict[str, tuple[list[st
         "trl": (trl, common | {"options": TRL}),
         "jax": (ours, common | {"engine": "jax"}),
         "trl in parts": (trl, common | {"options": TRL, "accumulation": TRL_PARTS}),
+        "trl bf16": (trl, common | {"options": TRL | {"bf16": True}}),
+        "torch bf16": (ours, common | {"engine": "torch", "compute": "bf16"}),
     }
 
 
@@ -114,7 +118,7 @@ def main(arguments: list[str]) -> int:
         facts = make_case(folder, asked.gsm8k, asked.warm + asked.updates)
         for number in range(asked.rounds):
             for contender, (command, settings) in chosen.items():
-                if contender in unfinished:
+                if contender in unfinished or (number and contender in ONCE):
                     continue
                 before = load.check()
                 found = turn(command, folder, settings | {"seed": number}, asked.limit)

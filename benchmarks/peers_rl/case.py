@@ -23,7 +23,7 @@ REWARD = Path(__file__).with_name("reward.py")
 def make_case(folder: Path, gsm8k: Path, updates: int) -> dict[str, Any]:
     """Write weights and prompts into ``folder``; returns what a result says about them. Each prompt comes once."""
     package, template_name = REAL["smollm2"]
-    weights = converted(find_gguf(package, ())).directory
+    weights = converted(find_gguf(package, ()))[0]
     (folder / "weights").symlink_to(weights)
     tokenizer = Tokenizer.load(weights)
     template = ChatTemplate.for_config(template_name, tokenizer, "hashes")

@@ -35,6 +35,7 @@ def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
                  "max_length": facts["longest_prompt"] + settings["new_tokens"]},
         "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
         "rewards": [{"scorer": f"{REWARD}:digits"}],
+        "precision": {"compute": settings.get("compute", "fp32")},
         "method": {"name": "lora", "rank": RANK, "alpha": 2 * RANK},
         "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES},
         "training": {"steps": updates, "learning_rate": settings["learning_rate"], "schedule": "constant"},
