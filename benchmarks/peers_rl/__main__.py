@@ -6,10 +6,10 @@
 SmolLM2-135M-Instruct from its package learns with LoRA from questions of GSM8K. An update is everything: sampling 8
 completions of each of 4 prompts, rewarding them, one step. Every contender starts from the same weights, has the same
 prompts and the same reward, GRPO's loss with one step per rollout and no KL, AdamW with the same rate and clipping,
-float32 unless its name says bf16, two threads, in fresh processes that take turns (A B A B). The first updates compile and are not among the
-seconds. TRL lives in its own environment (`benchmarks/peers/requirements.txt`). What some ``--contenders`` alone give
-is shown and not kept. Exits with 3 without a result when others use more than half a core before a turn, unless
-``--allow-load``, which marks the result as not to be quoted.
+float32 unless its name says bf16, two threads, in fresh processes that take turns (A B A B). The first updates compile
+and are not among the seconds. TRL lives in its own environment (`benchmarks/peers/requirements.txt`). What some
+``--contenders`` alone give is shown and not kept. Exits with 3 without a result when others use more than half a core
+before a turn, unless ``--allow-load``, which marks the result as not to be quoted.
 """
 
 import argparse
