@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md from the result files of the benchmarks: ``python -m tools.benchmarks_page [--check]``.
+"""Writes docs/benchmarks.md and its chart from result files: ``python -m tools.benchmarks_page [--check]``.
 
 ``--check`` writes nothing and exits with 1 if the committed page is not what would be written.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from tools.generated import ROOT, deliver
 from workings.record.number_text import percent
 
-PAGE = Path("docs/benchmarks.md")
+PAGE, CHART = Path("docs/benchmarks.md"), Path("docs/images/benchmarks.svg")
 RESULTS = Path("benchmarks/results")
 HEAD = """# Benchmarks
 
@@ -22,7 +22,7 @@ without a token.
 Each part ends with the date, the processor, the versions and the command that repeats it. The numbers come from the
 files in `benchmarks/results/`. The log (`benchmarks/LOG.md`) has the attempts and the missed goals.
 """
-ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch"}
+ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch", "torch bf16": "ours, PyTorch, bf16"}
 
 
 def result(name: str) -> dict[str, Any] | None:
@@ -46,16 +46,61 @@ def origin(found: dict[str, Any]) -> str:
             f"Repeat: `{found['command']}`.{busy}")
 
 
+BARS = {"torch": ("ours, PyTorch", "#2e7d32"), "jax": ("ours, JAX", "#81c784"),
+        "trl": ("TRL, best settings", "#455a64"), "trl defaults": ("TRL, defaults", "#b0bec5"),
+        "tunix": ("Tunix, best settings", "#8d6e63")}
+"""Trainer -> its name in the chart and its colour."""
 MODELS = {"smollm2": "SmolLM2-135M-Instruct", "gemma3": "Gemma 3 270M"}
 METHODS = {"lora": "LoRA", "full": "all weights"}
 
 
+def speeds() -> list[tuple[str, dict[str, float]]]:
+    """Each comparison with peers: its title, and each trainer's speed in multiples of TRL's at its best."""
+    cases = [(f"{MODELS[model]}, {METHODS[method]}, traces", case["contenders"], "tokens_per_second")
+             for name, case in (result("peers") or {"values": {"cases": {}}})["values"]["cases"].items()
+             for model, _, method in (name.partition("-"),)]
+    if found := result("peers_rl"):
+        cases.append((f"{MODELS['smollm2']}, LoRA, rewards (GRPO)", found["values"]["contenders"],
+                      "updates_per_second"))
+    ratios = []
+    for title, contenders, unit in cases:
+        best = {bar: max(fast) for bar in BARS if (fast := [
+            each[unit] for name, each in contenders.items() if bar in (name, name.split()[0])])}
+        ratios.append((title, {bar: speed / best["trl"] for bar, speed in best.items()}))
+    return ratios
+
+
+def chart() -> str:
+    """Speeds of all comparisons as horizontal bars: SVG, 720 wide, readable on a light and a dark page."""
+    cases, lines, y = speeds(), [], 50
+    scale = 400 / max(speed for _, bars in cases for speed in bars.values())
+    for title, bars in cases:
+        lines.append(f'<text x="20" y="{y}" font-weight="600">{title}</text>')
+        for bar, speed in bars.items():
+            y += 24
+            name, colour = BARS[bar]
+            lines.append(f'<text x="190" y="{y}" text-anchor="end">{name}</text>'
+                         f'<rect x="200" y="{y - 14}" width="{speed * scale:.0f}" height="18" fill="{colour}"/>'
+                         f'<text x="{208 + speed * scale:.0f}" y="{y}">{speed:.2f} x</text>')
+        y += 40
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {y}" role="img" aria-label="Speed in multiples of '
+        'TRL at its best settings" font-family="system-ui, sans-serif" font-size="14" fill="#1c262b">',
+        f'<rect width="720" height="{y}" rx="8" fill="#fafafa"/>',
+        '<text x="20" y="24" font-size="12" fill="#455a64">Speed in multiples of TRL at its best settings; longer is '
+        'faster. Two CPU cores.</text>', *lines, "</svg>", ""])
+
+
 def peers(found: dict[str, Any]) -> list[str]:
     """Compared with TRL and Tunix."""
-    lines = ["Fine-tuning of real models on GSM8K's rows: our two engines, TRL's `SFTTrainer` (with PEFT's LoRA) and "
+    slower = [f"{ENGINES[bar][6:]} at {title} ({bars[bar]:.2f})" for title, bars in speeds() for bar in ("torch", "jax")
+              if bars[bar] < 1]
+    lines = [f"Slower than TRL at its best: {', '.join(slower) or 'nothing that was measured'}.", "",
+             "Fine-tuning of real models on GSM8K's rows: our two engines, TRL's `SFTTrainer` (with PEFT's LoRA) and "
              "Tunix's `PeftTrainer`. All start with the same weights and learn from the same tokens, 8 rows per "
              "update, with AdamW and clipping on two threads; each runs in a fresh process, and they take turns. Only "
              "supervised tokens are counted. LoRA has rank 16 on all projections.", "",
+             f"![Speeds in multiples of TRL at its best settings]({CHART.relative_to('docs')})", "",
              "| setting | meaning |", "|---|---|",
              "| `grouped` | rows of similar length in one batch, float32, no gradient checkpointing |",
              "| `bf16` | matrix products in bfloat16 |",
@@ -71,7 +116,7 @@ def peers(found: dict[str, Any]) -> list[str]:
                   f"{case['measured']['date']}, {case['measured']['processor']}.{busy}", ""]
         ordered = sorted(case["contenders"].items(), key=lambda pair: -pair[1]["tokens_per_second"])
         lines += table(["contender", "tokens/s", "padding", "peak resident MiB", "s to first step"], [
-            [ENGINES.get(contender, contender.replace("torch bf16", "ours, PyTorch, bf16")),
+            [ENGINES.get(contender, contender),
              f"{each['tokens_per_second']:,.0f}", percent(each['padding_share']),
              f"{each['peak_bytes'] / 2**20:,.0f}", f"{each['seconds_to_first_step']:.1f}"]
             for contender, each in ordered])
@@ -91,7 +136,7 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
     lines = ["Seconds per update of GRPO (sampling completions, rewarding them, the step) of both engines and TRL's "
              f"`GRPOTrainer`: {values['model']} with LoRA of rank {values['lora_rank']}, the same weights, prompts and "
              f"reward, {values['prompts_an_update']} prompts x {values['group']} completions of at most "
-             f"{values['new_tokens']} tokens per update, float32, AdamW with clipping, two threads, fresh processes "
+             f"{values['new_tokens']} tokens per update, float32 unless it says bf16, AdamW with clipping, two threads, fresh processes "
              f"that take turns; medians of {values['updates']} updates in {values['rounds']} rounds, after "
              f"{values['warm_updates']} to warm up. `in parts`: the step in several micro batches, as ours.", ""]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
@@ -167,4 +212,5 @@ def render() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(deliver(PAGE, render(), check="--check" in sys.argv[1:]))
+    sys.exit(max(deliver(path, text, check="--check" in sys.argv[1:]) for path, text in (
+        (PAGE, render()), (CHART, chart()))))

@@ -194,6 +194,10 @@ def test_generated_page_is_current(generator, capsys):
     assert deliver(generator.PAGE, generator.render(), check=True) == 0, capsys.readouterr().err
 
 
+def test_chart_of_benchmarks_is_current(capsys):
+    assert deliver(benchmarks_page.CHART, benchmarks_page.chart(), check=True) == 0, capsys.readouterr().err
+
+
 @pytest.mark.parametrize("generator", [alias_reference, recipe_reference, record_reference, witness_reference],
                          ids=["aliases", "recipes", "record", "witnesses"])
 def test_every_key_is_documented(generator):
