@@ -136,9 +136,10 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
     lines = ["Seconds per update of GRPO (sampling completions, rewarding them, the step) of both engines and TRL's "
              f"`GRPOTrainer`: {values['model']} with LoRA of rank {values['lora_rank']}, the same weights, prompts and "
              f"reward, {values['prompts_an_update']} prompts x {values['group']} completions of at most "
-             f"{values['new_tokens']} tokens per update, float32 unless it says bf16, AdamW with clipping, two threads, fresh processes "
-             f"that take turns; medians of {values['updates']} updates in {values['rounds']} rounds, after "
-             f"{values['warm_updates']} to warm up. `in parts`: the step in several micro batches, as ours.", ""]
+             f"{values['new_tokens']} tokens per update, float32 unless it says bf16, AdamW with clipping, "
+             f"two threads, fresh processes that take turns; medians of {values['updates']} updates in "
+             f"{values['rounds']} rounds, after {values['warm_updates']} to warm up. "
+             "`in parts`: the step in several micro batches, as ours.", ""]
     ordered = sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])
     lines += table(["contender", "s per update", "sampling, s", "sampled tokens/s", "peak resident MiB"], [
         [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.1f}",
