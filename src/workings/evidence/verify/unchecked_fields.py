@@ -114,10 +114,6 @@ class UncheckedField:
     """Keys with dots between them; empty: the whole file."""
     why: str
 
-    def to_json(self) -> dict[str, str]:
-        """Keys of `verify --json`."""
-        return {"unit": self.unit, "file": self.file, "field": self.field, "why": self.why}
-
     @property
     def text(self) -> str:
         """As text for users."""
