@@ -52,7 +52,7 @@ def values_in(files: Files, name: str) -> Any:
 
 def write(files: Files, name: str, value: Any) -> None:
     """Put a value, or a list of lines, in the place of a file."""
-    files[name] = b"".join(map(line, value)) if name.endswith("l") else line(value)
+    files[name] = b"".join(map(line, value if name.endswith("l") and isinstance(value, list) else [value]))
 
 
 def put(name: str, place: str | walk.Place, value: Any) -> Fake:

@@ -1,6 +1,8 @@
 """Fakes about small runs that the recorder wrote without an engine: one with an evaluation, and those with rewards."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,12 @@ from tests.evidence.fakes import (
     write,
 )
 from tests.record import synthetic
+from workings.config.recipe import Recipe
+from workings.config.rewards import reward_name
 from workings.data.rows import prompt_digest
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt, read_recorded_prompts
+from workings.rollouts.rollout import Rollout, Sample
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
@@ -75,7 +80,8 @@ CONSISTENT: dict[str, Fake] = {
 
 FIRST, PROMPTS, REWARDS = (f"{RUN}/{name}" for name in (
     "train/rollouts/step_000001.json", "data/prompts.jsonl", "config/rewards.json"))
-Rollout = dict[str, Any]
+Change = Callable[[Sample], Sample | None]
+"""Another sample; None where this fake cannot be told of it."""
 
 
 def prompts_of(files: Files) -> dict[str, Prompt]:
@@ -88,43 +94,95 @@ def prompts(change: Callable[[Lines], Any]) -> Fake:
         RUN, "prompts", lambda files: read_recorded_prompts(values_in(files, PROMPTS), 7).digest))
 
 
-def learned(value: Rollout, first: int = 0, last: int | None = None) -> int:
-    """Tokens that the samples with these numbers learned from, an end counted as one."""
-    return sum(length + (stop >= 0) for length, stop in
-               [*zip(value["lengths"], value["stop_tokens"], strict=True)][first:last])
+def first_rollout(files: Files, name: str = FIRST) -> Rollout:
+    return rollout_json.from_json(values_in(files, name), prompts_of(files))
 
 
-def another_token(value: Rollout) -> None:
-    """In a group that was learned from: of one that was left out it shows only when it is sampled again."""
-    tokens = rollout_json.unpack_integers(value["tokens"], sum(value["lengths"])).copy()
-    tokens[sum(value["lengths"][:4 * value["kept"].index(True)]) + 3] += 1
-    value["tokens"] = rollout_json.pack_integers(tokens)
+def of_rollout(change: Callable[[Rollout], Rollout]) -> Fake:
+    """Another first rollout."""
+    return lambda files: write(files, FIRST, rollout_json.to_json(change(first_rollout(files))))
 
 
-def surer_when_drawn(value: Rollout) -> None:
-    bits = rollout_json.unpack_integers(value["sampler_log_probs"], learned(value)).copy()
-    bits[learned(value, 0, 4 * value["kept"].index(True))] = np.float32(-0.01).view(np.int32)
-    value["sampler_log_probs"] = rollout_json.pack_integers(bits)
+def with_sample(rollout: Rollout, change: Change, share: float = 0.0) -> Rollout:
+    """A rollout with one sample changed that was learned from: of those that can be, the one at this share of them."""
+    possible = [(group, number, fake) for group, of_group in enumerate(rollout.groups) if of_group.kept
+                for number, sample in enumerate(of_group.samples) if (fake := change(sample)) is not None]
+    group, number, fake = possible[round(share * (len(possible) - 1))]
+    groups = [*rollout.groups]
+    samples = [*groups[group].samples]
+    samples[number] = fake
+    groups[group] = replace(groups[group], samples=tuple(samples))
+    return replace(rollout, groups=tuple(groups))
 
 
-def trainer_agrees_more(value: Rollout) -> None:
-    count = sum(learned(value, 4 * group, 4 * group + 4) for group, keep in enumerate(value["kept"]) if keep)
-    value["trainer_log_probs"] = rollout_json.pack_integers(np.zeros(count, np.int32))
+def following(rollout: Rollout, asked: Recipe) -> Fake:
+    """The most patient forger: sums, advantages, log and batch digests follow from a changed rollout."""
+    algorithm: Any = asked.algorithm
+    weights = {reward_name(reward): reward.weight for reward in asked.rewards}
+    groups = []
+    for group in rollout.groups:
+        sums = [math.fsum(weight * sample.rewards[name] for name, weight in weights.items())
+                for sample in group.samples]
+        groups.append(replace(group, samples=tuple(
+            replace(sample, reward=reward, advantage=advantage) for sample, reward, advantage in
+            zip(group.samples, sums, algorithm.advantages(sums), strict=True))))
+    rollout = replace(rollout, groups=tuple(groups))
+    shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
+
+    def log(rows: Lines) -> None:
+        rows[0] |= arithmetic.rollout_metrics(rollout, [*weights]) | arithmetic.mismatch(rollout)
+        for part in (0, 1):
+            batch = batch_of(rollout, part, shape, algorithm)
+            rows[part] |= {"batch_digest": batch_digest(batch), "tokens": batch.real_tokens,
+                           "supervised_tokens": batch.supervised_tokens}
+    return together(put(FIRST, "", rollout_json.to_json(rollout)), edit(METRICS, log))
+
+
+def another_token(sample: Sample) -> Sample:
+    tokens = [*sample.completion.tokens]
+    tokens[3] += 1
+    return replace(sample, completion=replace(sample.completion, tokens=tokens))
+
+
+def surer_when_drawn(sample: Sample) -> Sample:
+    return replace(sample, completion=replace(sample.completion, log_probs=[-0.01, *sample.completion.log_probs[1:]]))
+
+
+def trainer_agrees(rollout: Rollout) -> Rollout:
+    """The trainer agrees with the sampler to the bit."""
+    return replace(rollout, trainer_log_probs=tuple(
+        np.asarray(sample.completion.log_probs, np.float32) for _, sample in rollout.trained_samples))
+
+
+def no_stop_token(sample: Sample) -> Sample | None:
+    """A completion that ended is recorded as cut off."""
+    said = sample.completion
+    return None if said.stop_token is None else replace(sample, completion=replace(
+        said, stop_token=None, finish_reason="length", log_probs=said.log_probs[:-1]))
+
+
+def flipped(sample: Sample) -> Sample:
+    return replace(sample, rewards={**sample.rewards, "answer": 1 - sample.rewards["answer"]})
 
 
 def agreeing(files: Files) -> None:
-    """The trainer agrees with the sampler to the bit: no mismatch, in the rollouts and in the log."""
+    """No mismatch of trainer and sampler, in the rollouts and in the log."""
     for name in [name for name in files if "/rollouts/" in name]:
-        edit(name, trainer_agrees_more)(files)
+        write(files, name, rollout_json.to_json(trainer_agrees(first_rollout(files, name))))
     every(METRICS, lambda each: {"mismatch": 0, "mismatch_most": 0, "mismatch_ratio": 1} if "mismatch" in each else {})(
         files)
 
 
-def undrawn_answer(files: Files) -> None:
-    """Another expected answer of a question that was never drawn, or of the last one."""
-    drawn = {name for file in files if "/rollouts/" in file for name in values_in(files, file)["prompts"]}
-    prompts(lambda found: next((each for each in found if each["id"] not in drawn), found[-1])["item"].update(
-        expected_answer="42"))(files)
+def answer(of_drawn: bool) -> Fake:
+    """Another expected answer of the questions that were drawn, or of all others, else of the last one."""
+    def fake(files: Files) -> None:
+        drawn = {name for file in files if "/rollouts/" in file for name in values_in(files, file)["prompts"]}
+
+        def change(found: Lines) -> None:
+            for each in [each for each in found if (each["id"] in drawn) is of_drawn] or found[-1:]:
+                each["item"]["expected_answer"] = "42"
+        prompts(change)(files)
+    return fake
 
 
 def other_weight(files: Files) -> None:
@@ -134,73 +192,28 @@ def other_weight(files: Files) -> None:
     recipe_everywhere(RUN, "rewards", [resolved[0] | {"weight": 2.0}, *resolved[1:]])(files)
 
 
-def no_stop_token(files: Files) -> None:
-    """A completion that ended is said to have been cut off."""
-    value = values_in(files, FIRST)
-    rollout = rollout_json.from_json(value, prompts_of(files))
-    at = next(number for number, stop in enumerate(value["stop_tokens"]) if stop >= 0)
-    drawn = [sample for group in rollout.groups for sample in group.samples]
-
-    def shorter(sample: Any, numbers: Any) -> Any:
-        return numbers[:-1] if sample is drawn[at] else numbers
-
-    trained = [(sample, said) for (_, sample), said in
-               zip(rollout.trained_samples, rollout.trainer_log_probs, strict=True)]
-    said, sampled = (np.concatenate([np.asarray(shorter(sample, numbers), "<f4") for sample, numbers in pairs]) for
-                     pairs in (trained, [(sample, sample.completion.log_probs) for sample, _ in trained]))
-    kept = np.concatenate([np.asarray(shorter(sample, sample.completion.log_probs), "<f4") for sample in drawn])
-    value["stop_tokens"][at] = -1
-    value["sampler_log_probs"] = rollout_json.pack_integers(kept.view("<i4"))
-    value["trainer_log_probs"] = rollout_json.pack_integers(said.view("<i4") - sampled.view("<i4"))
-    write(files, FIRST, value)
-
-
-def easier_prompt(files: Files) -> None:
-    """Another expected answer of what was drawn."""
-    drawn = values_in(files, FIRST)["prompts"]
-    prompts(lambda found: [each["item"].update(expected_answer="1") for each in found if each["id"] in drawn] and None)(
-        files)
-
-
-def flip_thoroughly(files: Files) -> None:
-    """The most patient forger: reward, sum, advantages, metrics and batch digests all follow from the fake."""
-    asked = rewarded.recipe()
-    algorithm: Any = asked.algorithm
-    value = values_in(files, FIRST)
-    at = value["kept"].index(True) * 4
-    value["rewards"]["answer"][at] = 1 - value["rewards"]["answer"][at]
-    for group in range(len(value["kept"])):
-        own = range(group * 4, group * 4 + 4)
-        sums = [value["rewards"]["answer"][n] + 0.5 * value["rewards"]["overlong"][n] for n in own]
-        for number, reward, advantage in zip(own, sums, algorithm.advantages(sums), strict=True):
-            value["reward"][number], value["advantages"][number] = reward, advantage
-    write(files, FIRST, value)
-    rollout = rollout_json.from_json(value, prompts_of(files))
-    shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
-    row(METRICS, 0, **arithmetic.rollout_metrics(rollout, ["answer", "overlong"]))(files)
-    for part in (0, 1):
-        row(METRICS, part, batch_digest=batch_digest(batch_of(rollout, part, shape, algorithm)))(files)
-
-
 TURNS = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]
 OF_REWARDED_TEXTS: Table = of_data("rewarded_texts") | {
     "one reward flipped": (put(FIRST, "rewards.answer.0", lambda found: 1 - found[0]),
                            "recompute.rewards consistency.rollouts"),
-    "one reward flipped, and all that follows": (flip_thoroughly, "recompute.rewards"),
+    "one reward flipped, and all that follows": (lambda files: following(
+        with_sample(first_rollout(files), flipped), rewarded.recipe())(files), "recompute.rewards"),
     "one advantage moved": (put(FIRST, "advantages.0", lambda found: found[0] + 0.5), "recompute.rewards"),
-    "one token changed": (edit(FIRST, another_token), FOUND),
+    "one token changed": (of_rollout(lambda found: with_sample(found, another_token)), FOUND),
     "two prompts exchanged": (put(FIRST, "prompts", lambda found: [
         found["prompts"][1], found["prompts"][0], *found["prompts"][2:]]), "consistency.rollouts"),
     "a group left out that should be learned from": (edit(FIRST, lambda value: value["kept"].__setitem__(
         value["kept"].index(True), False)), FOUND),
-    "a log probability of the sampler": (edit(FIRST, surer_when_drawn), FOUND),
-    "the trainer agrees more": (edit(FIRST, trainer_agrees_more), "consistency.rollouts"),
-    "a completion that was cut off": (no_stop_token, "recompute.rewards"),
-    "an easier prompt": (easier_prompt, "recompute.rewards"),
+    "a log probability of the sampler": (
+        of_rollout(lambda found: with_sample(found, surer_when_drawn)), FOUND),
+    "the trainer agrees more": (of_rollout(trainer_agrees), "consistency.rollouts"),
+    "a completion that was cut off": (
+        of_rollout(lambda found: trainer_agrees(with_sample(found, no_stop_token))), "recompute.rewards"),
+    "an easier prompt": (answer(of_drawn=True), "recompute.rewards"),
     "another conversation before a question": (prompts(lambda found: found[0]["item"].update(history=TURNS)),
                                                "recompute.rewards"),
     "trainer and sampler agree to the bit": (agreeing, NAMED),
-    "the answer of a question that was never drawn": (undrawn_answer, NAMED),
+    "the answer of a question that was never drawn": (answer(of_drawn=False), NAMED),
     "another weight of a reward, in the recipe as well": (other_weight, FOUND),
     "a question fewer": (prompts(lambda found: found[:-1]), FOUND),
 }

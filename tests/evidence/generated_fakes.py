@@ -129,6 +129,28 @@ def witness_problem(record: tuple[Files, walk.Verification], step: walk.Step) ->
     return f"{step}: {sorted(said.failed) or 'nothing fails'}, expected {' or '.join(checks) or 'a row'}"
 
 
+# --- values of the wrong kind --------------------------------------------------------------------------------------
+
+HOSTILE = (None, [], {}, "x", "", -1, 1.5, 1e308, True, {"absent": "x"}, [[[[]]]], "../../etc/passwd", [1, "a", None])
+
+
+def hostile_values(files: Files, name: str) -> list[tuple[Place, Any]]:
+    """Every place of a file, sections included, with every value that may be wrong there."""
+    def within(value: Any, place: Place) -> Iterator[Place]:
+        yield place
+        inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+        for key, each in inner:
+            yield from within(each, (*place, key))
+    return [(place, hostile) for place in within(values_in(files, name), ()) for hostile in HOSTILE]
+
+
+def with_value(files: Files, name: str, place: Place, value: Any) -> Files:
+    """Files with a value, sealed again."""
+    changed = dict(files)
+    put(name, place, value)(changed)
+    return changed if name.endswith(SEALED) else walk.resealed(changed)
+
+
 # --- about fields -------------------------------------------------------------------------------------------------
 
 def of_fields(files: Files, kind: str) -> Fakes:

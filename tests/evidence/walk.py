@@ -72,8 +72,9 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
         outer = next((other for other in roots if other != unit and unit.startswith(other)), None)
         if outer is not None and isinstance(seal["made_from"], str):
             seal["made_from"] = roots[outer]
-            if (config := unit + "eval_config.json") in files:
-                files[config] = line(json.loads(files[config]) | {"made_from": roots[outer]})
+            config = json.loads(files.get(unit + "eval_config.json", b"0"))
+            if isinstance(config, dict):
+                files[unit + "eval_config.json"] = line(config | {"made_from": roots[outer]})
         if unit in packs:
             files[unit + "pack.json"] = _with_roots(files[unit + "pack.json"], {
                 before[each]: roots[each] for each in roots})
@@ -126,7 +127,7 @@ def leaves(value: Any, place: Place = (), *, every_item: bool = False) -> Iterat
 
 
 def another(value: Any) -> Any:
-    """A value of the same kind that could as well are there."""
+    """A value of the same kind that could be there as well."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
