@@ -116,7 +116,6 @@ def is_our_engine(name: Any) -> bool:
 
 passed, failed, not_checked = (partial(CheckFinding, verdict) for verdict in (
     CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED))
-"""Findings: it holds, it does not, it could not be checked."""
 
 
 def require_train(run: Unit) -> None:

@@ -52,7 +52,6 @@ def _list_path(unit: Unit) -> str:
 
 
 def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
-    """Lines of a list; None without one."""
     if path != "..":
         if not any(entry.name == path and entry.kind == "file" for entry in record.tree.entries):
             return None
@@ -66,7 +65,6 @@ def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
-    """Problems of lines that do not name the line before them, or name a missing one."""
     seen: set[str] = set()
     for number, row in enumerate(listed, start=1):
         # Not the line just before: of two runs that start at once both may follow the same one.
@@ -79,7 +77,6 @@ def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> Iterator[str]:
-    """Problems of the lines that the run's events name, and of the time of its first start."""
     lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     yield from (f"{ATTEMPTS} lacks or changed a line that the run's events name: {str(name)[:16]}…"
@@ -117,7 +114,6 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str
 
 
 def _line_problems(unit: Unit, event: dict[str, Any], line: dict[str, Any]) -> Iterator[str]:
-    """Contradictions between one of the run's starts and its line in the list."""
     yield from (f"{ATTEMPTS} lists a start of {key} {str(line[key])[:40]!r}, the run is of {ours!r}"
                 for key, ours in (("run", unit.manifest.name), ("recipe", unit.manifest.recipe))
                 if key in line and line[key] != ours)

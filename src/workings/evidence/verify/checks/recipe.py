@@ -33,7 +33,6 @@ from workings.record.values import is_absent
 MAX_RECIPE_BYTES = 1 << 18
 """A recipe has a few kilobytes; a larger text is not parsed."""
 KEYS_THAT_DECIDE_ANSWERS = ("model", "items", "decoding", "engine", "template")
-"""Keys of an evaluation that decide its answers."""
 
 
 @check("consistency.recipe")
@@ -71,7 +70,6 @@ def recipe(unit: Unit) -> Found:
 
 
 def _keys(value: Any, path: str = "") -> set[str]:
-    """The keys of nested objects, with dots between them."""
     return {key for name, inner in value.items() for key in (path + name, *_keys(inner, f"{path}{name}."))
             } if isinstance(value, dict) else set()
 
@@ -151,7 +149,6 @@ def announced_is_here(run: Unit) -> Found:
 
 
 def _by_recipe(config: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """Decoding and scoring by the recipe's section."""
     settings = settings_of(recipe)
     expected = {"form": settings.form, "aggregate": settings.aggregate, "scorer.name": settings.scorer,
                 "source": {"kind": "generated"}, "template.name": recipe.data.template,
@@ -162,7 +159,6 @@ def _by_recipe(config: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
 
 
 def _by_run(run: Unit, config: dict[str, Any]) -> dict[str, Any]:
-    """Device, version, template and step by the run."""
     manifest, device = run.manifest, run.manifest.device
     expected: dict[str, Any] = {
         "engine.platform": device.platform, "engine.device": device.kind, "engine.devices": device.count,

@@ -197,7 +197,6 @@ def _reward_problems(recorded: Any, settings: RewardSettings, manifest_digest: s
 
 
 def _versions(recorded: Any) -> dict[str, Any]:
-    """Recorded versions of rewards by name."""
     return {str(entry.get("name")): entry.get("version") for entry in recorded}
 
 
