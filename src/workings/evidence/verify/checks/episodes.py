@@ -84,16 +84,15 @@ def _play_again(unit: Unit, settings: EnvironmentSettings, counts: Counter[str])
         with clock.measured(process, len(inputs.prompts.prompts)):
             problems = _task_problems(unit, process, inputs.prompts.prompts)
         yield from problems
+        recorded = 0
         for rollout in rollouts_of(unit):
-            for prompt, sample in rollout.all_samples:
-                if reason := clock.reason_over:
-                    yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {reason}")
-                    return
-                with clock.measured(process, 1):
-                    problems = [*_episode_problems(process, template, rules, prompt, sample)]
+            recorded += len(rollout.all_samples)
+            for prompt, sample in (each for part in clock.chunks(process, rollout.all_samples) for each in part):
                 yield from (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {problem}"
-                            for problem in problems)
+                            for problem in _episode_problems(process, template, rules, prompt, sample))
                 counts.update(episodes=1, turns=len(sample.turns))
+        if counts["episodes"] < recorded:
+            yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {clock.reason_over}")
 
 
 def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Prompt]) -> list[str]:

@@ -4,7 +4,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,7 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.predictions import EvaluationSummary, item_of
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
-from workings.evidence.verify.limits import CHUNK_COMPLETIONS, MALFORMED, ScoringTime
+from workings.evidence.verify.limits import MALFORMED, ScoringTime
 from workings.evidence.verify.record import Record, Unit, field_of, section_of
 from workings.evidence.verify.registry import (
     Found,
@@ -161,19 +161,18 @@ def _scores(unit: Unit, processes: _Processes) -> Found:
         elif row.get("score") != 0:
             yield f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}"
     limited: list[str] = []
-    for start in range(0, len(rows), CHUNK_COMPLETIONS):
-        if reason := clock.reason_over:
-            yield not_checked(f"{start} completions were scored again, and no more: {reason}")
-            break
-        chunk = rows[start:start + CHUNK_COMPLETIONS]
-        with clock.measured(process, len(chunk)):
-            judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                                        for row in chunk])
+    count = 0
+    for chunk in clock.chunks(process, rows):
+        judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                    for row in chunk])
+        count += len(chunk)
         for row, scored in zip(chunk, judgements, strict=True):
             judgement = scored if judge is None else _judged_again(by_id[str(row["id"])], row, scored)
             yield from _verdict_problems(row, judgement)
             if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
                 limited.append(str(row.get("id"))[:60])
+    if count < len(rows):
+        yield not_checked(f"{count} completions were scored again, and no more: {clock.reason_over}")
     if judge:
         yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is not "
                           "asked again", blocking=False)
@@ -208,9 +207,8 @@ def _verdict_problems(row: dict[str, Any], judgement: Judgement) -> Iterator[str
     if error and not judgement.error:
         yield f"{name}: recorded error {error[:40]!r}, and scored again no error"
         return
-    names = {field.name for field in fields(judgement)}
     expected: dict[str, Any] = {key: getattr(judgement, key) for key in _COMPARED
-                                if key in names and key in row and not is_absent(row[key])}
+                                if key in row and not is_absent(row[key])}
     if judgement.question:
         expected["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
     if "wrong_steps" in row:

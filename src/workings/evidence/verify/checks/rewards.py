@@ -4,7 +4,7 @@ No weights are needed: the completions are in the record, and are rewarded again
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.data.rows import prompt_digest
 from workings.errors import RequestError, RewardError
-from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
+from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import Found, check, not_checked, records
 from workings.evidence.verify.result import CheckFinding
@@ -96,10 +96,11 @@ def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
                 yield from _advantage_problems(inputs, inputs.settings, rollout)
                 if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
                     yield from _reply_problems(rollout, counts)
-            if process is not None and (reason := (
-                    yield from _reward_again(process, template, rollout, unit.tree.scoring, counts))):
-                yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: {reason}")
-                process = None
+            if process is not None:
+                yield from _reward_again(process, template, rollout, unit.tree.scoring, counts)
+        if process is not None and counts["rewarded again"] < counts["completions"]:
+            yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: "
+                              f"{unit.tree.scoring.reason_over}")
 
 
 def _recomputable_rewards(unit: Unit, settings: RewardSettings) -> tuple[RewardConfig, ...]:
@@ -143,29 +144,21 @@ def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout
 
 
 def _reward_again(process: RewardProcess, template: ChatTemplate, rollout: Rollout, clock: ScoringTime,
-                  counts: Counter[str]) -> Generator[str, None, str]:
-    """Differences in a rollout; adds how many of its rewards were computed; returns why it stopped before the end."""
-    drawn = rollout.all_samples
-    for start in range(0, len(drawn), CHUNK_COMPLETIONS):
-        if reason := clock.reason_over:
-            return reason
-        part = drawn[start:start + CHUNK_COMPLETIONS]
-        with clock.measured(process, len(part)):
-            # The record's own vocabulary may make pages of one token, and texts are there four times while they are
-            # sent.
-            used = Counter[int]()
-            for _, sample in part:
-                used.update(sample.completion.tokens)
-            refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
-                             "the text of its completions")
-            values = process.score([to_reward(prompt, sample, template.tokenizer)
-                                    for prompt, sample in part])
+                  counts: Counter[str]) -> Iterator[str]:
+    """Differences in a rollout; adds how many of its completions and rewards were computed."""
+    for part in clock.chunks(process, rollout.all_samples):
+        # The record's own vocabulary may make pages of one token, and texts are there four times while they are sent.
+        used = Counter[int]()
+        for _, sample in part:
+            used.update(sample.completion.tokens)
+        refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
+                         "the text of its completions")
+        values = process.score([to_reward(prompt, sample, template.tokenizer) for prompt, sample in part])
         yield from (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
                     f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
                     for (prompt, sample), rewards_again in zip(part, values, strict=True)
                     for name, value in rewards_again.items() if sample.rewards.get(name) != value)
-        counts["rewards"] += sum(map(len, values))
-    return ""
+        counts.update({"rewarded again": len(part), "rewards": sum(map(len, values))})
 
 
 def _reply_problems(rollout: Rollout, counts: Counter[str]) -> Iterator[str]:
