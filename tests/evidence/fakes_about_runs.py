@@ -45,7 +45,7 @@ MODEL = LAST + "model.safetensors"
 
 
 def cut(count: int) -> Fake:
-    """A log of this many steps, which is said to be all that was asked for."""
+    """A log of this many steps, recorded as all that was asked for."""
     return together(edit(METRICS, lambda found: found[:count]), recipe("a", "training.steps", count))
 
 

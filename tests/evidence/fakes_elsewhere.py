@@ -117,7 +117,7 @@ TEACHER_SAYS = digest_says(T, "teacher", digest_of(TEACHER))
 
 
 def teacher(**values: Any) -> Fake:
-    """What is said of the teacher, and its digest; a function takes what was said."""
+    """Other facts about the teacher, and their digest; a function takes the recorded ones."""
     return together(edit(TEACHER, lambda found: found | {
         name: value(found) if callable(value) else value for name, value in values.items()}), TEACHER_SAYS)
 
@@ -127,7 +127,7 @@ def weights(digest: str) -> Callable[[dict[str, Any]], dict[str, str]]:
 
 
 def another_log_prob(value: dict[str, Any]) -> None:
-    """The teacher is said to have found a token half a nat likelier."""
+    """The record says that the teacher found a token half a nat likelier."""
     count = sum(length + (stop >= 0) for length, stop in zip(value["lengths"], value["stop_tokens"], strict=True))
     from_trainer, from_sampler, sampler = (rollout_json.unpack_integers(value[name], count) for name in (
         "reference_bits_from_trainer", "trainer_log_probs", "sampler_log_probs"))

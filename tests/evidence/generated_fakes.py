@@ -105,7 +105,7 @@ def _of_lines(name: str, rows: list[dict[str, Any]]) -> Fakes:
         "a line in the middle left out": rows[:middle] + rows[middle + 1:], "the first half only": rows[:middle],
         "a line twice": [*rows[:middle], rows[middle], *rows[middle:]], "turned round": rows[::-1],
         "the first two exchanged": [*rows[1:2], *rows[:1], *rows[2:]],
-        "the first line behind the last": [*rows[1:], rows[0]]}
+        "the first line after the last": [*rows[1:], rows[0]]}
     for words, changed in orders.items():
         yield f"{name}: {words}", edit(name, lambda found, changed=changed: changed)
         if "step" in rows[0]:
@@ -163,7 +163,7 @@ def of_fields(files: Files, kind: str) -> Fakes:
 def _more_keys(files: Files, name: str) -> Fakes:
     for place in _objects(files, name):
         words = ".".join([part for part in walk.pattern(place[1:]).split(".") if part] + [MORE])
-        yield f"{name}: {words}", _everywhere(name, place, lambda found: found | {MORE: "somebody"})
+        yield f"{name}: {words}", _everywhere(name, place, lambda found: found | {MORE: "a reviewer"})
 
 
 def _other_types(files: Files, name: str) -> Fakes:

@@ -1,4 +1,4 @@
-"""The list of attempts: each run against the one next to it, and no line taken out of it."""
+"""The list of attempts: each run against the one next to it, and no line is missing."""
 
 import json
 import shutil

@@ -67,7 +67,7 @@ def another_reply(place: int) -> Change:
 
 
 def learned_reply(sample: Sample) -> Sample | None:
-    """The first token of a reply is said to be the model's: it would be learned."""
+    """The first token of a reply is recorded as the model's: it would be learned."""
     first = sample.turns[0]
     if not first.observed:
         return None
@@ -76,7 +76,7 @@ def learned_reply(sample: Sample) -> Sample | None:
 
 
 def hidden_turn(sample: Sample) -> Sample | None:
-    """A turn of the model is said to be the environment's: it would not be learned."""
+    """A turn of the model is recorded as the environment's: it would not be learned."""
     if len(sample.turns) < 3:
         return None
     first, second, *others = sample.turns

@@ -20,7 +20,7 @@ KINDS: dict[str, Table] = {**fakes_about_runs.KINDS, **fakes_about_small_runs.KI
 SLOW = {"pairs", "teacher", "top_tokens", "held_out", "small_pack", "samples"}
 """Records that train with JAX, and that take seconds to verify."""
 ONLY_PROOF = {"adapters", "quickstart"}
-"""Records of which `proof/fakes.py` tells all."""
+"""Kinds of records whose fakes only `proof/fakes.py` tries, all of them."""
 ELSEWHERE = {
     "integrity.readable": "test_hostile", "integrity.names": "test_mutations", "integrity.sealed": "test_mutations",
     "integrity.sums": "test_mutations", "integrity.anchor": "test_fakes", "attestation.trust": "test_sign",

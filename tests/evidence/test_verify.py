@@ -178,15 +178,6 @@ def test_an_unfinished_run_asked_for_by_itself_is_not_sealed(tmp_path: Path, run
     assert found.level == -1
 
 
-def test_no_list_of_attempts(run: Path) -> None:
-    (run.parent / "attempts.jsonl").unlink()
-    found = verify(run)
-    assert found.level == 2
-    assert verdicts(found, "not_checked") == {
-        "integrity.anchor", "consistency.attempts", "consistency.machine", "consistency.tensors",
-        "attestation.signed", "consistency.recipe", "consistency.announced"}
-
-
 def test_a_check_that_is_not_made_never_counts_as_passed() -> None:
     from workings.evidence.verify.result import Check
     passed = Check(id="a", level=0, verdict=CheckVerdict.PASSED, text="")

@@ -190,11 +190,11 @@ def steps_of(files: dict[str, bytes]) -> list[Step]:
 
 
 def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
-    """Place and kind of the unit that a file is in, and its name there; `beside` for what is in none."""
+    """Place and kind of the unit that a file is in, and its name there; `attempts` for what is in none."""
     if name.rpartition("/")[2] == "attempts.jsonl":
-        return "", "beside", "attempts.jsonl"
+        return "", "attempts", "attempts.jsonl"
     units = [seal.removesuffix("SEAL.json") for seal in files if seal.endswith("SEAL.json")]
     unit = max((unit for unit in units if name.startswith(unit)), key=len, default=None)
     if unit is None:
-        return "", "beside", name
+        return "", "attempts", name
     return unit.rstrip("/"), json.loads(files[unit + "SEAL.json"])["unit"], name.removeprefix(unit)

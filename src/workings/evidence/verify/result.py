@@ -39,8 +39,8 @@ class CheckFinding:
     unit: str = ""
     """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
-    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the person who
-    verifies could provide what is missing (an expected root digest)."""
+    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the verifier
+    could provide what is missing (an expected root digest)."""
     unreadable: bool = False
     """Whether it failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
 

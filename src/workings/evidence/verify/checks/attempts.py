@@ -59,9 +59,9 @@ def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
         refuse_too_large(parsed_bytes(data, lines=True), path)
         return jsonl.parse(data, path)[0]
     # A zip has no neighbours that belong to it. A link next to the run could lead anywhere, so it is not read.
-    beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
-    return jsonl.read(beside, bounded=True)[0] if isinstance(record.tree, FolderTree) and beside.is_file() \
-        and not beside.is_symlink() else None
+    neighbour = Path(record.tree.path.absolute().parent, ATTEMPTS)
+    return jsonl.read(neighbour, bounded=True)[0] if isinstance(record.tree, FolderTree) and neighbour.is_file() \
+        and not neighbour.is_symlink() else None
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:

@@ -192,7 +192,7 @@ def _judged_again(item: Item, row: dict[str, Any], judgement: Judgement) -> Judg
     """The score that a recorded reply gives, if it is the reply to the question about this completion."""
     reply = field_of(row, "judge.reply")
     if judgement.error or not isinstance(reply, str):
-        return replace(judgement, score=0.0, error=judgement.error or "not judged")
+        return replace(judgement, score=0.0, error=judgement.error or "no reply of the judge")
     return judged(judgement, item, row["completion"], reply)
 
 
