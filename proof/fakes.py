@@ -136,7 +136,7 @@ def _taken_again(folder: Path, record: Mapping[str, bytes], fake: Fake, expected
     changed = dict(record)
     fake(changed)
     told = Path(tempfile.mkdtemp(dir=folder))
-    runs = records.write_files(walk.resealed(changed), told / "runs")
+    runs = walk.write_files(walk.resealed(changed), told / "runs")
     shutil.copytree(folder / "short" / "asked", told / "asked")
     found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     failed = {check.id for check in found.checks if check.verdict == "failed"}

@@ -6,7 +6,7 @@ Of a way of learning the recipe is that of `tests/runs/killed.py`: as small as a
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests import kept_folders
 from tests.engines.tiny import request, tiny_shape
 from tests.evidence.packs import EXAMPLE, two_runs
 from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Guesses, rewarded_run
-from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of
+from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of, write_files
 from tests.record import synthetic
 from tests.runs import distilled, killed, rewarded
 from tests.runs.pinned import pin_code_version
@@ -236,14 +236,6 @@ def record(kind: str, place: Path) -> Files:
         with tempfile.TemporaryDirectory() as scratch:
             write_files(ALL[kind](Path(scratch)), folder)
     return files_of(kept_folders.copy(make, place, f"record-{kind}"))
-
-
-def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
-    """The files in a folder."""
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    return folder
 
 
 def tell(runs: Path, fake: Callable[[Files], object], *units: str) -> None:

@@ -5,25 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.evidence import walk
 from workings.evidence.verify.checks.run_consistency import views_of
 from workings.evidence.verify.load import load
 from workings.evidence.verify.tree import open_tree
 from workings.record import atomic, canonical
 from workings.record.digest import bytes_digest
-from workings.record.seal import parse_seal, seal_unit
 
 
-def reseal(unit: Path, made_from: str | None = None) -> str:
-    """Seal a unit again with what it holds now; evaluations inside a run are then told their new origin."""
-    seal = parse_seal((unit / "SEAL.json").read_bytes())
-    (unit / "SEAL.json").unlink()
-    (unit / "SHA256SUMS").unlink()
-    origin = made_from or (seal["made_from"] if isinstance(seal["made_from"], str) else None)
-    root = seal_unit(unit, seal["unit"], seal["status"], origin)
-    for inner in sorted((unit / "eval").glob("*")) if seal["unit"] == "run" else []:
-        edit_json(inner / "eval_config.json", lambda value: value | {"made_from": root})
-        reseal(inner, root)
-    return root
+def reseal(unit: Path) -> None:
+    """Seal a unit again with what it holds now, and the evaluations inside a run, which are told their new origin."""
+    walk.write_files(walk.resealed(walk.files_of(unit), commits=False), unit)
 
 
 def edit_json(path: Path, change: Callable[[Any], Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.making import items
 from tests.evidence import reseal, walk
 from tests.evidence.fakes_elsewhere import KEPT, OF_SAMPLES, kept
-from tests.evidence.records import RecordOf, write_files
+from tests.evidence.records import RecordOf
 from tests.evidence.verdicts import failed, said
 from tests.samples.making import drawing_model, samples_unit
 from workings.data.traces import trace_from_json
@@ -146,4 +146,4 @@ def test_an_evaluation_names_its_seeds(tmp_path: Path) -> None:
     for name in ("no seeds", "another seed"):
         files = walk.files_of(tmp_path)
         OF_SAMPLES[name][0](files)
-        assert failed(write_files(walk.resealed(files), tmp_path / name) / "drawn") == {"consistency.answers"}
+        assert failed(walk.write_files(walk.resealed(files), tmp_path / name) / "drawn") == {"consistency.answers"}
