@@ -217,4 +217,5 @@ OF_REWARDED_TEXTS: Table = of_data("rewarded_texts") | {
     "another weight of a reward, in the recipe as well": (other_weight, FOUND),
     "a question fewer": (prompts(lambda found: found[:-1]), FOUND),
 }
-KINDS = {"small": OF_A_SMALL_RUN, "rewarded_texts": OF_REWARDED_TEXTS, "one_update": of_data("one_update")}
+KINDS = {"small": OF_A_SMALL_RUN, "rewarded_texts": OF_REWARDED_TEXTS} | {
+    kind: of_data(kind) for kind in ("one_update", "sampled_elsewhere", "sampled_ahead", "completions")}

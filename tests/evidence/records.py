@@ -15,7 +15,7 @@ import pytest
 from tests import kept_folders
 from tests.engines.tiny import request, tiny_shape
 from tests.evidence.packs import EXAMPLE, two_runs
-from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Guesses, rewarded_run
+from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Elsewhere, Guesses, Later, rewarded_run
 from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of, write_files
 from tests.record import synthetic
 from tests.runs import distilled, killed, rewarded
@@ -39,6 +39,7 @@ Files = dict[str, bytes]
 Record = tuple[Files, Verification]
 """Files, and what `verify` reports about them."""
 RecordOf = Callable[[str], Record]
+ONE_EACH = {"name": "dapo", "group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1, "max_resamples": 3}
 ONE_UPDATE = {"group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1}
 LORA = """name: lora
 seed: 5
@@ -187,6 +188,33 @@ def predictions(folder: Path) -> Files:
     return {f"elsewhere/{name}": data for name, data in files_of(folder / "unit").items()}
 
 
+ITEMS = [
+    {"id": "a", "prompt": "How long?", "expected_answer": "1.50", "tolerance": 0.1, "section": "core"},
+    {"id": "b", "prompt": "Who?", "expected_answer": "Eiffel Tower", "aliases": ["La tour Eiffel"], "cluster": "x"},
+    {"id": "c", "prompt": "How many?", "expected_answer": 12, "cluster": "x", "source": {"page": 9, "line": 3.5}},
+    {"id": "d", "prompt": "How much?", "expected_answer": "7"},
+    {"id": "e", "prompt": "Why?", "expected_answer": "because"},
+]
+COMPLETIONS = [
+    {"id": "a", "completion": "<answer>1.55</answer>"}, {"id": "b", "completion": "#### la tour Eiffel"},
+    {"id": "c", "completion": "6*2=12\nThe answer is 12."}, {"id": "d", "completion": "x" * 3000},
+]
+
+
+def scored_completions(folder: Path, form: str) -> Path:
+    """An evaluation of completions from elsewhere, one too long and one missing."""
+    for name, rows in (("items.jsonl", ITEMS), ("predictions.jsonl", COMPLETIONS)):
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    evaluate_predictions(folder / "predictions.jsonl", read_items(folder / "items.jsonl"), folder / "unit",
+                         settings=EvaluationSettings(form=form, max_completion_chars=2000))
+    return folder / "unit"
+
+
+def completions(folder: Path) -> Files:
+    """The same."""
+    return {f"unit/{name}": data for name, data in files_of(scored_completions(folder, "any")).items()}
+
+
 def small(folder: Path) -> Files:
     """A run without an engine, with an evaluation."""
     synthetic.add_evaluation(synthetic.sealed_run(folder / "tiny"))
@@ -202,6 +230,18 @@ def rewarded_texts(folder: Path) -> Files:
 def one_update(folder: Path) -> Files:
     """The same with one update a rollout."""
     rewarded_run(folder / "tiny", algorithm={"name": "grpo", **ONE_UPDATE})
+    return files_of(folder)
+
+
+def sampled_elsewhere(folder: Path) -> Files:
+    """The same, sampled by another program."""
+    rewarded_run(folder / "tiny", Elsewhere, algorithm=ONE_EACH, sampler={"name": "vllm", "ahead": False})
+    return files_of(folder)
+
+
+def sampled_ahead(folder: Path) -> Files:
+    """The same, sampled during the update before."""
+    rewarded_run(folder / "tiny", Later, algorithm=ONE_EACH, sampler={"name": "vllm", "ahead": True})
     return files_of(folder)
 
 
@@ -227,7 +267,8 @@ OTHERS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
     rewards, pairs, teacher, adapters, samples, packs, failed, resumed, predictions)}
 """Real records of the other ways of learning, and of what is made of runs."""
 ALL = OTHERS | {each.__name__: each for each in (
-    run, top_tokens, held_out, small_pack, small, rewarded_texts, one_update, episodes, quickstart, kept)}
+    run, top_tokens, held_out, small_pack, small, rewarded_texts, one_update, sampled_elsewhere, sampled_ahead,
+    episodes, completions, quickstart, kept)}
 
 
 def record(kind: str, place: Path) -> Files:
