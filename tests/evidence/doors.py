@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import reseal
-from tests.evidence.denials import resealed
+from tests.evidence import denials, reseal
 from tests.evidence.packs import overwritten
 from workings.record import canonical
 
@@ -51,14 +50,12 @@ def planted(file: str, data: Callable[[Path], bytes], *, sealed: bool = True) ->
 
 def edited(file: str, change: Callable[[Path], dict[str, Any]]) -> Attack:
     """Other keys of a JSON file."""
-    return lambda run, canary: resealed(
+    return lambda run, canary: denials.resealed(
         lambda run: reseal.edit_json(run / file, lambda value: value | change(canary)))(run)
 
 
 def completion(text: str) -> Attack:
-    """A text in the place of the first completion, with its digest left out as the recorder does for none."""
-    return lambda run, canary: resealed(lambda run: reseal.edit_lines(
-        run / "eval/test/predictions.jsonl", lambda rows: [{**rows[0], "completion": text}, *rows[1:]]))(run)
+    return lambda run, canary: denials.completion(text)(run)
 
 
 def archive(*entries: tuple[str | zipfile.ZipInfo, bytes],
