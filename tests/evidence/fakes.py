@@ -8,11 +8,11 @@ import json
 import re
 import shlex
 import struct
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -223,11 +223,9 @@ def scored_again(unit: str, *, items: bool = False) -> Fake:
     lines, card, config = (f"{unit}/{name}" for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json"))
 
     def fake(files: Files) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "predictions.jsonl")
-            path.write_bytes(files[lines])
-            again = EvaluationSummary(path, values_in(files, config)["aggregate"])
-            write(files, card, again.to_json(values_in(files, card)["problems"]))
+        samples = ([*of_item] for _, of_item in groupby(values_in(files, lines), lambda each: each["id"]))
+        again = EvaluationSummary(samples, values_in(files, config)["aggregate"])
+        write(files, card, again.to_json(values_in(files, card)["problems"]))
         if items:
             asked = {each["id"]: item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
                 "id", "prompt", "section", "category", "difficulty")}}) for each in values_in(files, lines)}

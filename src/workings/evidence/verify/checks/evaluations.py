@@ -1,11 +1,10 @@
 """Level 2: a scorecard follows from its predictions, and the predictions get their recorded scores again."""
 
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
+from itertools import groupby
 from typing import Any, get_args
 
 from workings.answers.extract import EXTRACTION_VERSION
@@ -16,15 +15,7 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
 from workings.evidence.verify.limits import MALFORMED, ScoringTime
 from workings.evidence.verify.record import Record, Unit, field_of, section_of
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    contradictions,
-    differences,
-    for_each_unit,
-    join_first,
-    not_checked,
-)
+from workings.evidence.verify.registry import Found, check, contradictions, differences, for_each_unit, not_checked
 from workings.evidence.verify.result import NotChecked
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
@@ -74,13 +65,11 @@ def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
     aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: not every line has a score")
-    # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
-    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder, warnings.catch_warnings():
+    samples = ([*rows] for _, rows in groupby(unit.lines(PREDICTIONS), key=lambda row: row.get("id")))
+    with warnings.catch_warnings():
         warnings.simplefilter("error")  # an overflow is no scorecard
-        path = Path(folder, PREDICTIONS)
-        path.write_bytes(unit.read(PREDICTIONS))
         try:
-            return EvaluationSummary(path, aggregate).to_json(problems)
+            return EvaluationSummary(samples, aggregate).to_json(problems)
         except (*MALFORMED, Warning) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
 
@@ -177,8 +166,8 @@ def _scores(unit: Unit, processes: _Processes) -> Found:
         yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is not "
                           "asked again", blocking=False)
     if limited:
-        yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
-                          f"{join_first(limited)}", blocking=False)
+        yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here, such as "
+                          f"{limited[0]}", blocking=False)
     return f"{len(rows)} completions scored again"
 
 

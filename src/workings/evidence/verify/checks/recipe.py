@@ -16,15 +16,7 @@ from workings.evaluation.settings import settings_of
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
 from workings.evidence.verify.checks.evaluation_lines import asked_our_engine
 from workings.evidence.verify.record import Unit, field_of
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    contradictions,
-    differences,
-    not_checked,
-    require_train,
-    same_json,
-)
+from workings.evidence.verify.registry import Found, check, contradictions, differences, not_checked, require_train
 from workings.plugins import OURS
 from workings.record import layout
 from workings.record.digest import bytes_digest
@@ -195,7 +187,7 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
         if other is unit or other.parent is not unit.parent:
             continue
         twin = other.json_object(layout.EVALUATION_CONFIG)
-        if all(same_json(config.get(key), twin.get(key)) for key in KEYS_THAT_DECIDE_ANSWERS):
+        if not any(contradictions("", config, {key: twin.get(key) for key in KEYS_THAT_DECIDE_ANSWERS}, "")):
             ours, theirs = ([(row.get("id"), row.get("completion")) for row in each.lines(layout.PREDICTIONS)]
                             for each in (unit, other))
             if ours != theirs:
