@@ -33,7 +33,7 @@ from tests.evidence.fakes import (
     write,
 )
 from workings.evidence.verify import load as loading
-from workings.evidence.verify.checks.data_order import batches_of, next_position, planned_steps
+from workings.evidence.verify.checks.data_order import batches_of, planned_steps
 from workings.record.attempts import line_digest
 
 RUN = "a/"
@@ -106,7 +106,7 @@ def _another_seed(files: Files) -> None:
         state = values_in(files, folder + "state.json")
         done = state["step"]
         state["facts"] |= {name: sum(row[name] for row in lines[:done]) for name in ("tokens", "supervised_tokens")} | {
-            "position": next_position(steps[done - 1][1].at, batches_of(unit)).to_json()}
+            "position": batches_of(unit).after(steps[done - 1][1].at).to_json()}
         write(files, folder + "state.json", state)
 
 
