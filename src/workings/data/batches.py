@@ -86,7 +86,8 @@ class Batches:
         """The batch at a position, and the position after it. Raises `RecordError` for a position of other data."""
         planned = self._planned(position)
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
-        return self._bounded(make_batch(sequences, self._shape, planned.length, self._rows.pad_id)), self.after(position)
+        batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
+        return self._bounded(batch), self.after(position)
 
     def after(self, position: Position) -> Position:
         """The position of the next batch."""
