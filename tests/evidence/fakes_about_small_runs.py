@@ -33,6 +33,7 @@ from tests.record import synthetic
 from workings.config.recipe import Recipe
 from workings.config.rewards import reward_name
 from workings.data.rows import prompt_digest
+from workings.record.attempts import line_digest
 from workings.rollouts import arithmetic, rollout_json
 from workings.rollouts.prompts import Prompt, read_recorded_prompts
 from workings.rollouts.rollout import Rollout, Sample
@@ -67,6 +68,20 @@ OF_A_SMALL_RUN: Table = of_data("small") | {
     "a question trained on": (asked_prompt, "consistency.disjoint"),
     "null": (put(f"{RUN}/env/env_info.json", "gpu", None), "form.json"),
 }
+
+
+def chained_again(found: Lines) -> Lines:
+    """The second start left out, and the digests of all that follow rebuilt; the run's event names the old one."""
+    first, _, *others = found
+    last = line_digest(first)
+    for each in others:
+        each["after"], last = last, line_digest(each | {"after": last})
+    return [first, *others]
+
+
+OF_A_LIST: Table = of_data("chained") | {
+    "a start left out, and the list chained again": (edit("attempts.jsonl", chained_again), (
+        "consistency.attempts: lacks or changed a line that the run's events name"))}
 CONSISTENT: dict[str, Fake] = {
     "the whole run on another day": together(
         every(EVENTS, lambda each: {"time": "2025-01-01T10:00:00.000Z"}),
@@ -217,5 +232,5 @@ OF_REWARDED_TEXTS: Table = of_data("rewarded_texts") | {
     "another weight of a reward, in the recipe as well": (other_weight, FOUND),
     "a question fewer": (prompts(lambda found: found[:-1]), FOUND),
 }
-KINDS = {"small": OF_A_SMALL_RUN, "rewarded_texts": OF_REWARDED_TEXTS} | {
+KINDS = {"small": OF_A_SMALL_RUN, "chained": OF_A_LIST, "rewarded_texts": OF_REWARDED_TEXTS} | {
     kind: of_data(kind) for kind in ("one_update", "sampled_elsewhere", "sampled_ahead", "completions")}

@@ -31,6 +31,9 @@ from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
+from workings.record import attempts
+from workings.record.canonical import line
+from workings.record.reader import RunRecord
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.scoring.items import read_items
@@ -221,6 +224,19 @@ def small(folder: Path) -> Files:
     return files_of(folder)
 
 
+def chained(folder: Path) -> Files:
+    """A run as the third of four starts, its first event naming its line."""
+    run = synthetic.sealed_run(folder / "tiny")
+    digest = RunRecord.open(run).manifest.config_digest
+    (folder / "attempts.jsonl").unlink()
+    lines = [attempts.append(folder, {"run": name, **more}) for name, more in (
+        ("before", {}), ("between", {}), ("tiny", {"config_digest": digest}), ("after", {}))]
+    files = files_of(folder)
+    events = [json.loads(text) for text in files["tiny/train/events.jsonl"].splitlines()]
+    files["tiny/train/events.jsonl"] = b"".join(map(line, [events[0] | {"attempt": lines[2]}, *events[1:]]))
+    return resealed(files)
+
+
 def rewarded_texts(folder: Path) -> Files:
     """A run that learned from rewards of invented texts."""
     rewarded_run(folder / "tiny")
@@ -267,7 +283,7 @@ OTHERS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
     rewards, pairs, teacher, adapters, samples, packs, failed, resumed, predictions)}
 """Real records of the other ways of learning, and of what is made of runs."""
 ALL = OTHERS | {each.__name__: each for each in (
-    run, top_tokens, held_out, small_pack, small, rewarded_texts, one_update, sampled_elsewhere, sampled_ahead,
+    run, top_tokens, held_out, small_pack, small, chained, rewarded_texts, one_update, sampled_elsewhere, sampled_ahead,
     episodes, completions, quickstart, kept)}
 
 
