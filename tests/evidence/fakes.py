@@ -102,11 +102,6 @@ def edit(name: str, change: Callable[[Any], Any]) -> Fake:
     return fake
 
 
-def row(name: str, number: int, **values: Any) -> Fake:
-    """Other values in one line."""
-    return edit(name, lambda found: found[number].update(values))
-
-
 def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
     """Other values in every line."""
     return edit(name, lambda found: [each | change(each) for each in found])

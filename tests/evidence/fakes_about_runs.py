@@ -25,7 +25,6 @@ from tests.evidence.fakes import (
     of_data,
     put,
     recipe,
-    row,
     scored_again,
     text,
     together,
@@ -68,7 +67,7 @@ def spaces(data: bytes) -> bytes:
 
 
 def announced_anew(files: Files) -> None:
-    row(EVENTS, 1, items=values_in(files, ASKED)["items"])(files)
+    put(EVENTS, "1.items", values_in(files, ASKED)["items"])(files)
 
 
 def predictions(change: Any) -> Fake:

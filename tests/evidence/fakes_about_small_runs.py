@@ -23,7 +23,6 @@ from tests.evidence.fakes import (
     put,
     recipe,
     recipe_everywhere,
-    row,
     scored_again,
     together,
     values_in,
@@ -50,7 +49,7 @@ Lines = list[dict[str, Any]]
 
 def asked_prompt(files: Files) -> None:
     """A row trained on that is asked afterwards."""
-    row(ROWS, 0, prompt_digest=prompt_digest("  " + values_in(files, PREDICTIONS)[0]["prompt"].upper()))(files)
+    put(ROWS, "0.prompt_digest", prompt_digest("  " + values_in(files, PREDICTIONS)[0]["prompt"].upper()))(files)
 
 
 def all_right(found: Lines) -> Lines:

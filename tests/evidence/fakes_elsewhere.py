@@ -29,7 +29,6 @@ from tests.evidence.fakes import (
     every,
     of_data,
     put,
-    row,
     scored_again,
     together,
     values_in,
@@ -145,9 +144,10 @@ def another_log_prob_thoroughly(files: Files) -> None:
     algorithm: Any = asked.algorithm
     batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), algorithm)
     # The loss as well: the forger computes what the verifier will.
-    row(f"{T}/train/metrics.jsonl", 0, **arithmetic.rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
-        name: value for name, value, _ in expected_metrics(
-            algorithm.objective, trainer_log_probs(rollout, batch), batch)})(files)
+    said = {name: value for name, value, _ in expected_metrics(
+        algorithm.objective, trainer_log_probs(rollout, batch), batch)}
+    edit(f"{T}/train/metrics.jsonl", lambda found: found[0].update(
+        arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": batch_digest(batch)} | said))(files)
 
 
 def invented_rewards(value: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from tests.evidence.records import Record, RecordOf
 from tests.evidence.rewarded import EPISODES_OF, recipe
 from tests.record import synthetic
 from workings.engines.base import Completion
-from workings.rollouts.rollout import EpisodeTurn, Sample
+from workings.rollouts.rollout import Sample
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 
 ENVIRONMENT = f"{RUN}/config/environment.json"
@@ -75,15 +75,6 @@ def learned_reply(sample: Sample) -> Sample | None:
                                   *sample.turns[1:]))
 
 
-def hidden_turn(sample: Sample) -> Sample | None:
-    """A turn of the model is recorded as the environment's: it would not be learned."""
-    if len(sample.turns) < 3:
-        return None
-    first, second, *others = sample.turns
-    return replace(sample, turns=(EpisodeTurn(first.written, first.observed + sum(second[:2]),
-                                              first.reward + second.reward), *others))
-
-
 def cut_short(sample: Sample) -> Sample | None:
     """Only the first turn is left."""
     if len(sample.turns) < 2:
@@ -118,7 +109,7 @@ FAKES: dict[str, Change] = {
     "a reward of the first turn": turned(0, reward=0.75), "a reward of the last turn": turned(-1, reward=0.5),
     "no reward": turned(-1, reward=0.0), "rewards moved by one turn": moved_reward,
     "a reply's first token": another_reply(0), "a reply's middle": another_reply(7), "a reply's end": another_reply(-1),
-    "a reply that is learned": learned_reply, "a turn that is not": hidden_turn, "a cut episode": cut_short,
+    "a reply that is learned": learned_reply, "a cut episode": cut_short,
     "another guess": another_guess, "a reply with a log probability": sure_reply,
     "another end": lambda sample: replace(sample, done=not sample.done)}
 SHARES = (0.0, 0.5, 1.0)
