@@ -292,6 +292,15 @@ class Unit:
         return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file) if file else "")
 
 
+SUBJECTS: Mapping[str, Callable[[Unit], bool]] = {
+    "units": lambda unit: True, "runs": lambda unit: unit.is_run, "packs": lambda unit: unit.kind == PACK_KIND,
+    "evaluations": lambda unit: unit.kind in layout.EVALUATION_UNITS,
+    "samples": lambda unit: unit.kind == layout.SAMPLED,
+    "measurements": lambda unit: unit.kind in layout.EVALUATION_UNITS and unit.kind != layout.SAMPLED}
+"""Kinds of units that checks are about. Samples are evaluations that measure nothing: they may be of questions that
+were trained on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """The record under verification, with the verifier's inputs."""
@@ -310,35 +319,19 @@ class Record:
     replayed: dict[str, Any] = field(default_factory=dict)
     """Results of the replays so far, by the run's path."""
 
+    def units_of(self, subject: str) -> list[Unit]:
+        """Its units of a kind, a key of `SUBJECTS`."""
+        return [unit for unit in self.units if SUBJECTS[subject](unit)]
+
     @property
     def runs(self) -> list[Unit]:
         """Training runs."""
-        return [unit for unit in self.units if unit.is_run]
+        return self.units_of("runs")
 
     @cached_property
     def by_root(self) -> dict[str, Unit]:
         """Units by their root; those without sums are left out."""
         return {unit.root: unit for unit in self.units if unit.has(layout.SUMS)}
-
-    @property
-    def packs(self) -> list[Unit]:
-        """Packs; the runs in them are runs of this record."""
-        return [unit for unit in self.units if unit.kind == PACK_KIND]
-
-    @property
-    def evaluations(self) -> list[Unit]:
-        """Evaluations, inside a run or alone, and units of samples, which are that and more."""
-        return [unit for unit in self.units if unit.kind in layout.EVALUATION_UNITS]
-
-    @property
-    def samples(self) -> list[Unit]:
-        """Units of samples for training."""
-        return [unit for unit in self.units if unit.kind == layout.SAMPLED]
-
-    @property
-    def measurements(self) -> list[Unit]:
-        """Evaluations that measure a model; samples are left out, as they may be of questions that were trained on."""
-        return [unit for unit in self.evaluations if unit.kind != layout.SAMPLED]
 
     def attest(self, run: Unit) -> dict[str, Entry]:
         """Entries of a run's `attest` folder by name, folders in it included."""

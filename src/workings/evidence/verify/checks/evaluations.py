@@ -47,7 +47,7 @@ def items(unit: Unit) -> Found:
 def scores(record: Record) -> Found:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
     with _Processes() as processes:
-        yield from for_each_unit(record.evaluations, lambda unit: _scores(unit, processes))
+        yield from for_each_unit(record.units_of("evaluations"), lambda unit: _scores(unit, processes))
     return None
 
 

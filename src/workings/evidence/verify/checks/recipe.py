@@ -183,7 +183,7 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     if field_of(config, "engine.platform") != "cpu" or field_of(config, "decoding.temperature") != 0:
         return
     # Of the same run: two runs may differ in their last bits.
-    for other in unit.record.measurements:
+    for other in unit.record.units_of("measurements"):
         if other is unit or other.parent is not unit.parent:
             continue
         twin = other.json_object(layout.EVALUATION_CONFIG)

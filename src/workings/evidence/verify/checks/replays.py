@@ -90,7 +90,7 @@ def coverage(unit: Unit) -> Found:
 
 def _samples_of(run: Unit) -> list[Unit]:
     """Units of samples next to a run whose seals name it as their origin."""
-    return [unit for unit in run.record.samples if unit.seal["made_from"] == run.root]
+    return [unit for unit in run.record.units_of("samples") if unit.seal["made_from"] == run.root]
 
 
 def _replay(unit: Unit) -> dict[str, Any]:
