@@ -58,19 +58,18 @@ def _file_problems(run: Unit) -> Iterator[str]:
     for name, entry in sorted(run.record.attest(run).items()):
         if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME)):
             yield f"{ATTEST}/{shown(name)}: neither an envelope nor a public key"
-        elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
-            key = _public_key(run, name)
-            # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
-            if key is None or f"{key.keyid}.pub" != name or _read(run, name) != keys.public_pem(key):
-                yield f"{ATTEST}/{name}: not a public key of this name, or more than the key"
+        elif PUBLIC_NAME.fullmatch(name) and keys.is_available() and _public_key(run, name) is None:
+            yield f"{ATTEST}/{name}: not a public key of this name, or more than the key"
 
 
 def _public_key(run: Unit, name: str) -> Any:
-    """A public key; None for a file that holds none."""
-    try:
-        return keys.public_key(_read(run, name))
-    except RecordError:
-        return None
+    """The public key of a file that is named after it; None for a file that holds none, or more than the key."""
+    with suppress(RecordError):
+        key = keys.public_key(data := _read(run, name))
+        # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
+        if f"{key.keyid}.pub" == name and data == keys.public_pem(key):
+            return key
+    return None
 
 
 @check("attestation.trust")
