@@ -63,31 +63,33 @@ def rewards(unit: Unit) -> Found:
     weights times values, and the algorithm's advantages of each group, equal to the bit.
     """
     inputs, template, counts = rollout_inputs_of(unit), template_of(unit), Counter[str]()
-    yield from _compared(unit, counts)
+    given = () if inputs.settings is None else inputs.settings.rewards
+    not_here = {} if inputs.settings is None else _other_libraries(unit.json(REWARDS), inputs.settings)
+    # Verification never runs code of the record: its author may be hostile.
+    recomputed = tuple(reward for reward in given if not isinstance(reward, FileReward | JudgeReward)
+                       and reward.scorer not in not_here)
+    yield from _compared(unit, recomputed, counts)
     yield from (f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
                 for prompt in inputs.prompts.prompts
                 # By the record's own tokenizer: another one would give other tokens for the same text.
                 if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens)
-    given = () if inputs.settings is None else inputs.settings.rewards
-    # Verification never runs code of the record: its author may be hostile.
     if user_rewards := [reward_name(reward) for reward in given if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
                           "are as recorded")
     if any(isinstance(reward, JudgeReward) for reward in given):
         yield not_checked("its judge's replies are as recorded: the judge is not asked again", blocking=False)
-    if inputs.settings is not None:
-        yield from map(not_checked, _other_libraries(unit.json(REWARDS), inputs.settings).values())
+    yield from map(not_checked, not_here.values())
     return f"{counts['completions']:,} completions, {counts['rewards']:,} rewards, each the recorded one"
 
 
-def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
+def _compared(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: Counter[str]) -> Iterator[str | CheckFinding]:
     """Problems of all rollouts, in one pass; adds the completions and the rewards that were computed again."""
     inputs, template, process = rollout_inputs_of(unit), template_of(unit), None
     with ExitStack() as stack:
-        if inputs.settings is not None and (ours := _recomputable_rewards(unit, inputs.settings)):
+        if inputs.settings is not None and recomputed:
             # One process for all rollouts, because its start takes longer than a rollout's rewards.
             process = stack.enter_context(RewardProcess(
-                replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
+                replace(inputs.settings, rewards=recomputed, call_seconds=CALL_SECONDS)))
         # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
             counts["completions"] += len(rollout.all_samples)
@@ -101,13 +103,6 @@ def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
         if process is not None and counts["rewarded again"] < counts["completions"]:
             yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: "
                               f"{unit.tree.scoring.reason_over}")
-
-
-def _recomputable_rewards(unit: Unit, settings: RewardSettings) -> tuple[RewardConfig, ...]:
-    """Rewards that can be computed again: no user code, and no library in another version."""
-    not_here = _other_libraries(unit.json(REWARDS), settings)
-    return tuple(reward for reward in settings.rewards
-                 if not isinstance(reward, FileReward | JudgeReward) and reward.scorer not in not_here)
 
 
 def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollout) -> Iterator[str]:
