@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.evidence import reseal
+from tests.evidence import records, reseal
+from tests.evidence.fakes import made_again
 from tests.other_package.other_engine import UnigramEngine
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
@@ -60,8 +61,7 @@ def failed_levels(base: Path, work: Path, kind: str, chance: random.Random) -> l
     shutil.copytree(base, work)
     run = work / "runs" / "a"
     KINDS[kind](run, work / "runs" / "b", chance)
-    reseal.tell_again(run)
-    reseal.reseal(run)
+    records.tell(run.parent, made_again(lambda files: None), "a/")
     found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     shutil.rmtree(work)
     return [check.level for check in found.checks if check.verdict == "failed"]

@@ -16,7 +16,7 @@ from tests import kept_folders
 from tests.engines.tiny import request, tiny_shape
 from tests.evidence.packs import EXAMPLE, two_runs
 from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Elsewhere, Guesses, Later, rewarded_run
-from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of, write_files
+from tests.evidence.walk import ScoringHere, Verification, files_of, resealed, write_files
 from tests.record import synthetic
 from tests.runs import distilled, killed, rewarded
 from tests.runs.pinned import pin_code_version
@@ -143,14 +143,6 @@ def small_pack(folder: Path) -> Files:
     runs = two_runs(folder / "runs")
     pack([runs / "a", runs / "b"], folder / "pack.zip")
     return files_of(folder / "pack.zip")
-
-
-def steps_of_kind(kind: str, files: Files) -> list[Step]:
-    """Fields to change: all, but of runs next to what the record is about, which are walked over by themselves."""
-    steps = steps_of(files)
-    if kind == "packs":
-        return [step for step in steps if not step.name.startswith("runs/") or step.name == "runs/attempts.jsonl"]
-    return steps
 
 
 def _that_fails(folder: Path, *, resume: bool) -> Files:

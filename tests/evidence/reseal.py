@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.evidence import walk
-from workings.evidence.verify.checks.run_consistency import views_of
-from workings.evidence.verify.load import load
-from workings.evidence.verify.tree import open_tree
 from workings.record import atomic, canonical
 from workings.record.digest import bytes_digest
 
@@ -32,13 +29,6 @@ def edit_lines(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[st
 def edit_manifest(run: Path, **changes: Any) -> None:
     """Change keys of the manifest."""
     edit_json(run / "run_manifest.json", lambda value: value | changes)
-
-
-def tell_again(run: Path) -> None:
-    """Render the views of a run again, from what its other files say now."""
-    unit = load(open_tree(run)).units[0]
-    for name, render in views_of(unit).items():
-        (run / name).write_text(render(), encoding="utf-8")
 
 
 def recommit(checkpoint: Path) -> None:

@@ -52,7 +52,7 @@ def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
     assert (verdict, verify(run).level) == ("not_checked", 1)
     assert "more than 0 s of processor time and 0.02 s for each completion; WORKINGS_VERIFY_SECONDS=" in text
 
-    monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.completions else ""))
+    monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" * bool(clock.completions)))
     verdict, text = said(run)["recompute.scores"]
     assert (verdict, text.endswith("2 completions were scored again, and no more: enough")) == ("not_checked", True)
 
