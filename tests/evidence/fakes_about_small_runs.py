@@ -154,7 +154,7 @@ def following(rollout: Rollout, asked: Recipe) -> Fake:
 
 def another_token(sample: Sample) -> Sample:
     tokens = [*sample.completion.tokens]
-    tokens[3] += 1
+    tokens[-1] += 1
     return replace(sample, completion=replace(sample.completion, tokens=tokens))
 
 

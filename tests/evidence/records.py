@@ -177,7 +177,7 @@ def predictions(folder: Path) -> Files:
     texts = [{"id": item.id, "sample": sample, "completion": f"<answer>{item.expected_answer if sample else 7}</answer>"
               } for item in items[:-1] for sample in range(2)]
     (folder / "predictions.jsonl").write_text("".join(
-        json.dumps(each) + "\n" for each in [*texts, {"id": "unknown", "completion": "7"}]))
+        json.dumps(each) + "\n" for each in [*texts, {"id": "of no item", "completion": "7"}]))
     evaluate_predictions(folder / "predictions.jsonl", items, folder / "unit",
                          settings=EvaluationSettings(aggregate="pass"))
     return {f"elsewhere/{name}": data for name, data in files_of(folder / "unit").items()}
