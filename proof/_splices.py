@@ -18,13 +18,14 @@ from typing import Any
 
 import pytest
 
-from tests.evidence import reseal
+from tests.evidence import records, reseal
+from tests.evidence.fakes import made_again
 from tests.other_package.other_engine import UnigramEngine
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.data.generators import addition
 from workings.data.generators.base import write_items
-from workings.evaluation.predictions import EvaluationSummary
+from workings.evaluation.predictions import EvaluationSummary, read_predictions
 from workings.evidence.verify import verify
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -60,8 +61,7 @@ def failed_levels(base: Path, work: Path, kind: str, chance: random.Random) -> l
     shutil.copytree(base, work)
     run = work / "runs" / "a"
     KINDS[kind](run, work / "runs" / "b", chance)
-    reseal.tell_again(run)
-    reseal.reseal(run)
+    records.tell(run.parent, made_again(lambda files: None), "a/")
     found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     shutil.rmtree(work)
     return [check.level for check in found.checks if check.verdict == "failed"]
@@ -98,7 +98,7 @@ def answers(run: Path, other: Path, chance: random.Random) -> None:
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
         row | ({"completion": "z" + row["completion"][1:]} if number in numbers else {})
         for number, row in enumerate(rows)])
-    again = EvaluationSummary(unit / "predictions.jsonl", "mean")
+    again = EvaluationSummary(read_predictions(unit / "predictions.jsonl"), "mean")
     reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
 
 

@@ -3,7 +3,7 @@
 The record is a run of a small engine with its evaluation, that of its untrained model, a note and the list of attempts.
 Fakes are told in memory and everything is sealed again with all sums right. Those that agree with everything else
 (splices, another seed told everywhere) are told on disk, and steps and answers are taken again. One counts as missed if
-it is not found as its table says (`tests/evidence/fakes_about_runs.py`).
+it is not found as its table says (`tests/evidence/fakes.toml`, `fakes_about_runs.py`).
 
 Others follow from the record itself, about every file and every field: files left out or another unit's, unknown keys,
 values of another type, keys left out, and each value told alike in every place
@@ -136,7 +136,7 @@ def _taken_again(folder: Path, record: Mapping[str, bytes], fake: Fake, expected
     changed = dict(record)
     fake(changed)
     told = Path(tempfile.mkdtemp(dir=folder))
-    runs = records.write_files(walk.resealed(changed), told / "runs")
+    runs = walk.write_files(walk.resealed(changed), told / "runs")
     shutil.copytree(folder / "short" / "asked", told / "asked")
     found = verify(runs / "a", level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True)))
     failed = {check.id for check in found.checks if check.verdict == "failed"}

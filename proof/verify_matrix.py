@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,12 @@ from tests.evidence import (
     fakes_about_runs,
     fakes_about_small_runs,
     fakes_elsewhere,
+    generated_fakes,
     records,
     test_sign,
     walk,
 )
 from tests.evidence.fakes import Table, outcome
-from tests.evidence.test_hostile import HOSTILE, places, put
 from tests.evidence.test_mutations import EXPECTED, expected, whole_record
 from tests.record import synthetic
 from tests.runs.pinned import pin_code_version
@@ -41,7 +40,6 @@ from tests.runs.runs_helpers import OTHER_PACKAGE
 from tools.result_file import write_result
 from workings.evidence.verify import verify
 from workings.evidence.verify.registry import CHECKS
-from workings.record.seal import seal_unit
 from workings.runs.replay import ReplayRequest, replay_run
 
 NOTHING = "nothing"
@@ -71,7 +69,7 @@ def main() -> int:
                    for name, (attack, expected) in doors.DOORS.items()}
         consistent = of_a_table("small", Path(folder, "consistent"), {
             name: (fake, NOTHING) for name, fake in fakes_about_small_runs.CONSISTENT.items()})
-        tried, tracebacks = fuzzed(base, work, asked.fuzz)
+        tried, tracebacks = fuzzed(base, asked.fuzz)
     missed = [name for name, found in mutations.items() if found["missed"]] + [
         f"{name} (counted as consistent)" for name, found in consistent.items() if found["caught_by"]] + [
         name for group in (signatures, replays) for name, found in group.items()
@@ -185,49 +183,19 @@ def mutated(base: Path, key: bytes, work: Path, change: Any, listed: set[str],
     return {"tried": len(files), "missed": missed, "ids": dict(sorted(ids.items()))}
 
 
-def fuzzed(base: Path, work: Path, count: int) -> tuple[int, list[str]]:
+def fuzzed(base: Path, count: int) -> tuple[int, list[str]]:
     """How many hostile values were tried, and what came out instead of a verdict."""
-    cases = list(_cases(base / "tiny"))
+    files = walk.files_of(base)
+    cases = [(name, *case) for name in sorted(files) if ".json" in name and name.startswith("tiny/")
+             and not name.endswith(FOREIGN) for case in generated_fakes.hostile_values(files, name)]
     random.Random(0).shuffle(cases)  # noqa: S311 - a sample, not a secret
     tracebacks = []
     for name, place, hostile in cases[:count]:
-        shutil.copytree(base, work)
-        _write(work / "tiny" / name, put(_read(work / "tiny" / name), place, hostile))
-        unit = work / "tiny" / "eval" / "test" if name.startswith("eval") else work / "tiny"
-        if Path(name).name != "SEAL.json":
-            _seal_again(unit)
         try:
-            verify(work / "tiny")
+            walk.verified(generated_fakes.with_value(files, name, place, hostile))
         except Exception as error:  # noqa: BLE001 - whatever comes out is what is counted
             tracebacks.append(f"{name} {place}: {type(error).__name__}: {str(error)[:80]}")
-        shutil.rmtree(work)
     return min(count, len(cases)), tracebacks
-
-
-def _cases(run: Path) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    for path in sorted(run.rglob("*.json*")):
-        if path.name not in FOREIGN:
-            for place in places(_read(path)):
-                for hostile in HOSTILE:
-                    yield path.relative_to(run).as_posix(), place, hostile
-
-
-def _read(path: Path) -> Any:
-    data = path.read_bytes()
-    return [json.loads(line) for line in data.splitlines()] if path.suffix == ".jsonl" else json.loads(data)
-
-
-def _write(path: Path, value: Any) -> None:
-    rows = value if path.suffix == ".jsonl" and isinstance(value, list) else [value]
-    path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-
-
-def _seal_again(unit: Path) -> None:
-    seal = json.loads((unit / "SEAL.json").read_bytes())
-    (unit / "SEAL.json").unlink()
-    (unit / "SHA256SUMS").unlink()
-    origin = seal["made_from"] if isinstance(seal["made_from"], str) else None
-    seal_unit(unit, seal["unit"], seal["status"], origin)
 
 
 if __name__ == "__main__":

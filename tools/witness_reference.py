@@ -12,7 +12,7 @@ from tools.generated import deliver
 from workings.evidence.verify.unchecked_fields import KINDS, FieldRow, rows_of
 
 PAGE = Path("docs/reference/witnesses.md")
-TITLES = {"run": "A run", "beside": "Next to the runs", "eval": "An evaluation", "samples": "Samples",
+TITLES = {"run": "A run", "attempts": "Next to the runs", "eval": "An evaluation", "samples": "Samples",
           "pack": "A pack"}
 HEAD = """# Witnesses
 

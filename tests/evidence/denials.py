@@ -105,32 +105,21 @@ def _packed(count: int) -> str:
     return base64.b85encode(zlib.compress(bytes(4 * count), 9)).decode()
 
 
-def _long_rollout(path: Path, tokens: int) -> None:
-    def change(value: dict[str, Any]) -> dict[str, Any]:
+def packed_rollouts(tokens: int, count: int) -> Denial:
+    """This many rollouts of a few kilobytes that hold this many tokens each."""
+    def longer(value: dict[str, Any]) -> dict[str, Any]:
         completions = len(value["lengths"])
         learned = sum(value["kept"]) * completions // len(value["kept"])
         stops = completions * (tokens // completions + 1)
         return {**value, "lengths": [tokens // completions] * completions, "stop_tokens": [1] * completions,
                 "tokens": _packed(tokens // completions * completions), "sampler_log_probs": _packed(stops),
                 "trainer_log_probs": _packed(learned * (tokens // completions + 1))}
-    reseal.edit_json(path, change)
 
-
-@resealed
-def packed_rollout(run: Path) -> None:
-    """A rollout of some hundred kilobytes that claims a hundred million tokens."""
-    _long_rollout(next((run / "train/rollouts").iterdir()), 100_000_000)
-
-
-def packed_rollouts(tokens: int, count: int) -> Denial:
-    """This many rollouts of a few kilobytes that hold this many tokens each."""
     def change(run: Path) -> None:
         reseal.change_config(run, lambda value: value | {
             "data": value["data"] | {"max_length": 2 * tokens + 1000},
             "algorithm": value["algorithm"] | {"max_new_tokens": tokens}})
-        first = run / "train/rollouts/step_000001.json"
-        _long_rollout(first, tokens)
-        value = json.loads(first.read_bytes())
+        value = longer(json.loads((run / "train/rollouts/step_000001.json").read_bytes()))
         for number in range(count):
             step = 1 + 2 * number
             (run / f"train/rollouts/step_{step:06d}.json").write_bytes(line({**value, "step": step}))
@@ -231,7 +220,7 @@ DENIALS: dict[str, Denial] = {
     "many evaluations, long completions and much text": together,
 }
 ROLLOUT_DENIALS: dict[str, Denial] = {
-    "a rollout that claims a hundred million tokens": packed_rollout,
+    "a rollout that claims a hundred million tokens": packed_rollouts(100_000_000, 1),
     "a rollout of three million tokens": packed_rollouts(3_000_000, 1),
     "sixty rollouts of three million tokens": packed_rollouts(3_000_000, 60),
     "ten thousand rollouts of thirty thousand tokens": packed_rollouts(30_000, 10_000),

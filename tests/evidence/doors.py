@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import reseal
-from tests.evidence.denials import resealed
+from tests.evidence import denials, reseal
 from tests.evidence.packs import overwritten
 from workings.record import canonical
 
@@ -36,11 +35,11 @@ LAST, MODEL = "checkpoints/step_000006", "checkpoints/step_000006/model.safetens
 ENVIRONMENT, ENVELOPE = "env/env_info.json", "attest/001.dsse.json"
 
 
-def planted(file: str, data: Callable[[Path], bytes], *, sealed: bool = True) -> Attack:
-    """A file of these bytes, which take the canary's path."""
+def planted(file: str, data: bytes | Callable[[Path], bytes], *, sealed: bool = True) -> Attack:
+    """A file of these bytes; a function takes the canary's path."""
     def attack(run: Path, canary: Path) -> Path:
         (run / file).parent.mkdir(parents=True, exist_ok=True)
-        (run / file).write_bytes(data(canary))
+        (run / file).write_bytes(data(canary) if callable(data) else data)
         if file.startswith(LAST):
             reseal.recommit(run / LAST)
         if sealed:
@@ -51,14 +50,12 @@ def planted(file: str, data: Callable[[Path], bytes], *, sealed: bool = True) ->
 
 def edited(file: str, change: Callable[[Path], dict[str, Any]]) -> Attack:
     """Other keys of a JSON file."""
-    return lambda run, canary: resealed(
+    return lambda run, canary: denials.resealed(
         lambda run: reseal.edit_json(run / file, lambda value: value | change(canary)))(run)
 
 
 def completion(text: str) -> Attack:
-    """A text in the place of the first completion, with its digest left out as the recorder does for none."""
-    return lambda run, canary: resealed(lambda run: reseal.edit_lines(
-        run / "eval/test/predictions.jsonl", lambda rows: [{**rows[0], "completion": text}, *rows[1:]]))(run)
+    return lambda run, canary: denials.completion(text)(run)
 
 
 def archive(*entries: tuple[str | zipfile.ZipInfo, bytes],
@@ -97,7 +94,7 @@ def break_the_stream(data: bytearray) -> None:
 def tensors(header: object, body: bytes = b"") -> Attack:
     """A safetensors file with this header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return planted("config/m.safetensors", lambda canary: struct.pack("<Q", len(text)) + text + body)
+    return planted("config/m.safetensors", struct.pack("<Q", len(text)) + text + body)
 
 
 def pickle_behind_tensors(run: Path, canary: Path) -> Path:
@@ -145,12 +142,11 @@ DOORS: dict[str, tuple[Attack, str]] = {
                                   "integrity.readable"),
     "an archive bomb": (archive(("a/zeros.txt", bytes(200_000_000))), "integrity.readable"),
     "a link to a secret": (link_to_a_secret, "integrity.names"),
-    "JSON without end": (planted(ENVIRONMENT, lambda canary: b"[" * 200_000 + b"]" * 200_000), "form.json"),
+    "JSON without end": (planted(ENVIRONMENT, b"[" * 200_000 + b"]" * 200_000), "form.json"),
     "JSON of many values": (planted(ENVIRONMENT, lambda canary: b'{"a":[' + b"[]," * 9_000_000 + b"[]]}"), "form.json"),
-    "tensors that claim a petabyte": (planted(MODEL, lambda canary: struct.pack("<Q", len(PETABYTE)) + PETABYTE),
-                                      "content.plain"),
+    "tensors that claim a petabyte": (planted(MODEL, struct.pack("<Q", len(PETABYTE)) + PETABYTE), "content.plain"),
     "an envelope of a gigabyte": (envelope_of_a_gigabyte, "attestation.signed"),
-    "many signatures": (planted(ENVELOPE, lambda canary: SIGNATURES, sealed=False), "attestation.signed"),
+    "many signatures": (planted(ENVELOPE, SIGNATURES, sealed=False), "attestation.signed"),
     "an evaluation with code": (planted("eval/1/note.py", lambda canary: f"open({str(canary)!r}, 'w')\n".encode(),
                                  sealed=False), "integrity.sealed"),
     # --- archives that contradict themselves
@@ -180,27 +176,25 @@ DOORS: dict[str, tuple[Attack, str]] = {
     "fewer bytes than are packed": (faked(overwritten(ENTRY, 24, struct.pack("<L", 9))), f"{PLAIN}: cannot be read"),
     "broken compression": (faked(break_the_stream), f"{PLAIN}: broken compression"),
     # --- files that do not belong
-    "python": (planted("config/scorer.py", lambda canary: b"import os\n"), f"{PLAIN}: a kind of file"),
-    "a file without a suffix": (planted("config/payload", lambda canary: b"x"), f"{PLAIN}: a kind of file"),
-    "a pickle as text": (planted("config/notes.txt", lambda canary: pickle.dumps([1])),
-                         f"{PLAIN}: begins like a pickle"),
-    "a program as text": (planted("config/notes.txt", lambda canary: b"\x7fELF\x02\x01"),
-                          f"{PLAIN}: begins like a program"),
-    "zeros in a text": (planted("config/notes.txt", lambda canary: b"a\0b"), f"{PLAIN}: holds zero bytes"),
-    "a text that is not UTF-8": (planted("config/notes.yaml", lambda canary: b"\xff\xfe"), f"{PLAIN}: can't decode"),
-    "a cut character": (planted("config/notes.yaml", lambda canary: "é".encode()[:1]), f"{PLAIN}: can't decode"),
+    "python": (planted("config/scorer.py", b"import os\n"), f"{PLAIN}: a kind of file"),
+    "a file without a suffix": (planted("config/payload", b"x"), f"{PLAIN}: a kind of file"),
+    "a pickle as text": (planted("config/notes.txt", pickle.dumps([1])), f"{PLAIN}: begins like a pickle"),
+    "a program as text": (planted("config/notes.txt", b"\x7fELF\x02\x01"), f"{PLAIN}: begins like a program"),
+    "zeros in a text": (planted("config/notes.txt", b"a\0b"), f"{PLAIN}: holds zero bytes"),
+    "a text that is not UTF-8": (planted("config/notes.yaml", b"\xff\xfe"), f"{PLAIN}: can't decode"),
+    "a cut character": (planted("config/notes.yaml", "é".encode()[:1]), f"{PLAIN}: can't decode"),
     "tensors that overlap": (tensors({"a": {"data_offsets": [0, 4]}, "b": {"data_offsets": [2, 6]}}, b"123456"),
                              f"{PLAIN}: overlap or leave gaps"),
     "bytes behind tensors": (tensors({"a": {"data_offsets": [0, 2]}}, b"123456"), f"{PLAIN}: tensors end at 2"),
     "a header that is a list": (tensors([1]), f"{PLAIN}: not a safetensors file"),
     "a header without end": (tensors(b"[" * 5000 + b"]" * 5000), f"{PLAIN}: not a safetensors file"),
     # --- strange JSON
-    **{f"JSON: {name}": (planted("config/strange.json", lambda canary, data=data: data), f"form.json: {words}")
+    **{f"JSON: {name}": (planted("config/strange.json", data), f"form.json: {words}")
        for name, data, words in (
            ("open lists", b"[" * 200_000, "deeper"), ("deep objects", b'{"a":' * 100 + b"1" + b"}" * 100, "deeper"),
            ("a key twice", b'{"a":1,"a":2}', "given twice"), ("ten thousand digits", b"1" * 10_000, "not JSON"),
            ("nothing", b"", "not JSON"), ("a byte order mark", b"\xef\xbb\xbf{}", "not JSON"))},
-    "JSON: an infinite number": (planted("config/strange.json", lambda canary: b'{"a":1e999}'), ""),
+    "JSON: an infinite number": (planted("config/strange.json", b'{"a":1e999}'), ""),
 }
 """Attack, and the id that fails, of some also words of its text (``id: words``); empty where the planted text is inert
 and nothing needs to fail."""

@@ -1,17 +1,18 @@
 """Fakes: changes of a record's files in memory, and what the answer says once everything is sealed again.
 
-A place is written as in `checks.toml`: keys with dots between them, a number or ``*`` (all) for what is in a list. Of a
-file of lines the first part is a line's number, or ``*``. An empty place is the whole file.
+A place is written as in `checks.toml`: keys with dots between them. For what is in a list, and for the lines of a file:
+a number, ``*`` (all), ``key=value`` or ``key?`` (those with it). An empty place is the whole file.
 """
 
 import json
 import re
 import shlex
 import struct
-import tempfile
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -51,42 +52,54 @@ def values_in(files: Files, name: str) -> Any:
 
 def write(files: Files, name: str, value: Any) -> None:
     """Put a value, or a list of lines, in the place of a file."""
-    files[name] = b"".join(map(line, value)) if name.endswith("l") else line(value)
+    files[name] = b"".join(map(line, value if name.endswith("l") and isinstance(value, list) else [value]))
 
 
 def put(name: str, place: str | walk.Place, value: Any) -> Fake:
     """Another value at a place; a function takes what holds the place, or the whole file, which it may change."""
-    parts = place.split(".") if isinstance(place, str) else place
+    if not place:
+        return edit(name, value if callable(value) else lambda found: value)
+
+    def change(holder: Any, key: Any) -> None:
+        holder[key] = value(holder) if callable(value) else value
+    return at(name, place, change)
+
+
+def at(name: str, place: str | walk.Place, change: Callable[[Any, Any], object]) -> Fake:
+    """Call a function with what holds a place of a file, and the key or number in it."""
+    *way, last = place.split(".") if isinstance(place, str) else place
 
     def fake(files: Files) -> None:
         root = values_in(files, name)
-        if not place:
-            changed = value(root) if callable(value) else value
-            write(files, name, root if changed is None else changed)
-            return
-        *way, last = parts
         holders = [root]
         for part in way:
-            holders = [inner for each in holders for inner in (each if part == "*" else [_in(each, part)])]
-        for each in holders:
-            key = int(last) if isinstance(each, list) else last
-            each[key] = value(each) if callable(value) else value
+            holders = [holder[key] for holder in holders for key in _keys(holder, part)]
+        for holder in holders:
+            for key in reversed(_keys(holder, last)):  # from behind: it may be removed
+                change(holder, key)
         write(files, name, root)
     return fake
 
 
-def _in(value: Any, part: Any) -> Any:
-    return value[int(part)] if isinstance(value, list) else value[part]
+def _keys(holder: Any, part: Any) -> list[Any]:
+    """What a part of a place means: of an object the key; of a list a number, all, those with a value or a key."""
+    if isinstance(holder, dict):
+        return [part]
+    key, has_value, value = str(part).partition("=")
+    if has_value:
+        return [number for number, each in enumerate(holder) if str(each.get(key)) == value]
+    if key.endswith("?"):
+        return [number for number, each in enumerate(holder) if key[:-1] in each]
+    return [*range(len(holder))] if part == "*" else [int(part)]
 
 
 def edit(name: str, change: Callable[[Any], Any]) -> Fake:
     """Change a file's value (of lines: the list of them) in place, or replace it by what comes back."""
-    return put(name, "", change)
-
-
-def row(name: str, number: int, **values: Any) -> Fake:
-    """Other values in one line."""
-    return edit(name, lambda found: found[number].update(values))
+    def fake(files: Files) -> None:
+        root = values_in(files, name)
+        changed = change(root)
+        write(files, name, root if changed is None else changed)
+    return fake
 
 
 def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake:
@@ -94,10 +107,9 @@ def every(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Fake
     return edit(name, lambda found: [each | change(each) for each in found])
 
 
-def without(name: str, key: str, only: int | None = None) -> Fake:
-    """A key left out of every line, or of one."""
-    return edit(name, lambda found: [each if only not in (None, number) else {
-        other: each[other] for other in each if other != key} for number, each in enumerate(found)])
+def without(name: str, place: str) -> Fake:
+    """A key left out of an object, or of those that have it, or a line of a list."""
+    return at(name, place, lambda holder, key: holder.pop(*(key, None) if isinstance(holder, dict) else [key]))
 
 
 def text(name: str, old: str, new: str) -> Fake:
@@ -113,9 +125,10 @@ def add(name: str, data: bytes | Callable[[bytes], bytes]) -> Fake:
     return lambda files: files.__setitem__(name, data(files[name]) if callable(data) else data)
 
 
-def copy(name: str, to: str) -> Fake:
-    """A file's bytes under another name as well."""
-    return lambda files: files.__setitem__(to, files[name])
+def copy(old: str, new: str) -> Fake:
+    """A file, or a folder of them, under another name as well."""
+    return lambda files: files.update({new + name.removeprefix(old): data for name, data in files.items()
+                                       if name.startswith(old)})
 
 
 def gone(*names: str) -> Fake:
@@ -123,14 +136,6 @@ def gone(*names: str) -> Fake:
     def fake(files: Files) -> None:
         for name in [name for name in files if name.startswith(names)]:
             del files[name]
-    return fake
-
-
-def moved(old: str, new: str) -> Fake:
-    """A file, or a folder of them, under another name."""
-    def fake(files: Files) -> None:
-        for name in [name for name in files if name.startswith(old)]:
-            files[new + name.removeprefix(old)] = files.pop(name)
     return fake
 
 
@@ -213,11 +218,9 @@ def scored_again(unit: str, *, items: bool = False) -> Fake:
     lines, card, config = (f"{unit}/{name}" for name in ("predictions.jsonl", "eval_summary.json", "eval_config.json"))
 
     def fake(files: Files) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "predictions.jsonl")
-            path.write_bytes(files[lines])
-            again = EvaluationSummary(path, values_in(files, config)["aggregate"])
-            write(files, card, again.to_json(values_in(files, card)["problems"]))
+        samples = ([*of_item] for _, of_item in groupby(values_in(files, lines), lambda each: each["id"]))
+        again = EvaluationSummary(samples, values_in(files, config)["aggregate"])
+        write(files, card, again.to_json(values_in(files, card)["problems"]))
         if items:
             asked = {each["id"]: item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
                 "id", "prompt", "section", "category", "difficulty")}}) for each in values_in(files, lines)}
@@ -236,6 +239,43 @@ def made_again(fake: Fake) -> Fake:
                 except (RecordError, *MALFORMED):
                     continue  # its checks find that it cannot be read any more
     return made
+
+
+# --- fakes as data ------------------------------------------------------------------------------------------------
+
+DATA = tomllib.loads(Path(__file__).with_name("fakes.toml").read_text("utf-8"))
+
+
+def of_data(kind: str) -> Table:
+    """The fakes of `fakes.toml` about records of a kind."""
+    return {name: (_fake(file, said), said["found"]) for file, rows in DATA[kind].items()
+            for name, said in rows.items()}
+
+
+def _fake(file: str, said: Mapping[str, Any]) -> Fake:
+    run = file.partition("/")[0]
+
+    def split(place: str) -> tuple[str, str]:
+        inner, is_in_a_folder, rest = place.partition(": ")
+        return (file + inner, rest) if is_in_a_folder else (file, place)
+
+    def twice(holder: list[Any], number: int) -> None:
+        holder.insert(number, holder[number])
+
+    fakes = [put(*split(place), value) for place, value in said.get("put", {}).items()]
+    fakes += [at(*split(place), lambda holder, key, more=more: holder.__setitem__(key, holder[key] + more))
+              for place, more in said.get("plus", {}).items()]
+    fakes += [without(*split(place)) for place in said.get("without", ())]
+    fakes += [at(*split(place), twice) for place in said.get("twice", ())]
+    fakes += [copy(file + old, file + new) for old, new in said.get("copy", {}).items()]
+    fakes += [gone(*(file + name for name in said["gone"]))] if "gone" in said else []
+    fakes += [edit(file, lambda found: [*found, said["more"]])] if "more" in said else []
+    fakes += [text(file, *said["text"])] if "text" in said else []
+    fakes += [add(file, said["data"].encode())] if "data" in said else []
+    fakes += [digest_says(run, said["digest"], digest_of(file))] if "digest" in said else []
+    fakes += [recipe_everywhere(run, place, value) for place, value in said.get("recipe", {}).items()]
+    fakes += [scored_again(file.rpartition("/")[0], items=said["scored"] == "items")] if "scored" in said else []
+    return made_again(together(*fakes)) if "views" in said else together(*fakes)
 
 
 # --- what finds them ----------------------------------------------------------------------------------------------

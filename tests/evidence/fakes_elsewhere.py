@@ -23,20 +23,15 @@ from tests.evidence.fakes import (
     Table,
     add,
     attempts,
-    copy,
     digest_of,
     digest_says,
     edit,
     every,
-    gone,
+    of_data,
     put,
-    recipe_everywhere,
-    row,
     scored_again,
     together,
     values_in,
-    without,
-    write,
 )
 from workings.config.load import check_recipe
 from workings.data.rows import index_digest
@@ -87,7 +82,7 @@ METRICS = f"{R}/train/metrics.jsonl"
 
 # --- preference pairs ---------------------------------------------------------------------------------------------
 
-ROWS, REFERENCE = f"{R}/data/rows.jsonl", f"{R}/train/reference_log_probs.jsonl"
+ROWS = f"{R}/data/rows.jsonl"
 
 
 def indexed(change: Callable[[Lines], Any]) -> Fake:
@@ -96,42 +91,20 @@ def indexed(change: Callable[[Lines], Any]) -> Fake:
         (each["id"], each["digest"]) for each in values_in(files, ROWS))))
 
 
-def log(step: int, **more: float) -> Fake:
-    """Numbers of a step's line, each larger by so much."""
-    return edit(METRICS, lambda found: found[step - 1].update(
-        {name: found[step - 1][name] + x for name, x in more.items()}))
-
-
 def exchange(found: Lines) -> None:
     """The first pair's completions, the rejected one as the chosen one."""
     found[0]["id"], found[1]["id"] = found[1]["id"], found[0]["id"]
     found[0], found[1] = found[1], found[0]
 
 
-PREFERENCES, IMPLIED = "consistency.preferences", "recompute.implied_rewards"
-OF_PAIRS: Table = {
+PREFERENCES = "consistency.preferences"
+OF_PAIRS: Table = of_data("pairs") | {
     "a pair the other way round": (indexed(exchange), "consistency.rows"),
     "chosen and rejected rows exchanged": (every(ROWS, lambda each: {
         "id": each["id"].replace("/chosen", "/x").replace("/rejected", "/chosen").replace("/x", "/rejected")}), FOUND),
     "a row without its partner": (indexed(lambda found: found.pop(1) and None), PREFERENCES),
     "one completion, chosen and rejected": (
         indexed(lambda found: found[1].update(digest=found[0]["digest"])), PREFERENCES),
-    "completions of two prompts": (indexed(lambda found: found[1].update(prompt_digest="0" * 64)), PREFERENCES),
-    "the reference found one row likelier": (
-        put(REFERENCE, "3.log_prob", lambda each: each["log_prob"] + 0.5), IMPLIED),
-    "a row that the reference was not asked about": (
-        edit(REFERENCE, lambda found: found.pop(3) and None), f"{PREFERENCES} {IMPLIED}"),
-    "a probability above one": (put(REFERENCE, "3.log_prob", 1.0), PREFERENCES),
-    "no reference": (gone(REFERENCE), PREFERENCES),
-    "a better accuracy": (put(METRICS, "1.accuracy", 0.75), PREFERENCES),
-    "a larger margin": (log(3, margin=0.2), PREFERENCES),
-    "a lower loss": (log(3, loss=-0.2), PREFERENCES),
-    "a chosen completion that did not become less likely": (log(3, chosen_log_prob=1.0), IMPLIED),
-    "a larger reward, and the margin with it": (log(3, chosen_reward=0.1, margin=0.1), IMPLIED),
-    "rewards before anything was learned": (log(1, chosen_reward=0.1, margin=0.1, chosen_log_prob=0.2), IMPLIED),
-    "another loss, which begins elsewhere": (put(f"{R}/config/resolved.json", "algorithm.loss", "ipo"), IMPLIED),
-    "another beta": (put(f"{R}/config/resolved.json", "algorithm.beta", 0.25), IMPLIED),
-    "a smaller gradient everywhere": (every(METRICS, lambda each: {"grad_norm": each["grad_norm"] / 10}), NAMED),
 }
 
 # --- a teacher that was asked about what the student drew ---------------------------------------------------------
@@ -142,7 +115,7 @@ TEACHER_SAYS = digest_says(T, "teacher", digest_of(TEACHER))
 
 
 def teacher(**values: Any) -> Fake:
-    """What is said of the teacher, and its digest; a function takes what was said."""
+    """Other facts about the teacher, and their digest; a function takes the recorded ones."""
     return together(edit(TEACHER, lambda found: found | {
         name: value(found) if callable(value) else value for name, value in values.items()}), TEACHER_SAYS)
 
@@ -152,7 +125,7 @@ def weights(digest: str) -> Callable[[dict[str, Any]], dict[str, str]]:
 
 
 def another_log_prob(value: dict[str, Any]) -> None:
-    """The teacher is said to have found a token half a nat likelier."""
+    """The record says that the teacher found a token half a nat likelier."""
     count = sum(length + (stop >= 0) for length, stop in zip(value["lengths"], value["stop_tokens"], strict=True))
     from_trainer, from_sampler, sampler = (rollout_json.unpack_integers(value[name], count) for name in (
         "reference_bits_from_trainer", "trainer_log_probs", "sampler_log_probs"))
@@ -171,9 +144,10 @@ def another_log_prob_thoroughly(files: Files) -> None:
     algorithm: Any = asked.algorithm
     batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), algorithm)
     # The loss as well: the forger computes what the verifier will.
-    row(f"{T}/train/metrics.jsonl", 0, **arithmetic.rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
-        name: value for name, value, _ in expected_metrics(
-            algorithm.objective, trainer_log_probs(rollout, batch), batch)})(files)
+    said = {name: value for name, value, _ in expected_metrics(
+        algorithm.objective, trainer_log_probs(rollout, batch), batch)}
+    edit(f"{T}/train/metrics.jsonl", lambda found: found[0].update(
+        arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": batch_digest(batch)} | said))(files)
 
 
 def invented_rewards(value: dict[str, Any]) -> None:
@@ -181,23 +155,10 @@ def invented_rewards(value: dict[str, Any]) -> None:
     value.update(reward=ones, advantages=ones, rewards={"answer": ones})
 
 
-IMITATION = edit(f"{T}/config/resolved.json", lambda found: found | {"algorithm": {"name": "sft"}})
-OF_A_TEACHER: Table = {
+OF_A_TEACHER: Table = of_data("teacher") | {
     "a log probability of the teacher": (edit(DRAWN, another_log_prob), "consistency.rollouts"),
-    "no word of the teacher": (edit(DRAWN, lambda value: value.pop("reference_bits_from_trainer") and None),
-                               "consistency.rollouts"),
     "rewards that no one gave": (edit(DRAWN, invented_rewards), "consistency.rollouts"),
-    "a student that came closer": (every(f"{T}/train/metrics.jsonl", lambda each: {
-        "kl_teacher": each["kl_teacher"] / 2} if "kl_teacher" in each else {}), "consistency.rollouts"),
-    "another root of the teacher": (put(TEACHER, "root", "0" * 64), "consistency.teacher"),
-    "another precision of the teacher": (teacher(precision="bf16"), "consistency.teacher"),
-    "another precision, in the recipe as well": (
-        together(teacher(precision="bf16"), recipe_everywhere(T, "algorithm.teacher_precision", "bf16")), NAMED),
-    "weights of another checkpoint": (teacher(checkpoint="step_000999"), "consistency.teacher"),
-    "a teacher without weights": (teacher(weights={}), "consistency.teacher"),
     "other weights of the teacher": (teacher(weights=weights("ab" * 32)), NAMED),
-    "a more famous teacher": (teacher(run="best"), NAMED),
-    "imitation instead": (IMITATION, "consistency.rows"),
 }
 
 # --- a teacher's top tokens of traces -----------------------------------------------------------------------------
@@ -221,7 +182,7 @@ def said_at(name: str, place: tuple[int, int], value: float) -> Fake:
 
 
 FILE, LOG = "consistency.top_tokens", "recompute.top_tokens"
-OF_TOP_TOKENS: Table = {
+OF_TOP_TOKENS: Table = of_data("top_tokens") | {
     "an invalid token": (said_at("tokens", (0, 1), 10_000), FILE),
     "a token twice": (said(lambda arrays: {"tokens": np.repeat(arrays["tokens"][:, :1], 4, 1)}), FILE),
     "a likelier one behind": (said_at("log_probs", (0, 3), -1e-3), f"{FILE} {LOG}"),
@@ -229,11 +190,7 @@ OF_TOP_TOKENS: Table = {
     "no number": (said_at("log_probs", (0, 3), -np.inf), f"{FILE} {LOG}"),
     "a position too few": (said(lambda arrays: {name: x[1:] for name, x in arrays.items()}), f"{FILE} {LOG}"),
     "another teacher": (said(lambda arrays: {"log_probs": arrays["log_probs"] - 1}), LOG),
-    "another mass in the log": (row(f"{T}/train/metrics.jsonl", 0, teacher_mass=0.99), LOG),
-    "another entropy in the log": (row(f"{T}/train/metrics.jsonl", 0, teacher_entropy=9.9), LOG),
     "something next to the tensors": (said(lambda arrays: {"more": np.zeros(3, np.float32)}), f"{FILE} {LOG}"),
-    "a file too many": (copy(TOP, f"{T}/{top_tokens_file(7)}"), FILE),
-    "no file": (gone(TOP), f"{FILE} {LOG}"),
 }
 
 # --- adapters -----------------------------------------------------------------------------------------------------
@@ -315,66 +272,26 @@ def leave_out_a_bad_draw(files: Files) -> None:
 
 
 CHOSEN, ANSWERS = "recompute.selection", "consistency.answers"
-another_seed = put(DRAWS, "0.seed", lambda each: each["seed"] ^ 1)
-OF_SAMPLES: Table = {
-    "colder": (put(CONFIG, "decoding.temperature", 0.2), NAMED),
-    "of a larger model": (put(CONFIG, "model", {"run": "teacher-70b", "step": 9}), FOUND),
+OF_SAMPLES: Table = of_data("samples") | {
     "a wrong sample kept": (keep_a_wrong_sample, CHOSEN),
     "one row more and its count": (one_row_more_and_its_count, CHOSEN),
     "a bad draw left out": (leave_out_a_bad_draw, ANSWERS),
     "a prompt fewer": (edit(DRAWS, lambda found: [each for each in found if each["id"] != found[-1]["id"]]), FOUND),
-    "another seed": (another_seed, ANSWERS),
-    "another seed of all": (put(CONFIG, "decoding.seed", 99), ANSWERS),
-    "no seeds": (without(DRAWS, "seed"), ANSWERS),
-    "no selection": (gone(SELECTION), f"form.schema {CHOSEN}"),
     "another order": (kept(lambda found: found[::-1]), CHOSEN),
     "reasons exchanged": (put(SELECTION, "counts.left_out", lambda value: value["left_out"] | {
         "wrong": value["left_out"]["another form"], "another form": value["left_out"]["wrong"]}), CHOSEN),
     "a pair turned around": (kept(lambda found: [
         found[0] | {"chosen": found[0]["rejected"], "rejected": found[0]["chosen"]}, *found[1:]], PAIRS), CHOSEN),
-    "no pairs": (put(SELECTION, "pairs", {"absent": "not requested"}), CHOSEN),
-    "completions from elsewhere": (put(CONFIG, "source", {"kind": "predictions"}), CHOSEN),
-    **{f"hostile {place or 'whole'}": (put(SELECTION, place, value), CHOSEN) for place, value in (
-        ("counts", []), ("selection", {"keep": ["x"]}), ("selection.most_per_prompt", "3"), ("pairs", {"rule": 4}),
-        ("", {"schema": "selection/1"}), ("counts.left_out", {"wrong": "many"}))},
 }
 
 # --- a pack -------------------------------------------------------------------------------------------------------
 
-
-def as_well(old: str, new: str) -> Fake:
-    """A folder under another name as well."""
-    return lambda files: files.update({new + name.removeprefix(old): data for name, data in files.items()
-                                       if name.startswith(old)})
-
-
-def one_evaluation_fewer(files: Files) -> None:
-    """The evaluation of a run taken out of a pack and of its list."""
-    gone("runs/a/eval/")(files)
-    put("pack.json", "units", lambda value: [
-        each for each in value["units"] if not each["place"].startswith("runs/a/eval")])(files)
-
-
 PRAISE = add("README.md", lambda data: b"It is the best of all.\n" + data)
-VIEWS, PACK = "consistency.views", "integrity.pack"
-OF_A_PACK: Table = {
+OF_A_PACK: Table = of_data("small_pack") | {
     "a root in the README": (add("README.md", lambda data: re.sub(
-        rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, data, count=1)), VIEWS),
-    "a run taken out": (gone("runs/a/"), PACK),
-    "an evaluation taken out": (gone("runs/a/eval/"), PACK),
-    "an evaluation taken out, and what names it": (one_evaluation_fewer, FOUND),
-    "a run more": (as_well("runs/a/", "runs/c/"), PACK),
-    "a unit elsewhere": (as_well("runs/a/", "more/a/"), PACK),
-    "another root": (put("pack.json", "units.0.root", "ab" * 32), PACK),
-    "weights said to be elsewhere": (put("pack.json", "weights", "digest"), PACK),
-    "the last attempt left out": (edit("runs/attempts.jsonl", lambda found: found[:-1]), FOUND),
-    "the first attempt left out": (edit("runs/attempts.jsonl", lambda found: found[1:]), FOUND),
-    "a script": (add("run.sh", b"#!/bin/sh\n"), "content.plain"),
-    "a note to oneself": (add("WRITEUP.md", b"TODO: write\n"), "form.placeholders"),
+        rb"    [0-9a-f]{64}", b"    " + b"ab" * 32, data, count=1)), "consistency.views"),
     "a pickle as a signature": (add("runs/b/attest/x.pkl", b"\x80\x04N."), "attestation.signed"),
-    "a version": (put("pack.json", "workings_version", "9.9"), NAMED),
     "praise of another version": (together(put("pack.json", "workings_version", "9.9"), PRAISE), NAMED),
-    "a RESULTS.md": (add("RESULTS.md", b"We reach 98 %.\n"), NAMED),
 }
 
 # --- runs of the JAX engine, from the repository ------------------------------------------------------------------
@@ -397,16 +314,10 @@ def more_steps(data: bytes) -> bytes:
     return save(arrays | {"step": np.full_like(arrays["step"], 9000)})
 
 
-def smoother(files: Files) -> None:
-    """Losses, nearer to a line, in the metrics and in the training log."""
-    found = values_in(files, f"{Q}/train/metrics.jsonl")
+def smoother(found: Lines) -> None:
+    """Losses, nearer to a line."""
     for before, each in itertools.pairwise(found):
         each["loss"] = (before["loss"] + each["loss"]) / 2
-    write(files, f"{Q}/train/metrics.jsonl", found)
-    by_step = {each["step"]: each["loss"] for each in found}
-    add(f"{Q}/train/training_log.txt", lambda data: re.sub(
-        r"^(step (\d+)/\d+  loss )[\d.]+", lambda found: f"{found[1]}{by_step[int(found[2])]:.4f}", data.decode(),
-        flags=re.MULTILINE).encode())(files)
 
 
 OF_A_REAL_ENGINE: Table = {
@@ -415,7 +326,7 @@ OF_A_REAL_ENGINE: Table = {
     "logs exchanged": (exchanged("train/training_log.txt"), NAMED),
     "weights exchanged": (exchanged("checkpoints/step_000450/model.safetensors"), NAMED),
     "the optimizer's steps": (add(f"{Q}/checkpoints/step_000450/optimizer.safetensors", more_steps), FOUND),
-    "a smoother curve": (smoother, FOUND),
+    "a smoother curve": (edit(f"{Q}/train/metrics.jsonl", smoother), FOUND),
     "an hour earlier": (later(Q, -1), FOUND),
 }
 

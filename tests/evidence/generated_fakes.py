@@ -105,7 +105,7 @@ def _of_lines(name: str, rows: list[dict[str, Any]]) -> Fakes:
         "a line in the middle left out": rows[:middle] + rows[middle + 1:], "the first half only": rows[:middle],
         "a line twice": [*rows[:middle], rows[middle], *rows[middle:]], "turned round": rows[::-1],
         "the first two exchanged": [*rows[1:2], *rows[:1], *rows[2:]],
-        "the first line behind the last": [*rows[1:], rows[0]]}
+        "the first line after the last": [*rows[1:], rows[0]]}
     for words, changed in orders.items():
         yield f"{name}: {words}", edit(name, lambda found, changed=changed: changed)
         if "step" in rows[0]:
@@ -129,6 +129,28 @@ def witness_problem(record: tuple[Files, walk.Verification], step: walk.Step) ->
     return f"{step}: {sorted(said.failed) or 'nothing fails'}, expected {' or '.join(checks) or 'a row'}"
 
 
+# --- values of the wrong kind --------------------------------------------------------------------------------------
+
+HOSTILE = (None, [], {}, "x", "", -1, 1.5, 1e308, True, {"absent": "x"}, [[[[]]]], "../../etc/passwd", [1, "a", None])
+
+
+def hostile_values(files: Files, name: str) -> list[tuple[Place, Any]]:
+    """Every place of a file, sections included, with every value that may be wrong there."""
+    def within(value: Any, place: Place) -> Iterator[Place]:
+        yield place
+        inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+        for key, each in inner:
+            yield from within(each, (*place, key))
+    return [(place, hostile) for place in within(values_in(files, name), ()) for hostile in HOSTILE]
+
+
+def with_value(files: Files, name: str, place: Place, value: Any) -> Files:
+    """Files with a value, sealed again."""
+    changed = dict(files)
+    put(name, place, value)(changed)
+    return changed if name.endswith(SEALED) else walk.resealed(changed)
+
+
 # --- about fields -------------------------------------------------------------------------------------------------
 
 def of_fields(files: Files, kind: str) -> Fakes:
@@ -141,7 +163,7 @@ def of_fields(files: Files, kind: str) -> Fakes:
 def _more_keys(files: Files, name: str) -> Fakes:
     for place in _objects(files, name):
         words = ".".join([part for part in walk.pattern(place[1:]).split(".") if part] + [MORE])
-        yield f"{name}: {words}", _everywhere(name, place, lambda found: found | {MORE: "somebody"})
+        yield f"{name}: {words}", _everywhere(name, place, lambda found: found | {MORE: "a reviewer"})
 
 
 def _other_types(files: Files, name: str) -> Fakes:

@@ -6,7 +6,7 @@ Of a way of learning the recipe is that of `tests/runs/killed.py`: as small as a
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import pytest
 from tests import kept_folders
 from tests.engines.tiny import request, tiny_shape
 from tests.evidence.packs import EXAMPLE, two_runs
-from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Guesses, rewarded_run
-from tests.evidence.walk import ScoringHere, Step, Verification, files_of, resealed, steps_of
+from tests.evidence.rewarded import EPISODES_OF, NEW_TOKENS, Elsewhere, Guesses, Later, rewarded_run
+from tests.evidence.walk import ScoringHere, Verification, files_of, resealed, write_files
 from tests.record import synthetic
 from tests.runs import distilled, killed, rewarded
 from tests.runs.pinned import pin_code_version
@@ -31,6 +31,9 @@ from workings.evidence.attest import keys
 from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
+from workings.record import attempts
+from workings.record.canonical import line
+from workings.record.reader import RunRecord
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 from workings.scoring.items import read_items
@@ -39,6 +42,7 @@ Files = dict[str, bytes]
 Record = tuple[Files, Verification]
 """Files, and what `verify` reports about them."""
 RecordOf = Callable[[str], Record]
+ONE_EACH = {"name": "dapo", "group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1, "max_resamples": 3}
 ONE_UPDATE = {"group": 4, "max_new_tokens": NEW_TOKENS, "updates": 1}
 LORA = """name: lora
 seed: 5
@@ -141,14 +145,6 @@ def small_pack(folder: Path) -> Files:
     return files_of(folder / "pack.zip")
 
 
-def steps_of_kind(kind: str, files: Files) -> list[Step]:
-    """Fields to change: all, but of runs next to what the record is about, which are walked over by themselves."""
-    steps = steps_of(files)
-    if kind == "packs":
-        return [step for step in steps if not step.name.startswith("runs/") or step.name == "runs/attempts.jsonl"]
-    return steps
-
-
 def _that_fails(folder: Path, *, resume: bool) -> Files:
     """A run of the small engine whose eighth step fails; with ``resume`` it resumes from the sealed record."""
     with pytest.MonkeyPatch.context() as patch:
@@ -181,16 +177,56 @@ def predictions(folder: Path) -> Files:
     texts = [{"id": item.id, "sample": sample, "completion": f"<answer>{item.expected_answer if sample else 7}</answer>"
               } for item in items[:-1] for sample in range(2)]
     (folder / "predictions.jsonl").write_text("".join(
-        json.dumps(each) + "\n" for each in [*texts, {"id": "nobody", "completion": "7"}]))
+        json.dumps(each) + "\n" for each in [*texts, {"id": "of no item", "completion": "7"}]))
     evaluate_predictions(folder / "predictions.jsonl", items, folder / "unit",
                          settings=EvaluationSettings(aggregate="pass"))
     return {f"elsewhere/{name}": data for name, data in files_of(folder / "unit").items()}
+
+
+ITEMS = [
+    {"id": "a", "prompt": "How long?", "expected_answer": "1.50", "tolerance": 0.1, "section": "core"},
+    {"id": "b", "prompt": "Who?", "expected_answer": "Eiffel Tower", "aliases": ["La tour Eiffel"], "cluster": "x"},
+    {"id": "c", "prompt": "How many?", "expected_answer": 12, "cluster": "x", "source": {"page": 9, "line": 3.5}},
+    {"id": "d", "prompt": "How much?", "expected_answer": "7"},
+    {"id": "e", "prompt": "Why?", "expected_answer": "because"},
+]
+COMPLETIONS = [
+    {"id": "a", "completion": "<answer>1.55</answer>"}, {"id": "b", "completion": "#### la tour Eiffel"},
+    {"id": "c", "completion": "6*2=12\nThe answer is 12."}, {"id": "d", "completion": "x" * 3000},
+]
+
+
+def scored_completions(folder: Path, form: str) -> Path:
+    """An evaluation of completions from elsewhere, one too long and one missing."""
+    for name, rows in (("items.jsonl", ITEMS), ("predictions.jsonl", COMPLETIONS)):
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    evaluate_predictions(folder / "predictions.jsonl", read_items(folder / "items.jsonl"), folder / "unit",
+                         settings=EvaluationSettings(form=form, max_completion_chars=2000))
+    return folder / "unit"
+
+
+def completions(folder: Path) -> Files:
+    """The same."""
+    return {f"unit/{name}": data for name, data in files_of(scored_completions(folder, "any")).items()}
 
 
 def small(folder: Path) -> Files:
     """A run without an engine, with an evaluation."""
     synthetic.add_evaluation(synthetic.sealed_run(folder / "tiny"))
     return files_of(folder)
+
+
+def chained(folder: Path) -> Files:
+    """A run as the third of four starts, its first event naming its line."""
+    run = synthetic.sealed_run(folder / "tiny")
+    digest = RunRecord.open(run).manifest.config_digest
+    (folder / "attempts.jsonl").unlink()
+    lines = [attempts.append(folder, {"run": name, **more}) for name, more in (
+        ("before", {}), ("between", {}), ("tiny", {"config_digest": digest}), ("after", {}))]
+    files = files_of(folder)
+    events = [json.loads(text) for text in files["tiny/train/events.jsonl"].splitlines()]
+    files["tiny/train/events.jsonl"] = b"".join(map(line, [events[0] | {"attempt": lines[2]}, *events[1:]]))
+    return resealed(files)
 
 
 def rewarded_texts(folder: Path) -> Files:
@@ -202,6 +238,18 @@ def rewarded_texts(folder: Path) -> Files:
 def one_update(folder: Path) -> Files:
     """The same with one update a rollout."""
     rewarded_run(folder / "tiny", algorithm={"name": "grpo", **ONE_UPDATE})
+    return files_of(folder)
+
+
+def sampled_elsewhere(folder: Path) -> Files:
+    """The same, sampled by another program."""
+    rewarded_run(folder / "tiny", Elsewhere, algorithm=ONE_EACH, sampler={"name": "vllm", "ahead": False})
+    return files_of(folder)
+
+
+def sampled_ahead(folder: Path) -> Files:
+    """The same, sampled during the update before."""
+    rewarded_run(folder / "tiny", Later, algorithm=ONE_EACH, sampler={"name": "vllm", "ahead": True})
     return files_of(folder)
 
 
@@ -227,7 +275,8 @@ OTHERS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
     rewards, pairs, teacher, adapters, samples, packs, failed, resumed, predictions)}
 """Real records of the other ways of learning, and of what is made of runs."""
 ALL = OTHERS | {each.__name__: each for each in (
-    run, top_tokens, held_out, small_pack, small, rewarded_texts, one_update, episodes, quickstart, kept)}
+    run, top_tokens, held_out, small_pack, small, chained, rewarded_texts, one_update, sampled_elsewhere, sampled_ahead,
+    episodes, completions, quickstart, kept)}
 
 
 def record(kind: str, place: Path) -> Files:
@@ -236,14 +285,6 @@ def record(kind: str, place: Path) -> Files:
         with tempfile.TemporaryDirectory() as scratch:
             write_files(ALL[kind](Path(scratch)), folder)
     return files_of(kept_folders.copy(make, place, f"record-{kind}"))
-
-
-def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
-    """The files in a folder."""
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
-    return folder
 
 
 def tell(runs: Path, fake: Callable[[Files], object], *units: str) -> None:

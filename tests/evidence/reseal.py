@@ -5,25 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workings.evidence.verify.checks.run_consistency import views_of
-from workings.evidence.verify.load import load
-from workings.evidence.verify.tree import open_tree
+from tests.evidence import walk
 from workings.record import atomic, canonical
 from workings.record.digest import bytes_digest
-from workings.record.seal import parse_seal, seal_unit
 
 
-def reseal(unit: Path, made_from: str | None = None) -> str:
-    """Seal a unit again with what it holds now; evaluations inside a run are then told their new origin."""
-    seal = parse_seal((unit / "SEAL.json").read_bytes())
-    (unit / "SEAL.json").unlink()
-    (unit / "SHA256SUMS").unlink()
-    origin = made_from or (seal["made_from"] if isinstance(seal["made_from"], str) else None)
-    root = seal_unit(unit, seal["unit"], seal["status"], origin)
-    for inner in sorted((unit / "eval").glob("*")) if seal["unit"] == "run" else []:
-        edit_json(inner / "eval_config.json", lambda value: value | {"made_from": root})
-        reseal(inner, root)
-    return root
+def reseal(unit: Path) -> None:
+    """Seal a unit again with what it holds now, and the evaluations inside a run, which are told their new origin."""
+    walk.write_files(walk.resealed(walk.files_of(unit), commits=False), unit)
 
 
 def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
@@ -40,13 +29,6 @@ def edit_lines(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[st
 def edit_manifest(run: Path, **changes: Any) -> None:
     """Change keys of the manifest."""
     edit_json(run / "run_manifest.json", lambda value: value | changes)
-
-
-def tell_again(run: Path) -> None:
-    """Render the views of a run again, from what its other files say now."""
-    unit = load(open_tree(run)).units[0]
-    for name, render in views_of(unit).items():
-        (run / name).write_text(render(), encoding="utf-8")
 
 
 def recommit(checkpoint: Path) -> None:

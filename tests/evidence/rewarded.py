@@ -201,7 +201,7 @@ def rewarded_run(final: Path, engine_of: Callable[[PromptSet], Any] = Texts, **c
                 "supervised_tokens": prepared.batch.supervised_tokens, "batch_digest": prepared.digest,
                 "seconds": 0.011, "memory_bytes": 123_456_789, "memory_source": "growth of the peak resident set",
                 **result.metrics, **prepared.metrics, **more,
-                # Less than the step took, whatever this machine needs.
+                # Less than the step took, on any machine.
                 **({"drawing_seconds": 0.008} if "drawing_seconds" in prepared.metrics else {})})
             if step % 2 == 0:
                 synthetic.save(writer, step)

@@ -74,7 +74,7 @@ def changed_traces(out: Path, change: Callable[[list[dict]], list[dict]]) -> Non
     lambda rows: [*rows, rows[-1] | {"id": "q109/77", "sample": 77}],
     lambda rows: [row | ({"drawn_from": "0" * 64} if "drawn_from" in row else {}) for row in rows],
     lambda rows: [{key: value for key, value in row.items() if key != "drawn_from"} for row in rows],
-], ids=["another answer", "a wrong sample", "another model", "nobody"])
+], ids=["another answer", "a wrong sample", "another model", "no model"])
 def test_a_fake_about_what_was_learned(out, change):
     changed_traces(out, change)
     assert found(out)[0] == "failed"

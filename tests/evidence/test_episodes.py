@@ -8,31 +8,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.evidence.fakes import (
-    Fake,
-    Files,
-    Table,
-    digest_of,
-    digest_says,
-    edit,
-    gone,
-    outcome,
-    put,
-    together,
-    values_in,
+from tests.evidence.fakes import Fake, Table, digest_of, digest_says, gone, outcome, put, together
+from tests.evidence.fakes_about_small_runs import (
+    RUN,
+    Change,
+    first_rollout,
+    following,
+    prompts,
+    trainer_agrees,
+    with_sample,
 )
-from tests.evidence.fakes_about_small_runs import FIRST, METRICS, RUN, prompts, prompts_of
 from tests.evidence.records import Record, RecordOf
 from tests.evidence.rewarded import EPISODES_OF, recipe
 from tests.record import synthetic
 from workings.engines.base import Completion
-from workings.rollouts import arithmetic, rollout_json
-from workings.rollouts.rollout import EpisodeTurn, Rollout, Sample
+from workings.rollouts.rollout import Sample
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
-from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
 ENVIRONMENT = f"{RUN}/config/environment.json"
 
@@ -40,39 +33,6 @@ ENVIRONMENT = f"{RUN}/config/environment.json"
 @pytest.fixture
 def record(record_of: RecordOf) -> Record:
     return record_of("episodes")
-
-
-def first_rollout(files: Files) -> Rollout:
-    return rollout_json.from_json(values_in(files, FIRST), prompts_of(files))
-
-
-def following(rollout: Rollout) -> Fake:
-    """A changed rollout, and everything that follows from it rebuilt."""
-    asked = recipe(**EPISODES_OF)
-    algorithm: Any = asked.algorithm
-    groups = []
-    for group in rollout.groups:
-        samples = [replace(sample, rewards={"environment": sample.episode_reward}, reward=sample.episode_reward)
-                   for sample in group.samples]
-        advantages = algorithm.advantages([sample.reward for sample in samples])
-        groups.append(replace(group, samples=tuple(replace(sample, advantage=advantage) for sample, advantage in
-                                                   zip(samples, advantages, strict=True))))
-    log_probs = tuple(np.asarray(sample.completion.log_probs, np.float32) for group in groups
-                      for sample in group.samples)
-    rollout = replace(rollout, groups=tuple(groups), trainer_log_probs=log_probs)
-    shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
-
-    def log(rows: list[dict[str, Any]]) -> None:
-        rows[0] |= arithmetic.rollout_metrics(rollout, ["environment"]) | arithmetic.mismatch(rollout)
-        for part in (0, 1):
-            batch = batch_of(rollout, part, shape, algorithm)
-            rows[part] |= {"batch_digest": batch_digest(batch), "tokens": batch.real_tokens,
-                           "supervised_tokens": batch.supervised_tokens}
-    return together(put(FIRST, "", rollout_json.to_json(rollout)), edit(METRICS, log))
-
-
-Change = Callable[[Sample], Sample | None]
-"""Another sample; None where this fake cannot be told of it."""
 
 
 def turned(number: int, **values: Any) -> Change:
@@ -107,21 +67,12 @@ def another_reply(place: int) -> Change:
 
 
 def learned_reply(sample: Sample) -> Sample | None:
-    """The first token of a reply is said to be the model's: it would be learned."""
+    """The first token of a reply is recorded as the model's: it would be learned."""
     first = sample.turns[0]
     if not first.observed:
         return None
     return replace(sample, turns=(first._replace(written=first.written + 1, observed=first.observed - 1),
                                   *sample.turns[1:]))
-
-
-def hidden_turn(sample: Sample) -> Sample | None:
-    """A turn of the model is said to be the environment's: it would not be learned."""
-    if len(sample.turns) < 3:
-        return None
-    first, second, *others = sample.turns
-    return replace(sample, turns=(EpisodeTurn(first.written, first.observed + sum(second[:2]),
-                                              first.reward + second.reward), *others))
 
 
 def cut_short(sample: Sample) -> Sample | None:
@@ -158,27 +109,21 @@ FAKES: dict[str, Change] = {
     "a reward of the first turn": turned(0, reward=0.75), "a reward of the last turn": turned(-1, reward=0.5),
     "no reward": turned(-1, reward=0.0), "rewards moved by one turn": moved_reward,
     "a reply's first token": another_reply(0), "a reply's middle": another_reply(7), "a reply's end": another_reply(-1),
-    "a reply that is learned": learned_reply, "a turn that is not": hidden_turn, "a cut episode": cut_short,
+    "a reply that is learned": learned_reply, "a cut episode": cut_short,
     "another guess": another_guess, "a reply with a log probability": sure_reply,
     "another end": lambda sample: replace(sample, done=not sample.done)}
-PLACES = 3
-"""Of each fake this many are generated, each about another episode."""
+SHARES = (0.0, 0.5, 1.0)
+"""Each fake is told of the first, a middle and the last episode that it can be about."""
 
 
-@pytest.mark.parametrize("place", range(PLACES))
+@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("name", FAKES)
-def test_a_fake_about_an_episode_is_caught(record: Record, name: str, place: int) -> None:
-    rollout = first_rollout(record[0])
-    possible = [(group, number, fake) for group, of_group in enumerate(rollout.groups)
-                for number, sample in enumerate(of_group.samples) if (fake := FAKES[name](sample)) is not None]
-    assert len(possible) >= 2, "the run has too few episodes for this fake"
-    group, number, fake = possible[place * (len(possible) - 1) // (PLACES - 1)]
-    groups = [*rollout.groups]
-    samples = [*groups[group].samples]
-    samples[number] = fake
-    groups[group] = replace(groups[group], samples=tuple(samples))
-    said = outcome(*record, following(replace(rollout, groups=tuple(groups))))
-    assert said.problem("recompute.episodes") == "", fake.turns
+def test_a_fake_about_an_episode_is_caught(record: Record, name: str, share: float) -> None:
+    def change(sample: Sample) -> Sample | None:
+        fake = FAKES[name](sample)
+        return None if fake is None else replace(fake, rewards={"environment": fake.episode_reward})
+    rollout = trainer_agrees(with_sample(first_rollout(record[0]), change, share))
+    assert outcome(*record, following(rollout, recipe(**EPISODES_OF))).problem("recompute.episodes") == ""
 
 
 def items(change: Callable[[dict[str, Any]], Any]) -> Fake:

@@ -2,25 +2,23 @@
 
 import json
 import os
-import resource
 import shutil
 import struct
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.evidence import reseal
+from tests.evidence import reseal, walk
 from tests.evidence.denials import completion, zip_of_texts
 from tests.evidence.doors import DOORS, MEBIBYTES, SECONDS, VERIFY
+from tests.evidence.generated_fakes import HOSTILE, hostile_values, with_value
 from tests.evidence.packs import overwritten
+from tests.evidence.records import RecordOf
 from tests.evidence.verdicts import failures as all_failures
 from tests.evidence.verdicts import said
 from workings.evidence.verify import limits, verify
 from workings.evidence.verify import tree as trees
-from workings.record.seal import seal_unit
 from workings.record.storage import MEMORY_VARIABLE
 
 pytestmark = pytest.mark.slow  # together they take seconds
@@ -54,7 +52,7 @@ def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
     assert (verdict, verify(run).level) == ("not_checked", 1)
     assert "more than 0 s of processor time and 0.02 s for each completion; WORKINGS_VERIFY_SECONDS=" in text
 
-    monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" if clock.seconds else ""))
+    monkeypatch.setattr(limits.ScoringTime, "reason_over", property(lambda clock: "enough" * bool(clock.completions)))
     verdict, text = said(run)["recompute.scores"]
     assert (verdict, text.endswith("2 completions were scored again, and no more: enough")) == ("not_checked", True)
 
@@ -162,64 +160,19 @@ def test_more_than_is_looked_at(run: Path, monkeypatch) -> None:
     assert "more than 10 files and folders" in failures(run)["integrity.readable"]
 
 
-def test_time_and_memory_are_bounded(tmp_path: Path) -> None:
-    """A record of empty lists, long lines and repeated keys, checked in a child with 1 GiB of memory."""
-    (tmp_path / "train").mkdir()
-    (tmp_path / "run_manifest.json").write_bytes(b"[" + b"[]," * 300_000 + b"1]")
-    (tmp_path / "train/metrics.jsonl").write_bytes(b'{"step":' * 1_000_000 + b"\n" * 300_000)
-    (tmp_path / "README.md").write_bytes(b"\n" * 900_000 + b"<your " * 10_000)
-    (tmp_path / "train/training_log.txt").write_bytes(b"eyJ-" * 500_000 + b"/home/" * 100_000)
-    seal_unit(tmp_path, "run", "complete", None)
-    code = ("import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
-            "from pathlib import Path; from workings.evidence.verify import verify\n"
-            "found = verify(Path(sys.argv[1]), level=1); print(found.level, found.failed)\n")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    level, failed = done.stdout.split()
-    assert (int(level), int(failed) > 3) == (-1, True)
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 60  # processor time, not wall time
-
-
 # --- values of the wrong kind -------------------------------------------------------------------------------------
-
-HOSTILE = [None, [], {}, "x", "", -1, 1.5, 1e308, True, {"absent": "x"}, [[[[]]]], "../../etc/passwd", [1, "a", None]]
-
-
-def places(value: object, place: tuple = ()) -> list[tuple]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
-    return [place] + [found for key, one in inner for found in places(one, (*place, key))]
-
-
-def put(value: object, place: tuple, hostile: object) -> object:
-    if not place:
-        return hostile
-    if isinstance(value, dict):
-        return {key: put(one, place[1:], hostile) if key == place[0] else one for key, one in value.items()}
-    assert isinstance(value, list)
-    return [put(one, place[1:], hostile) if index == place[0] else one for index, one in enumerate(value)]
-
 
 @pytest.mark.parametrize("name", [
     "run_manifest.json", "config/resolved.json", "train/metrics.jsonl", "train/events.jsonl", "data/rows.jsonl",
     "eval/test/eval_summary.json", "eval/test/eval_config.json", "eval/test/predictions.jsonl"])
-def test_a_value_of_the_wrong_kind_fails_a_check_and_never_the_checker(run: Path, name: str) -> None:
+def test_a_value_of_the_wrong_kind_fails_a_check_and_never_the_checker(record_of: RecordOf, name: str) -> None:
     """Some of all places x values, the same ones each time."""
-    file, lines = run / name, name.endswith(".jsonl")
-    original = file.read_bytes()
-    value = [json.loads(line) for line in original.splitlines()] if lines else json.loads(original)
-    cases = [(place, hostile) for place in places(value) for hostile in HOSTILE][3::max(1, len(places(value)))]
+    files, _ = record_of("small")
+    cases = hostile_values(files, f"tiny/{name}")
+    cases = cases[3::max(1, len(cases) // len(HOSTILE))]
     assert len(cases) >= 10
     for place, hostile in cases:
-        changed = put(value, place, hostile)
-        rows = changed if lines and isinstance(changed, list) else [changed]
-        file.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-        unit = run / "eval/test" if name.startswith("eval") else run
-        if os.path.lexists(unit / "SEAL.json"):
-            (unit / "SEAL.json").unlink()
-        (unit / "SHA256SUMS").unlink(missing_ok=True)
-        seal_unit(unit, "eval" if unit is not run else "run", "complete", None)
-        assert verify(run, level=1).to_json()["checks"], (place, hostile)
+        assert walk.verified(with_value(files, f"tiny/{name}", place, hostile), 1).checks, (place, hostile)
 
 
 @pytest.mark.parametrize("root", [[], {"a": 1}, None, 4])

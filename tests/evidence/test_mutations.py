@@ -53,7 +53,7 @@ def fifo(file: Path) -> None:
 
 SUMS, FILES, NAMES, SEALED = "integrity.sums", "integrity.files", "integrity.names", "integrity.sealed"
 EXPECTED: dict[str, tuple[Change, set[str], set[str]]] = {
-    # what is done, ids of which one must fail for a listed file, ids of which one must fail for sums or seal
+    # the change; ids, one of them must fail for a listed file; the same for sums or seal
     "flip": (flipped(lambda data: len(data) // 2), {SUMS}, {SEALED, "consistency.made_from"}),
     "flip first": (flipped(lambda data: 0), {SUMS}, {SEALED}),
     "truncate": (lambda file: os.truncate(file, file.stat().st_size // 2), {SUMS}, {SEALED}),
@@ -73,7 +73,7 @@ ATTESTED = {"attestation.signed", "attestation.trust"}
 
 
 def expected(name: Path, listed: set[str], sealing: set[str]) -> set[str]:
-    """Ids of which one must fail for a file."""
+    """Ids; one of them must fail for a file."""
     return ATTESTED if "attest" in name.parts else sealing if name.name in SEALING else listed
 
 

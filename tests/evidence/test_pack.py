@@ -125,17 +125,6 @@ def test_the_pack_around_a_run_is_what_allows_it(thin: Path, tmp_path: Path) -> 
     assert "integrity.files" in failed(folder, level=0)
 
 
-@pytest.mark.parametrize("value", [
-    {}, [], {"schema": "pack/2"}, {"units": [{}]}, {"units": [{"place": 1, "root": 2}]}, {"by_digest": [{}]},
-    {"by_digest": 3}, {"weights": "none"}, {"more": 1},
-    {"by_digest": [{"place": "runs/a", "file": "x", "sha256": "no", "bytes": -1}]},
-], ids=str)
-def test_a_list_of_another_form(opened: Path, value: object) -> None:
-    reseal.edit_json(opened / "pack.json", lambda old: {**old, **value} if isinstance(value, dict) and value else value)
-    seal_again(opened)
-    assert "integrity.pack" in failed(opened, level=0)
-
-
 # --- what is not packed -------------------------------------------------------------------------------------------
 
 def test_a_run_that_does_not_verify_is_not_packed(runs: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.making import items
 from tests.evidence import reseal, walk
 from tests.evidence.fakes_elsewhere import KEPT, OF_SAMPLES, kept
-from tests.evidence.records import RecordOf, write_files
+from tests.evidence.records import ITEMS, RecordOf, scored_completions
 from tests.evidence.verdicts import failed, said
 from tests.samples.making import drawing_model, samples_unit
 from workings.data.traces import trace_from_json
@@ -19,27 +19,10 @@ from workings.evidence.verify.registry import differences
 from workings.scoring import mathematics
 from workings.scoring.items import Item, read_items
 
-ITEMS = [
-    {"id": "a", "prompt": "How long?", "expected_answer": "1.50", "tolerance": 0.1, "section": "core"},
-    {"id": "b", "prompt": "Who?", "expected_answer": "Eiffel Tower", "aliases": ["La tour Eiffel"], "cluster": "x"},
-    {"id": "c", "prompt": "How many?", "expected_answer": 12, "cluster": "x", "source": {"page": 9, "line": 3.5}},
-    {"id": "d", "prompt": "How much?", "expected_answer": "7"},
-    {"id": "e", "prompt": "Why?", "expected_answer": "because"},
-]
-COMPLETIONS = [
-    {"id": "a", "completion": "<answer>1.55</answer>"}, {"id": "b", "completion": "#### la tour Eiffel"},
-    {"id": "c", "completion": "6*2=12\nThe answer is 12."}, {"id": "d", "completion": "x" * 3000},
-]
-
 
 @pytest.fixture(params=["any", "tags"])
 def unit(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    for name, rows in (("items.jsonl", ITEMS), ("predictions.jsonl", COMPLETIONS)):
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    settings = EvaluationSettings(form=request.param, max_completion_chars=2000)
-    evaluate_predictions(tmp_path / "predictions.jsonl", read_items(tmp_path / "items.jsonl"), tmp_path / "out",
-                         settings=settings)
-    return tmp_path / "out"
+    return scored_completions(tmp_path, request.param)
 
 
 def correct(unit: Path) -> int:
@@ -52,22 +35,6 @@ def test_completions_from_elsewhere_score_the_same_again(unit: Path) -> None:
     found = verify(unit)
     assert (found.failed, found.level) == (0, 2)
     assert correct(unit) == 3
-
-
-@pytest.mark.parametrize(("change", "expected"), [
-    (lambda row: row | {"tolerance": 0.001} if row["id"] == "a" else row, "recompute.items"),
-    (lambda row: row | {"gold": "1.55"} if row["id"] == "a" else row, "recompute.items"),
-    (lambda row: {key: value for key, value in row.items() if key != "aliases"}, "recompute.items"),
-    (lambda row: row | {"item_extra": "{}"} if row["id"] == "c" else row, "recompute.items"),
-    (lambda row: row | {"score": 1} if row["id"] == "d" else row, "recompute.scores"),
-    (lambda row: row | {"score": 1} if row["id"] == "e" else row, "recompute.scores"),
-    (lambda row: row | {"rule": "number"} if row["id"] == "a" else row, "recompute.scores"),
-    (lambda row: row | {"extracted": "12.0"} if row["id"] == "c" else row, "recompute.scores"),
-], ids=["tolerance", "gold", "aliases", "extra", "too long", "missing", "rule", "extracted"])
-def test_changed_lines_are_caught(unit: Path, change, expected: str) -> None:
-    reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [change(row) for row in rows])
-    reseal.reseal(unit)
-    assert expected in failed(unit)
 
 
 @pytest.mark.parametrize(("key", "value", "expected"), [
@@ -146,4 +113,4 @@ def test_an_evaluation_names_its_seeds(tmp_path: Path) -> None:
     for name in ("no seeds", "another seed"):
         files = walk.files_of(tmp_path)
         OF_SAMPLES[name][0](files)
-        assert failed(write_files(walk.resealed(files), tmp_path / name) / "drawn") == {"consistency.answers"}
+        assert failed(walk.write_files(walk.resealed(files), tmp_path / name) / "drawn") == {"consistency.answers"}

@@ -1,6 +1,5 @@
 """Runs that learned from rewards: what follows from their rollouts, and what is not checked; fakes are in tables."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.evidence import reseal
+from tests.evidence import records, reseal
+from tests.evidence.fakes import digest_of, digest_says, put, together
 from tests.evidence.records import ONE_UPDATE
 from tests.evidence.rewarded import rewarded_run
 from tests.evidence.verdicts import failed
@@ -16,7 +16,6 @@ from workings.evidence.verify import Verification, limits, verify
 from workings.evidence.verify.checks.preferences import loss_bounds, margin_problems, pair_loss
 from workings.evidence.verify.checks.rollouts import bound_problems
 from workings.models.tokenizer import Tokenizer
-from workings.record.digest import json_digest
 from workings.scoring import mathematics
 from workings.ways.preferences import Dpo
 
@@ -54,10 +53,10 @@ def test_the_reward_math_is_computed_again_where_its_library_is_the_same(
     assert told["recompute.rewards"].startswith("not_checked: scorer: math needs math-verify"), told
 
 
-def test_a_function_that_the_run_keeps_is_the_recorded_one(tmp_path: Path) -> None:
+def test_a_function_that_the_run_keeps_is_the_recorded_one_with_its_limits(tmp_path: Path) -> None:
     source = "def short(prompts, completions, **columns):\n    return [0.5] * len(prompts)\n"
     (tmp_path / "own.py").write_text(source)
-    run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "answer"}, {"scorer": "own.py:short"}])
+    run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "answer"}, {"scorer": "own.py:short", "seconds": 9}])
     assert "own.py:short" in texts(verify(run))["recompute.rewards"], "said, not passed silently"
     for name, text, fails in (
             ("own.py", source, set()), ("own.py", source.replace("0.5", "0.6"), {"consistency.prompts"}),
@@ -68,22 +67,9 @@ def test_a_function_that_the_run_keeps_is_the_recorded_one(tmp_path: Path) -> No
         reseal.reseal(run)
         assert failed(run) == fails, name
         kept.unlink()
-
-
-def test_limits_of_a_function_are_the_recipes(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text("def short(prompts, completions, **columns):\n    return [0.5] * len(prompts)\n")
-    run = rewarded_run(tmp_path / "tiny", rewards=[{"scorer": "answer"}, {"scorer": "own.py:short", "seconds": 9}])
-    assert json.loads((run / "config/rewards.json").read_bytes())[1]["parameters"] == {"seconds": 9}
-    assert not failed(run)
-
-    def change(value: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        value[1]["parameters"] = {"seconds": 99}
-        return value
-    reseal.edit_json(run / "config/rewards.json", change)
-    digests = json.loads((run / "data/digests.json").read_bytes()) | {
-        "rewards": json_digest(json.loads((run / "config/rewards.json").read_bytes()))}
-    reseal.edit_json(run / "data/digests.json", lambda value: digests)
-    reseal.reseal(run)
+    rewards = f"{run.name}/config/rewards.json"
+    records.tell(run.parent, together(put(rewards, "1.parameters", {"seconds": 99}),
+                                      digest_says(run.name, "rewards", digest_of(rewards))), run.name)
     assert "consistency.prompts" in failed(run)
 
 

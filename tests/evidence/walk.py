@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -49,15 +49,23 @@ def files_of(path: Path) -> dict[str, bytes]:
     return {entry.name: tree.read(entry.name) for entry in tree.entries if entry.kind == "file"}
 
 
+def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
+    """The files in a folder."""
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
 def verified(files: dict[str, bytes], level: int = 2, **options: Any) -> Verification:
     """`verify` of files in memory."""
     return run_checks.verify_record(load(MemoryTree(files), **options), level)
 
 
-def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
+def resealed(files: dict[str, bytes], *, commits: bool = True) -> dict[str, bytes]:
     """Commits, sums and seals rebuilt; units inside a run are told its new root, and a pack those of its runs."""
     files = dict(files)
-    for name in [name for name in files if name.endswith("/COMMIT.json")]:
+    for name in [name for name in files if name.endswith("/COMMIT.json") and commits]:
         folder = name.rpartition("/")[0] + "/"
         files[name] = line(json.loads(files[name]) | {"files": {
             other.removeprefix(folder): {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -65,15 +73,16 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
     units = sorted((name.removesuffix("SEAL.json") for name in files if name.endswith("SEAL.json")), key=len)
     packs = [unit for unit in units if unit + "pack.json" in files]
     roots: dict[str, str] = {}
-    before = {unit: hashlib.sha256(files[unit + "SHA256SUMS"]).hexdigest() for unit in units}
+    before = {unit: hashlib.sha256(files.get(unit + "SHA256SUMS", b"")).hexdigest() for unit in units}
     # A pack last: it lists the roots of all units in it.
     for unit in [*(unit for unit in units if unit not in packs), *packs]:
         seal = json.loads(files[unit + "SEAL.json"])
         outer = next((other for other in roots if other != unit and unit.startswith(other)), None)
         if outer is not None and isinstance(seal["made_from"], str):
             seal["made_from"] = roots[outer]
-            if (config := unit + "eval_config.json") in files:
-                files[config] = line(json.loads(files[config]) | {"made_from": roots[outer]})
+            config = json.loads(files.get(unit + "eval_config.json", b"0"))
+            if isinstance(config, dict):
+                files[unit + "eval_config.json"] = line(config | {"made_from": roots[outer]})
         if unit in packs:
             files[unit + "pack.json"] = _with_roots(files[unit + "pack.json"], {
                 before[each]: roots[each] for each in roots})
@@ -82,7 +91,7 @@ def resealed(files: dict[str, bytes]) -> dict[str, bytes]:
         own = sorted(name for name in files if name.startswith(unit)
                      and (not name.startswith(inside) or (unit in packs and "/attest/" in name))
                      and name not in (unit + "SEAL.json", unit + "SHA256SUMS")
-                     and ("/attest/" not in name or unit in packs))
+                     and ("/attest/" not in f"/{name}" or unit in packs))
         sums = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name.removeprefix(unit)}\n" for name in own)
         files[unit + "SHA256SUMS"] = sums.encode()
         roots[unit] = hashlib.sha256(sums.encode()).hexdigest()
@@ -126,7 +135,7 @@ def leaves(value: Any, place: Place = (), *, every_item: bool = False) -> Iterat
 
 
 def another(value: Any) -> Any:
-    """A value of the same kind that could as well are there."""
+    """A value of the same kind that could be there as well."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -189,11 +198,11 @@ def steps_of(files: dict[str, bytes]) -> list[Step]:
 
 
 def unit_of(name: str, files: dict[str, bytes]) -> tuple[str, str, str]:
-    """Place and kind of the unit that a file is in, and its name there; `beside` for what is in none."""
+    """Place and kind of the unit that a file is in, and its name there; `attempts` for what is in none."""
     if name.rpartition("/")[2] == "attempts.jsonl":
-        return "", "beside", "attempts.jsonl"
+        return "", "attempts", "attempts.jsonl"
     units = [seal.removesuffix("SEAL.json") for seal in files if seal.endswith("SEAL.json")]
     unit = max((unit for unit in units if name.startswith(unit)), key=len, default=None)
     if unit is None:
-        return "", "beside", name
+        return "", "attempts", name
     return unit.rstrip("/"), json.loads(files[unit + "SEAL.json"])["unit"], name.removeprefix(unit)

@@ -9,7 +9,7 @@ import workings
 from workings.config.load import load_recipe, shipped_recipes
 from workings.data.generators.addition import make
 from workings.data.traces import write_traces
-from workings.evidence.readmes import train_command
+from workings.evidence.readmes import packed_command
 from workings.inputs.datasets import find_data
 from workings.record.canonical import read_json
 from workings.record.layout import OVERRIDES, README
@@ -45,7 +45,7 @@ def test_typed_in_the_run_in_the_working_folder_and_elsewhere(tmp_path: Path, mo
         asked, "runs/again/config/recipe.yaml")
     assert _found(train_again(run)) == (origin, digests)
     # A pack has the recipes next to the runs, and its reader puts the data where the commands name them.
-    packed = train_command("runs/again", RunRecord.open(run).manifest, read_json(run / OVERRIDES))
+    packed = packed_command("runs/again", RunRecord.open(run).manifest, read_json(run / OVERRIDES))
     assert "data.traces=data/again/sums.jsonl" in shlex.split(packed)
     [typed] = [line for line in (run / README).read_text().splitlines() if line.startswith("    workings train")]
     monkeypatch.chdir(run)

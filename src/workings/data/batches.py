@@ -85,10 +85,14 @@ class Batches:
     def at(self, position: Position) -> tuple[Batch, Position]:
         """The batch at a position, and the position after it. Raises `RecordError` for a position of other data."""
         planned = self._planned(position)
-        last = position.batch + 1 == len(self._plan(position.epoch))
-        after = Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
         sequences = [[self._rows.rows[number] for number in sequence] for sequence in planned.sequences]
-        return self._bounded(make_batch(sequences, self._shape, planned.length, self._rows.pad_id)), after
+        batch = make_batch(sequences, self._shape, planned.length, self._rows.pad_id)
+        return self._bounded(batch), self.after(position)
+
+    def after(self, position: Position) -> Position:
+        """The position of the next batch."""
+        last = position.batch + 1 == self.batches_in_epoch(position.epoch)
+        return Position(position.epoch + 1, 0) if last else Position(position.epoch, position.batch + 1)
 
     def row_ids(self, position: Position) -> list[list[str]]:
         """The row ids in each sequence of the batch at a position, empty sequences included."""

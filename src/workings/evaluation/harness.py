@@ -102,7 +102,7 @@ def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, A
     with EvaluationWriter(out, config) as unit:
         unit.finished_chunks([])  # an earlier attempt's lines are written again
         unit.append([_line(answer, rule) for answer in answers])
-        summary = EvaluationSummary(unit.predictions, "mean")
+        summary = EvaluationSummary(unit.recorded_samples(), "mean")
         unit.seal(summary.to_json({}))
     return summary.scorecard
 

@@ -1,7 +1,7 @@
 """The lines of ``predictions.jsonl``, written one completion at a time, and ``eval_summary.json``, made from them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -173,13 +173,13 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
 class EvaluationSummary:
     """One pass over predictions: the scorecard and what else was measured."""
 
-    def __init__(self, predictions: Path, aggregate: str) -> None:
-        """Read the file once; memory grows with the number of items, not with the length of their texts."""
+    def __init__(self, predictions: Iterable[list[dict[str, Any]]], aggregate: str) -> None:
+        """Take the samples of each item once; memory grows with the number of items, not with the length of texts."""
         self.results: list[ItemResult] = []
         self._rules: Counter[str] = Counter()
         self._names = 0
         self._errors: dict[str, list[str]] = {}
-        for samples in read_predictions(predictions):
+        for samples in predictions:
             result, first = item_result(samples, aggregate), samples[0]
             self.results.append(result)
             self._names += answer_kind(str(first.get("gold", "")), str(first.get("prompt", "")),

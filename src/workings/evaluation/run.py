@@ -143,7 +143,7 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
             report_progress.reaches(items, total, f"items ({percent(items / total, 0)})"
                                     + (f", {tokens:,} tokens" if tokens else ""))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
-        summary = EvaluationSummary(unit.predictions, work.settings.aggregate)
+        summary = EvaluationSummary(unit.recorded_samples(), work.settings.aggregate)
         finish(unit.partial)
         unit.seal(summary.to_json(work.problems), kind)
     return summary.scorecard

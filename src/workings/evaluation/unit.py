@@ -5,7 +5,7 @@ is continued where an evaluation was killed.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -196,15 +196,15 @@ class EvaluationWriter:
         """
         refuse_existing(out)
         self.out, self.partial, self._config = out, partial_unit_path(out), config
-        self.predictions = self.partial / PREDICTIONS
+        self._predictions = self.partial / PREDICTIONS
         self.partial.mkdir(parents=True, exist_ok=True)
         # No other process writes from here on: the folder's files are from a process that ended.
         self._lock = DirectoryLock(self.partial)
         try:
             self._check_config()
             # A process that was killed may have left half a line.
-            cut_torn_line(self.predictions)
-            self._appender = Appender(self.predictions)
+            cut_torn_line(self._predictions)
+            self._appender = Appender(self._predictions)
         except BaseException:
             self._lock.release()  # a second try in this process would wait for the first
             raise
@@ -222,19 +222,23 @@ class EvaluationWriter:
         A chunk is what is generated together. It is never continued in its middle, because the numbers of a batch
         may depend on its rows, and a continued evaluation has to end the same.
         """
-        ends = _item_ends(self.predictions, samples)
+        ends = _item_ends(self._predictions, samples)
         done = kept_items = 0
         for size in chunks:
             if kept_items + size > len(ends):
                 break
             done, kept_items = done + 1, kept_items + size
-        os.truncate(self.predictions, ends[kept_items - 1] if kept_items else 0)
+        os.truncate(self._predictions, ends[kept_items - 1] if kept_items else 0)
         return done
 
     def append(self, lines: Sequence[dict[str, Any]]) -> None:
         """Add lines of one chunk and wait until they are on the disk."""
         self._appender.append_bytes(b"".join(record_line(line, PREDICTIONS) for line in lines))
         self._appender.sync()
+
+    def recorded_samples(self) -> Iterator[list[dict[str, Any]]]:
+        """All lines that were written, also by an earlier attempt; an item's samples are together."""
+        return read_predictions(self._predictions)
 
     def seal(self, summary: dict[str, Any], kind: str = "eval") -> None:
         """Write the summary, seal as a unit of this kind, and move it to its place."""

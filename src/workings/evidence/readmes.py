@@ -92,40 +92,35 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
         recipe = RECIPE
     else:
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
-    # The record may be foreign; a word that is no text must not break the page.
-    typed = [str(word) for word in asked.get("overrides", ())]
-    overrides = with_files(typed, asked.get("files", {}), recipe_stays=stays)
-    # Beside the run and under another name: `train` refuses a folder that exists.
-    return shlex.join(["workings", "train", recipe, "--out", f"../{manifest.name}-again", *overrides,
-                       *smoke_words(manifest)])
+    # Next to the run and under another name: `train` refuses a folder that exists.
+    return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=stays)
 
 
-def smoke_words(manifest: RunManifest) -> list[str]:
-    """Options of a smoke run, without which the recipe would train a larger model."""
-    return ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
-
-
-def moved_files(files: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
-    """Values of the keys that name files, changed for another folder with ``change``, which changes one name."""
-    return {key: change(name) if isinstance(name, str) else with_changed_paths({key: name}, change)[key]
-            for key, name in files.items()}
-
-
-def with_files(overrides: Sequence[str], files: Mapping[str, Any], *, recipe_stays: bool) -> list[str]:
-    """Overrides for a command that is typed in another folder.
+def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: RunManifest, *,
+                  move: Callable[[str], str], recipe_stays: bool = False) -> str:
+    """The command that trains a run again, typed in another folder.
 
     Args:
-        overrides: overrides as they were typed.
-        files: value for each key that names files.
+        recipe: the recipe's name or file.
+        out: the new run's directory.
+        asked: contents of `config/overrides.json`; empty if there is none.
+        manifest: the run's manifest.
+        move: changes the name of a file for the folder in which the command is typed.
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
+    # The record may be foreign; a word that is no text must not break the page.
+    typed = [str(word) for word in asked.get("overrides", ())]
+    files = {key: move(name) if isinstance(name, str) else with_changed_paths({key: name}, move)[key]
+             for key, name in asked.get("files", {}).items()}
     if recipe_stays:
-        # Files of the recipe keep their paths, because the recipe does not move.
-        typed = {override.partition("=")[0] for override in overrides}
-        files = {key: name for key, name in files.items() if typed & {key, key.partition(".")[0]}}
-    rest = [override for override in overrides if override.partition("=")[0] not in files]
+        named = {override.partition("=")[0] for override in typed}
+        files = {key: name for key, name in files.items() if named & {key, key.partition(".")[0]}}
+    overrides = [override for override in typed if override.partition("=")[0] not in files]
     # Last, so that they win over an override of a whole section.
-    return [*rest, *(f"{key}={flow(value)}" for key, value in sorted(files.items()))]
+    overrides += [f"{key}={flow(value)}" for key, value in sorted(files.items())]
+    # Without its steps the recipe of a smoke run would train a larger model.
+    smoke = ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
+    return shlex.join(["workings", "train", recipe, "--out", out, *overrides, *smoke])
 
 
 def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple[RunManifest, Mapping[str, Any]]], *,
@@ -155,20 +150,17 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
                   "run's checksums. Everything else is. So verify the whole pack: a run extracted from it lacks "
                   "its tensors.", ""]
     lines += ["## Make it again", "", "Unpack it, and type in its folder:", ""]
-    lines += [f"    {train_command(path, *runs[path])}" for path in sorted(runs)]
+    lines += [f"    {packed_command(path, *runs[path])}" for path in sorted(runs)]
     # The pack has digests of the data, not the data, which may not be redistributable.
     lines += ["", "Private data are not in the pack: put each file that a command or a recipe names "
               "at its place. `data/digests.json` of each run says which bytes they were.", ""]
     return "\n".join(lines)
 
 
-def train_command(path: str, manifest: RunManifest, asked: Mapping[str, Any]) -> str:
+def packed_command(path: str, manifest: RunManifest, asked: Mapping[str, Any]) -> str:
     """The command that trains a packed run again, typed in the unpacked folder. Arguments as for `pack_readme`."""
-    origin = str(asked.get("origin", ""))
-    # The last part of `runs/<name>`.
-    name = path.rpartition("/")[2]
+    origin, name = str(asked.get("origin", "")), path.rpartition("/")[2]
     # A shipped recipe is asked for by its name; any other one is in the run.
     recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else f"{path}/{RECIPE}"
-    files = moved_files(asked.get("files", {}), lambda file: f"data/{name}/{PurePath(file).name}")
-    overrides = with_files([str(override) for override in asked.get("overrides", [])], files, recipe_stays=False)
-    return shlex.join(["workings", "train", recipe, "--out", f"again/{name}", *overrides, *smoke_words(manifest)])
+    return train_command(recipe, f"again/{name}", asked, manifest,
+                         move=lambda file: f"data/{name}/{PurePath(file).name}")

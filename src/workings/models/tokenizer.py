@@ -121,22 +121,12 @@ class Tokenizer:
     @property
     def chat_template(self) -> str | None:
         """Source of the tokenizer's own chat template, or None. Never rendered outside the sandbox."""
-        template = self.settings.get("chat_template")
-        if isinstance(template, list):  # several named templates: `default` is the one for plain conversations
-            named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-            template = named.get("default")
-        return template if isinstance(template, str) else None
+        return _chat_template(self.settings)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, as hex, over the tokenizer's JSON, its special tokens and its chat template."""
-        parts = {
-            # Parsed, so that the same tokenizer in a file of other spacing or order has the same digest.
-            "tokenizer": self.to_json(),
-            "special": {name: self.special_text(name) for name in _USUAL_NAMES if self.special_text(name)},
-            "chat_template": self.chat_template or "",
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+        """`tokenizer_digest` of its files."""
+        return tokenizer_digest(self.to_json(), self.settings)
 
     def to_json(self) -> dict[str, Any]:
         """Content of its `tokenizer.json`."""
@@ -149,10 +139,7 @@ class Tokenizer:
 
     def special_text(self, name: str) -> str:
         """Text of `bos_token`, `eos_token` or `pad_token`; empty where the tokenizer has none."""
-        value = self.settings.get(name)
-        if isinstance(value, dict):  # older files store the token with its matching rules
-            value = value.get("content")
-        return value if isinstance(value, str) else ""
+        return _special_text(self.settings, name)
 
     def save(self, directory: Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, chat template included, as transformers reads them."""
@@ -169,6 +156,32 @@ class Tokenizer:
             raise RequestError(f"the vocabulary of the tokenizer lacks {name}, {text!r}",
                                "a tokenizer whose files agree with each other")
         return token_id
+
+
+def tokenizer_digest(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """SHA-256, as hex, over the content of `tokenizer.json`, the special tokens and the chat template.
+
+    Needs no library, so that files of strangers can be digested.
+    """
+    # Parsed, so that the same tokenizer in a file of other spacing or order has the same digest.
+    parts = {"tokenizer": tokenizer, "chat_template": _chat_template(settings) or "",
+             "special": {name: text for name in _USUAL_NAMES if (text := _special_text(settings, name))}}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _chat_template(settings: Mapping[str, Any]) -> str | None:
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several named templates: `default` is the one for plain conversations
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _special_text(settings: Mapping[str, Any], name: str) -> str:
+    value = settings.get(name)
+    if isinstance(value, dict):  # older files store the token with its matching rules
+        value = value.get("content")
+    return value if isinstance(value, str) else ""
 
 
 def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:

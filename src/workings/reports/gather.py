@@ -8,7 +8,7 @@ from typing import Any
 
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.unit import EvaluationRecord, find_units, unit_paths
-from workings.evidence.readmes import SHIPPED, moved_files, smoke_words, with_files
+from workings.evidence.readmes import SHIPPED, train_command
 from workings.record.canonical import read_json
 from workings.record.layout import MANIFEST, MEASURED, OVERRIDES, PLAN, PREDICTIONS, RECIPE
 from workings.record.manifest import RunManifest
@@ -113,11 +113,9 @@ def train_again(run: Path) -> str:
     """The command that trains a run again from the current folder: recipe, overrides, files."""
     request, recipe = _request(run), recipe_of(run)
     is_shipped = str(request.get("origin", "")).startswith(SHIPPED)
-    files = moved_files(request.get("files", {}), lambda name: os.path.normpath(run / name))
-    overrides = with_files([str(override) for override in request.get("overrides", [])], files,
-                           recipe_stays=not is_shipped and recipe != str(run / RECIPE))
-    return shlex.join(["workings", "train", recipe, "--out", f"{run}-again", *overrides,
-                       *smoke_words(RunRecord.open(run).manifest)])
+    return train_command(recipe, f"{run}-again", request, RunRecord.open(run).manifest,
+                         move=lambda name: os.path.normpath(run / name),
+                         recipe_stays=not is_shipped and recipe != str(run / RECIPE))
 
 
 def recipe_of(run: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from workings.data.batches import Position
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
-from workings.evidence.replay.comparison import Facts, compare_replay, replay_sentence
+from workings.evidence.replay.comparison import Facts
 from workings.evidence.replay.conditions import (
     BITWISE,
     MEASURED_STEPS,
@@ -22,7 +22,7 @@ from workings.evidence.replay.conditions import (
     platform,
     tolerance_for,
 )
-from workings.evidence.replay.outcomes import AnswerPopulation, RecordedEvaluation, compare_weights, generate_again
+from workings.evidence.replay.outcomes import RecordedEvaluation, compare_weights, generate_again
 from workings.evidence.replay.step_selection import StepRange, all_steps, choose_numbers, chosen_steps, step_coverage
 from workings.evidence.replay.steps import InitialState, ReplayPlan, replay_steps, run_controls
 from workings.record import environment, jsonl
@@ -72,7 +72,7 @@ class ReplayRequest:
 
 
 def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None) -> Facts:
-    """Replays a sealed run: the verdict, and every number that it follows from. Nothing is written.
+    """Replays a sealed run: every number that verdicts follow from. Nothing is written.
 
     Raises `RequestError` for what is missing or not as recorded, and `RecordError` for a damaged record.
     """
@@ -106,12 +106,11 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     start, end = selected[0].start, selected[0].end
     control_plan = replace(plans[0], lines=[*metrics[start:max(end, start + STEPS)]]) if request.whole else plans[0]
     controls = _controls(opened, control_plan, start, tolerance, say)
-    units = answered_units(opened, request.samples) if request.predictions else []
-    sizes = [unit.answers(by_batch=exact) for unit in units]
-    answers = [(size, size.batches if request.whole else size.batches_for(request.predictions)) for size in sizes]
-    coverage["answers"] = [{"unit": size.unit, "items": size.items, "asked": size.items_in(count)}
-                           for size, count in answers]
-    predictions = ask_again(opened, units, answers, seed, by_batch=exact, say=say)
+    units = answered_units(opened, request.samples, by_batch=exact) if request.predictions else []
+    answers = [(unit, len(unit.groups) if request.whole else unit.groups_for(request.predictions)) for unit in units]
+    coverage["answers"] = [{"unit": unit.unit, "items": len(unit.items), "asked": unit.items_in(count)}
+                           for unit, count in answers]
+    predictions = ask_again(opened, answers, seed, say)
     facts: Facts = {
         "run": opened.run.manifest.name, "from_step": start,
         "start": plans[0].start.words if len(plans) == 1 else f"{len(plans)} kept states",
@@ -129,8 +128,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         facts["teacher"] = opened.teacher.model_dump() if isinstance(opened.teacher, Absent) else opened.teacher.facts
         say("the teacher is queried again" if isinstance(opened.teacher, Teacher) else
             f"the recorded log probabilities of the teacher are used: {opened.teacher.absent}")
-    facts["verdict"], facts["reasons"] = compare_replay(facts)
-    return facts | {"sentence": replay_sentence(facts)}
+    return facts
 
 
 def _select_steps(opened: ReopenedRun, request: ReplayRequest, done: int, exact: bool,
@@ -215,7 +213,7 @@ def _replay(opened: ReopenedRun, plan: ReplayPlan) -> tuple[list[Facts], Facts]:
         return lines, compare_weights(last, opened.checkpoint(last).path, Path(folder))
 
 
-def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[RecordedEvaluation]:
+def answered_units(opened: ReopenedRun, samples: Sequence[Path], *, by_batch: bool) -> list[RecordedEvaluation]:
     """Answers of the run's last state; empty if that state was not kept. Raises `RequestError` for others' samples."""
     if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
         return []
@@ -224,32 +222,29 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path]) -> list[Recorde
         config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
         # Only answers that this run's state generated.
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == opened.run.root:
-            units.append(RecordedEvaluation(unit=f"eval/{unit.name}", config=config,
+            units.append(RecordedEvaluation(unit=f"eval/{unit.name}", config=config, by_batch=by_batch,
                                             rows=jsonl.read(unit.path / PREDICTIONS)[0]))
     for path in samples:
         drawn = SampleUnit.open(path)
         if drawn.config["made_from"] != opened.run.root:
             raise RequestError(f"--samples {path} were not sampled from {opened.run.path}",
                                "samples whose made_from is the run's root digest")
-        units.append(RecordedEvaluation(unit=f"{SAMPLED}/{drawn.root}", config=drawn.config,
+        units.append(RecordedEvaluation(unit=f"{SAMPLED}/{drawn.root}", config=drawn.config, by_batch=by_batch,
                                         rows=jsonl.read(path / PREDICTIONS)[0]))
     return units
 
 
-def ask_again(opened: ReopenedRun, units: Sequence[RecordedEvaluation],
-              selection: Sequence[tuple[AnswerPopulation, int]], seed: int, *,
-              by_batch: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Generates completions of the items that a seed selects of each unit; each with the recorded one."""
-    if not units:
+def ask_again(opened: ReopenedRun, selection: Sequence[tuple[RecordedEvaluation, int]], seed: int,
+              say: Say) -> list[dict[str, Any]]:
+    """Generates completions of as many groups as are selected of each unit, chosen by the seed."""
+    if not selection:
         return []
     say("answers to repeat: " + ", ".join(
-        f"{population.items_in(count)} of {population.items} items of {population.unit}"
-        for population, count in selection))
+        f"{unit.items_in(count)} of {len(unit.items)} items of {unit.unit}" for unit, count in selection))
     session = opened.session(
         opened.engine, opened.engine.restore(opened.checkpoint(opened.run.manifest.completed_steps).path))
-    return [line for unit, (population, count) in zip(units, selection, strict=True)
-            for line in generate_again(session, unit, choose_numbers(seed, population.unit, population.batches, count),
-                                       by_batch=by_batch)]
+    return [line for unit, count in selection
+            for line in generate_again(session, unit, choose_numbers(seed, unit.unit, len(unit.groups), count))]
 
 
 def counted(lines: list[dict[str, Any]], requested: int) -> Facts:

@@ -6,7 +6,7 @@ user who trained vouches for it.
 
 import base64
 import re
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,19 +40,24 @@ class _Signature(_Part):
     sig: str
 
 
-class _Envelope(_Part):
+class SignedStatement(_Part):
+    """An envelope, not verified."""
+
     payload: str
     payloadType: Literal["application/vnd.in-toto+json"]
     signatures: list[_Signature] = Field(min_length=1, max_length=MAX_SIGNATURES)
 
-
-@dataclass(frozen=True, kw_only=True)
-class OpenedEnvelope:
-    """Contents of an envelope, not verified: its payload as JSON, and the ids of the keys of its signatures."""
-
-    statement: dict[str, Any]
-    key_ids: tuple[str, ...]
-    raw: dict[str, Any]
+    @cached_property
+    def statement(self) -> dict[str, Any]:
+        """Its payload. Raises `RecordError`."""
+        try:
+            # Without `validate` Python passes over any other character, and two texts would mean the same bytes.
+            value = canonical.loads(base64.b64decode(self.payload, validate=True))
+        except ValueError:
+            raise RecordError("an envelope whose payload is not base64") from None
+        if not isinstance(value, dict):
+            raise RecordError("an envelope whose payload is not a JSON object")
+        return value
 
 
 def subject_name(manifest: RunManifest, path: str) -> str:
@@ -69,35 +74,24 @@ def seal(statement: dict[str, Any], signer: "CryptoSigner") -> dict[str, Any]:
     return dict(envelope.to_dict())
 
 
-def open_envelope(data: bytes) -> OpenedEnvelope:
+def open_envelope(data: bytes) -> SignedStatement:
     """Read an envelope's form, without any cryptography. Raises `RecordError`."""
     value = canonical.loads(data)
     if canonical.line(value) != data:
         raise RecordError("not in canonical form (RFC 8785 and a newline)")
-    envelope = parsed_part(_Envelope, value, "not a DSSE envelope")
-    try:
-        # Without `validate` Python passes over any other character, and two texts would mean the same bytes.
-        statement = canonical.loads(base64.b64decode(envelope.payload, validate=True))
-    except ValueError:
-        raise RecordError("an envelope whose payload is not base64") from None
-    if not isinstance(statement, dict):
-        raise RecordError("an envelope whose payload is not a JSON object")
-    return OpenedEnvelope(statement=statement, raw=value, key_ids=tuple(each.keyid for each in envelope.signatures))
+    return parsed_part(SignedStatement, value, "not a DSSE envelope")
 
 
-def signed_by(opened: OpenedEnvelope, key: "SSlibKey") -> bool:
+def signed_by(envelope: SignedStatement, key: "SSlibKey") -> bool:
     """Whether this key signed exactly these bytes. Raises `RecordError` for signatures that cannot be read."""
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import VerificationError
 
-    try:  # `from_dict` changes what it is given
-        envelope = Envelope.from_dict(
-            {**opened.raw, "signatures": [dict(entry) for entry in opened.raw["signatures"]]})
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None
     try:
         # One signature of this key; others in the envelope neither help nor harm.
-        envelope.verify([key], 1)
+        Envelope.from_dict(envelope.model_dump()).verify([key], 1)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None
     except VerificationError:
         return False
     return True

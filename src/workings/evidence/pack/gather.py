@@ -83,20 +83,16 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
         raise RequestError("there is no run to pack", "one sealed run or more",
                            "workings pack RUN --out submission.zip")
     for pack_path, run in runs.items():
-        _add_run(contents, pack_path, run, weights)
+        for inner, root in unit_roots(run.path).items():
+            # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
+            _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
+                      by_digest=weights == BY_DIGEST and not inner)
+        for path in sorted((run.path / ATTEST).glob("*")):
+            contents.documents[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
     for pack_path, path in evaluations.items():
         _add_unit(contents, pack_path, path, root_digest(path), by_digest=False)
     contents.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
     return contents
-
-
-def _add_run(contents: Contents, pack_path: str, run: RunRecord, weights: str) -> None:
-    for inner, root in unit_roots(run.path).items():
-        # Only the run itself holds checkpoints; of the units inside every file is needed to check it.
-        _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
-                  by_digest=weights == BY_DIGEST and not inner)
-    for path in sorted((run.path / ATTEST).glob("*")) if (run.path / ATTEST).is_dir() else []:
-        contents.documents[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
 
 
 def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by_digest: bool) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from workings.config.families import known_families
 from workings.errors import RecordError
+from workings.inputs.resolve import recorded_bases
 from workings.models.registry import find_family
-from workings.record.canonical import loads
 from workings.record.digest import file_digest
 from workings.record.layout import OVERRIDES
 from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM
@@ -49,11 +49,9 @@ def sample_data(run: RunRecord) -> dict[str, bytes]:
 def data_files(run: RunRecord) -> list[Path]:
     """The data files that the recipe names, if they are unchanged; others are known by digest only."""
     digests = set(run.manifest.data_digests.values())
-    # A recipe names its data relative to itself; where its place is not recorded, the usual ones are tried.
-    base = loads((run.path / OVERRIDES).read_bytes()).get("base") if (run.path / OVERRIDES).is_file() else None
-    recorded = [run.path.resolve() / base] if isinstance(base, str) else []
-    bases = [*recorded, run.path.resolve().parent.parent / "recipes", run.path.resolve().parent.parent,
-             run.path.resolve().parent]
+    # A run that only a recorder wrote has no overrides.
+    bases = recorded_bases(run) if (run.path / OVERRIDES).is_file() else [*run.path.resolve().parents[:2]]
+    bases.append(run.path.resolve().parent.parent / "recipes")
     names = {str(run.manifest.config.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
     paths = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
     # Only files with a recorded digest: a file of the same name may have been replaced since.

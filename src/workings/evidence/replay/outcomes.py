@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +22,6 @@ from workings.scoring.items import Item
 OPTIMIZER = "optimizer"
 """Prefix of the files with the optimizer's state. They are compared to the bit only, without a tolerance, because a
 moment near zero has no meaningful relative difference."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerPopulation:
-    """Size of an evaluation with answers that can be regenerated."""
-
-    unit: str
-    items: int
-    batch: int
-    """Items that are generated together; 1 if each can be generated alone."""
-
-    @property
-    def batches(self) -> int:
-        """Batches, or items, that are selected from."""
-        return -(-self.items // self.batch)
-
-    def items_in(self, batches: int) -> int:
-        """Maximum number of items in this number of batches."""
-        return min(self.items, batches * self.batch)
-
-    def batches_for(self, items: int) -> int:
-        """Number of batches that hold at least this number of items in any selection; at most all."""
-        # The last batch may be short, and be among those that are selected.
-        smallest = self.items - (self.batches - 1) * self.batch
-        return min(self.batches, 1 + max(0, -(-(items - smallest) // self.batch)))
 
 
 def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
@@ -94,47 +70,73 @@ def _relative_norm(recorded: np.ndarray, replayed: np.ndarray) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvaluation:
-    """A recorded evaluation of a run's last state."""
+    """A recorded evaluation of a run's last state, with answers that can be generated again."""
 
     unit: str
     """Its path in the run, e.g. `eval/items`."""
     config: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
     """Lines of its predictions."""
+    by_batch: bool
+    """Whether items are selected and generated in whole batches as they were: results may depend on all rows of one."""
 
-    def answers(self, *, by_batch: bool) -> AnswerPopulation:
-        """Its answers, in batches as they were generated or as single items. Raises `RecordError`."""
-        settings = _settings(self)
-        return AnswerPopulation(unit=self.unit, items=len({row["id"] for row in self.rows}),
-                                batch=_items_per_batch(self, settings) if by_batch else 1)
+    @cached_property
+    def settings(self) -> EvaluationSettings:
+        """How it was generated. Raises `RecordError` if it does not say so."""
+        decoding = self.config.get("decoding")
+        if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
+            raise RecordError(f"{self.unit} does not say how it was generated")
+        return EvaluationSettings(max_new_tokens=decoding["max_new_tokens"], batch_size=decoding["batch_size"],
+                                  temperature=decoding["temperature"], samples=decoding["samples"],
+                                  seed=decoding["seed"])
+
+    @property
+    def batch(self) -> int:
+        """Items that were generated together."""
+        recorded = self.config.get(ITEMS_AT_A_TIME)
+        # An evaluation that a sampler of another package answered names no chunk.
+        return recorded if type(recorded) is int and recorded > 0 else items_at_a_time(self.settings)
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """Its items in their order. Raises `RecordError` for a line that describes none."""
+        first: dict[str, Mapping[str, Any]] = {}
+        for row in self.rows:
+            first.setdefault(row["id"], row)
+        return [item_of(row) for row in first.values()]
+
+    @property
+    def groups(self) -> list[list[Item]]:
+        """The batches, or single items, that are selected from."""
+        size = self.batch if self.by_batch else 1
+        return [self.items[start:start + size] for start in range(0, len(self.items), size)]
+
+    def groups_for(self, items: int) -> int:
+        """Number of groups that hold at least this number of items in any selection; at most all."""
+        groups = self.groups
+        # The last batch may be short, and be among those that are selected.
+        return min(len(groups), 1 + max(0, -(-(items - len(groups[-1])) // len(groups[0]))))
+
+    def items_in(self, groups: int) -> int:
+        """Maximum number of items in this number of groups."""
+        return min(len(self.items), groups * len(self.groups[0]))
 
 
-def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int], *,
-                   by_batch: bool) -> list[dict[str, Any]]:
-    """Generate completions of some items of an evaluation again, and compare each with the recorded one.
+def generate_again(session: ModelSession, evaluation: RecordedEvaluation, numbers: Sequence[int]
+                   ) -> list[dict[str, Any]]:
+    """Generate the completions of some groups of an evaluation again, and compare each with the recorded one.
 
-    Args:
-        session: the model.
-        evaluation: the evaluation.
-        numbers: numbers of the items, or of the batches, in the order of the evaluation.
-        by_batch: generate whole batches as they were: the results of a batch may depend on all of its rows.
-
-    Raises:
-        RecordError: the evaluation does not say how it was generated, or a line describes no item.
+    Raises `RecordError` if the evaluation does not say how it was generated, or a line describes no item.
     """
-    settings = _settings(evaluation)
-    items: dict[str, Item] = {}
-    recorded: dict[tuple[str, int], Mapping[str, Any]] = {}
-    for row in evaluation.rows:
-        items.setdefault(row["id"], item_of(row))
-        recorded[row["id"], row["sample"]] = row
-    all_items, size = list(items.values()), _items_per_batch(evaluation, settings)
-    selected = all_items if by_batch else [all_items[number] for number in numbers]
-    batches = [selected[start:start + size] for start in range(0, len(selected), size)]
-    batches = [batches[number] for number in numbers] if by_batch else batches
+    recorded = {(row["id"], row["sample"]): row for row in evaluation.rows}
+    groups = evaluation.groups
+    chosen = [groups[number] for number in numbers]
+    if not evaluation.by_batch:  # single items, which may be generated together
+        items = [item for group in chosen for item in group]
+        chosen = [items[start:start + evaluation.batch] for start in range(0, len(items), evaluation.batch)]
     lines = []
-    for batch in batches:
-        for answer in generate_batch(session, batch, settings):
+    for batch in chosen:
+        for answer in generate_batch(session, batch, evaluation.settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
             row = recorded[answer.item.id, answer.sample]
             # Of an over-long completion the record has the beginning and the digest.
@@ -143,18 +145,3 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
             lines.append({"unit": evaluation.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
                           "same": bool(same)})
     return lines
-
-
-def _items_per_batch(evaluation: RecordedEvaluation, settings: EvaluationSettings) -> int:
-    """Items of a chunk, as the evaluation cut them."""
-    recorded = evaluation.config.get(ITEMS_AT_A_TIME)
-    # An evaluation that a sampler of another package answered names no chunk.
-    return recorded if type(recorded) is int and recorded > 0 else items_at_a_time(settings)
-
-
-def _settings(evaluation: RecordedEvaluation) -> EvaluationSettings:
-    decoding = evaluation.config.get("decoding")
-    if not isinstance(decoding, Mapping) or "max_new_tokens" not in decoding:
-        raise RecordError(f"{evaluation.unit} does not say how it was generated")
-    return EvaluationSettings(max_new_tokens=decoding["max_new_tokens"], batch_size=decoding["batch_size"],
-                              temperature=decoding["temperature"], samples=decoding["samples"], seed=decoding["seed"])

@@ -14,7 +14,6 @@ from workings.training.schedule import Schedule
 from workings.ways.parts.replay_source import BatchSource, StepInputs
 
 CONTROL_RATE_FACTOR = 1.1
-"""Factor of the learning rate in the control with another learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,6 @@ class ReplayPlan:
     rate: float = 1.0
     """Factor of the learning rate."""
     change: Callable[[Batch], Batch] = lambda batch: batch
-    """Changes each batch."""
 
 
 def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:

@@ -6,7 +6,7 @@ completions, and by their number: what else a machine does changes no verdict.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -73,6 +73,15 @@ class ScoringTime:
         return "" if self.seconds < limit + COMPLETION_SECONDS * self.completions else (
             f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each completion; "
             f"{SECONDS_VARIABLE}={20 * max(limit, 1)} allows more, for a record that you trust")
+
+    def chunks(self, process: Worker, completions: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Some completions after the other, while there is time; what is done with them counts."""
+        for start in range(0, len(completions), CHUNK_COMPLETIONS):
+            if self.reason_over:
+                return
+            chunk = completions[start:start + CHUNK_COMPLETIONS]
+            with self.measured(process, len(chunk)):
+                yield chunk
 
     @contextmanager
     def measured(self, process: Worker, completions: int) -> Iterator[None]:

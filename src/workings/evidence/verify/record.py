@@ -36,12 +36,12 @@ Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
 """Recomputes steps of the run in a folder, and samples of units that it drew; returns the facts of the replay."""
 
 
-def computed_once(name: str) -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
-    """Decorator of a function of a unit whose value all checks share, under this name (`Unit.cached`)."""
+def computed_once(name: str, file: str = "") -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
+    """Decorator of a function of a unit whose value all checks share. Arguments as of `Unit.cached`."""
     def decorate(function: Callable[["Unit"], _T]) -> Callable[["Unit"], _T]:
         @wraps(function)
         def get(unit: "Unit") -> _T:
-            return unit.cached(name, lambda: function(unit))
+            return unit.cached(name, lambda: function(unit), file)
         return get
     return decorate
 
@@ -150,19 +150,19 @@ class Unit:
         return data
 
     @property
+    @computed_once("sums", layout.SUMS)
     def sums(self) -> dict[str, str]:
         """Digests that its `SHA256SUMS` lists. Raises `RecordError`, as all that follow."""
-        def parse() -> dict[str, str]:
-            data = self.read(layout.SUMS, MAX_SUMS_BYTES)
-            # A line becomes two strings and an entry of a dictionary.
-            self.tree.cache.reserve(4 * len(data))
-            return parse_sums(data)
-        return self.cached("sums", parse, layout.SUMS)
+        data = self.read(layout.SUMS, MAX_SUMS_BYTES)
+        # A line becomes two strings and an entry of a dictionary.
+        self.tree.cache.reserve(4 * len(data))
+        return parse_sums(data)
 
     @property
+    @computed_once("seal", layout.SEAL)
     def seal(self) -> dict[str, Any]:
         """Its `SEAL.json`."""
-        return self.cached("seal", lambda: parse_seal(self.read(layout.SEAL, MAX_SEAL_BYTES)), layout.SEAL)
+        return parse_seal(self.read(layout.SEAL, MAX_SEAL_BYTES))
 
     @property
     def root(self) -> str:
@@ -171,9 +171,10 @@ class Unit:
         return bytes_digest(self.read(layout.SUMS, MAX_SUMS_BYTES))
 
     @property
+    @computed_once("manifest", layout.MANIFEST)
     def manifest(self) -> RunManifest:
         """Its `run_manifest.json`."""
-        return self.cached("manifest", lambda: read_manifest(self), layout.MANIFEST)
+        return read_manifest(self)
 
     @property
     def in_float32_on_cpu(self) -> bool:
@@ -182,14 +183,13 @@ class Unit:
         return formats == {"float32"} and self.manifest.device.platform == "cpu"
 
     @property
+    @computed_once("recipe", layout.MANIFEST)
     def recipe(self) -> Recipe | None:
         """Its resolved recipe; None where this version does not read it."""
-        def check() -> Recipe | None:
-            try:
-                return check_recipe(self.manifest.config, layout.CONFIG)
-            except RequestError:
-                return None
-        return self.cached("recipe", check, layout.MANIFEST)
+        try:
+            return check_recipe(self.manifest.config, layout.CONFIG)
+        except RequestError:
+            return None
 
     def section(self, name: str) -> dict[str, Any]:
         """A section of its resolved recipe; empty if it is missing."""
@@ -237,13 +237,12 @@ class Unit:
         return self.lines(layout.METRICS)
 
     @property
+    @computed_once("steps", layout.METRICS)
     def steps(self) -> list[StepMetrics]:
         """The same lines, each checked against its schema; an error names the first that is wrong."""
-        def checked() -> list[StepMetrics]:
-            # A checked line is a second object next to the parsed one.
-            self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
-            return [check_line(row) for row in self.metrics]
-        return self.cached("steps", checked, layout.METRICS)
+        # A checked line is a second object next to the parsed one.
+        self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
+        return [check_line(row) for row in self.metrics]
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -293,6 +292,15 @@ class Unit:
         return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file) if file else "")
 
 
+SUBJECTS: Mapping[str, Callable[[Unit], bool]] = {
+    "units": lambda unit: True, "runs": lambda unit: unit.is_run, "packs": lambda unit: unit.kind == PACK_KIND,
+    "evaluations": lambda unit: unit.kind in layout.EVALUATION_UNITS,
+    "samples": lambda unit: unit.kind == layout.SAMPLED,
+    "measurements": lambda unit: unit.kind in layout.EVALUATION_UNITS and unit.kind != layout.SAMPLED}
+"""Kinds of units that checks are about. Samples are evaluations that measure nothing: they may be of questions that
+were trained on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """The record under verification, with the verifier's inputs."""
@@ -311,35 +319,19 @@ class Record:
     replayed: dict[str, Any] = field(default_factory=dict)
     """Results of the replays so far, by the run's path."""
 
+    def units_of(self, subject: str) -> list[Unit]:
+        """Its units of a kind, a key of `SUBJECTS`."""
+        return [unit for unit in self.units if SUBJECTS[subject](unit)]
+
     @property
     def runs(self) -> list[Unit]:
         """Training runs."""
-        return [unit for unit in self.units if unit.is_run]
+        return self.units_of("runs")
 
     @cached_property
     def by_root(self) -> dict[str, Unit]:
         """Units by their root; those without sums are left out."""
         return {unit.root: unit for unit in self.units if unit.has(layout.SUMS)}
-
-    @property
-    def packs(self) -> list[Unit]:
-        """Packs; the runs in them are runs of this record."""
-        return [unit for unit in self.units if unit.kind == PACK_KIND]
-
-    @property
-    def evaluations(self) -> list[Unit]:
-        """Evaluations, inside a run or alone, and units of samples, which are that and more."""
-        return [unit for unit in self.units if unit.kind in layout.EVALUATION_UNITS]
-
-    @property
-    def samples(self) -> list[Unit]:
-        """Units of samples for training."""
-        return [unit for unit in self.units if unit.kind == layout.SAMPLED]
-
-    @property
-    def measurements(self) -> list[Unit]:
-        """Evaluations that measure a model; samples are left out, as they may be of questions that were trained on."""
-        return [unit for unit in self.evaluations if unit.kind != layout.SAMPLED]
 
     def attest(self, run: Unit) -> dict[str, Entry]:
         """Entries of a run's `attest` folder by name, folders in it included."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from workings.errors import RecordError
 from workings.evidence.verify.limits import MALFORMED, said
@@ -26,8 +26,6 @@ ENGINES = "workings.engines"
 Found = Generator[str | CheckFinding, None, str | CheckFinding | None]
 """What a function finds. It yields problems, as texts, and further findings. What it returns counts if there is no
 problem: why the check passed, another finding, or None."""
-Subject = Literal["record", "units", "runs", "packs", "evaluations", "measurements", "samples"]
-"""What a function is about: the whole record, or one after the other the units in this attribute of it."""
 _Function = TypeVar("_Function", bound=Callable[[Any], Found])
 
 
@@ -54,15 +52,18 @@ CHECKS = {name: RegisteredCheck(id=name, level=row["level"], holds=row["holds"],
 """All checks in the order in which they are made."""
 
 
-def check(name: str, subject: Subject = "runs", *,
+def check(name: str, subject: str = "runs", *,
           when: Callable[[Unit], bool] = lambda unit: True) -> Callable[[_Function], _Function]:
-    """Register a function of the check ``name``, which is made for the subjects ``when`` says so."""
+    """Register a function of the check ``name``.
+
+    It is about the whole ``record``, or about units of a kind (a key of `SUBJECTS`), as far as ``when`` says so.
+    """
     def register(function: _Function) -> _Function:
         def of_unit(unit: Unit) -> Found:
             return (yield from function(unit)) if when(unit) else None
 
         CHECKS[name].functions.append(lambda record: findings(function(record)) if subject == "record" else
-                                      for_each_unit(getattr(record, subject), of_unit))
+                                      for_each_unit(record.units_of(subject), of_unit))
         return function
     return register
 
@@ -116,7 +117,6 @@ def is_our_engine(name: Any) -> bool:
 
 passed, failed, not_checked = (partial(CheckFinding, verdict) for verdict in (
     CheckVerdict.PASSED, CheckVerdict.FAILED, CheckVerdict.NOT_CHECKED))
-"""Findings: it holds, it does not, it could not be checked."""
 
 
 def require_train(run: Unit) -> None:

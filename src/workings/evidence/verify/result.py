@@ -1,7 +1,7 @@
 """Result of a verification: one verdict for each check, and the level that the record reaches."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ class CheckFinding:
     unit: str = ""
     """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
-    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the person who
-    verifies could provide what is missing (an expected root digest)."""
+    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the verifier
+    could provide what is missing (an expected root digest)."""
     unreadable: bool = False
     """Whether it failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
 
@@ -141,7 +141,7 @@ class Verification:
         value: dict[str, Any] = {
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
             "checks": [check.to_json() for check in self.checks], "asked_level": self.asked_level,
-            "said": [field.to_json() for field in self.unchecked_fields]}
+            "said": [asdict(field) for field in self.unchecked_fields]}
         # Records and answers hold no nulls: where there is no root, the key is left out.
         return value | ({"root": self.root} if self.root else {}) | (
             {"coverage": dict(self.coverage)} if self.coverage else {})

@@ -49,7 +49,7 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     path = Path(path)
-    # A damaged pack is a record that fails, and any other file is none.
+    # A damaged pack is a record that fails; another file is no record.
     if path.is_file() and path.suffix.lower() != ".zip" and not zipfile.is_zipfile(path):
         raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs")

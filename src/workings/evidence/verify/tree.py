@@ -24,11 +24,9 @@ from workings.record.layout import partial_path
 from workings.record.storage import open_plain
 
 MAX_ENTRIES = 100_000
-"""Largest number of files and folders."""
 MAX_READ_BYTES = 64 << 20
 """Largest file that is read into memory whole; larger ones are only hashed."""
 MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
-"""Longest path, in characters and in folders."""
 MAX_RATIO = 200
 """Largest expansion of an entry above `SMALL_BYTES`. Text of ours reaches 30; deflate itself ends at 1,032."""
 SMALL_BYTES = 1 << 20

@@ -21,11 +21,11 @@ from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEMPTS, ATTEST, LOG, MEASURED, OVERRIDES, PLAN, RECIPE
 from workings.record.values import is_absent
 
-KINDS = ("run", "beside", "eval", "samples", "pack")
-"""Kinds of units that have rows, and `beside`: lists of attempts."""
+KINDS = ("run", "attempts", "eval", "samples", "pack")
+"""Kinds of units that have rows, and lists of attempts."""
 _KINDS_OF_KEY: dict[str, tuple[str, ...]] = {
     "evaluation": ("eval", "samples"), "unit": ("eval", "samples", "pack"),
-    **{kind: (kind,) for kind in ("run", "beside", "samples", "pack")}}
+    **{kind: (kind,) for kind in ("run", "attempts", "samples", "pack")}}
 """Kinds of units of a key of the table."""
 MAX_CACHED_ROWS = 4096
 """Maximum number of cached rows; a hostile record can have millions of fields."""
@@ -114,10 +114,6 @@ class UncheckedField:
     """Keys with dots between them; empty: the whole file."""
     why: str
 
-    def to_json(self) -> dict[str, str]:
-        """Keys of `verify --json`."""
-        return {"unit": self.unit, "file": self.file, "field": self.field, "why": self.why}
-
     @property
     def text(self) -> str:
         """As text for users."""
@@ -129,14 +125,14 @@ def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField
     """Every field of every file that no check covers or whose check was not made; at most `MAX_LISTED`."""
     # A dictionary keeps the order and drops repetitions.
     return tuple(dict.fromkeys(islice(chain(
-        (field for unit in record.units for field in _in_unit(unit, verdicts)), _beside(record)), MAX_LISTED)))
+        (field for unit in record.units for field in _in_unit(unit, verdicts)), _outside(record)), MAX_LISTED)))
 
 
-def _beside(record: Record) -> Iterator[UncheckedField]:
+def _outside(record: Record) -> Iterator[UncheckedField]:
     """Fields of the lists of attempts, and files next to the runs, which belong to no unit."""
     for path, attempts in read_lists(record).items():
         for key in sorted({key for attempt in attempts for key in attempt}):
-            rows = rows_of_field("beside", ATTEMPTS, key)
+            rows = rows_of_field("attempts", ATTEMPTS, key)
             if why := rows[0].reason if rows else NO_ROW:
                 yield UncheckedField(file=shown(path.removeprefix("..") or ATTEMPTS), field=shown(key), why=why)
     for entry in record.unowned_entries:

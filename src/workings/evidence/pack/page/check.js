@@ -115,7 +115,7 @@ async function checkPacks(file, units) {
       else if (here.get(place).root !== root) pack.problems.push(`${place} has another root than the one listed`);
     }
     for (const place of here.keys()) if (!listed.has(place)) pack.problems.push(`${place} is here and not listed`);
-    for (const name of pack.entries.keys()) if (name.includes("/") && [SEAL, SUMS, MANIFEST].includes(base(name))) pack.problems.push(`${name}: a unit where none is allowed`);
+    for (const name of pack.entries.keys()) if (name.includes("/") && [SEAL, SUMS, MANIFEST].includes(base(name))) pack.problems.push(`${name}: a unit that is not allowed here`);
     for (const row of value.by_digest) elsewhere.push(nameElsewhere(pack, here.get(row?.place), row));
   }
   return elsewhere.filter(Boolean);

@@ -52,7 +52,6 @@ def _list_path(unit: Unit) -> str:
 
 
 def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
-    """Lines of a list; None without one."""
     if path != "..":
         if not any(entry.name == path and entry.kind == "file" for entry in record.tree.entries):
             return None
@@ -60,13 +59,12 @@ def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
         refuse_too_large(parsed_bytes(data, lines=True), path)
         return jsonl.parse(data, path)[0]
     # A zip has no neighbours that belong to it. A link next to the run could lead anywhere, so it is not read.
-    beside = Path(record.tree.path.absolute().parent, ATTEMPTS)
-    return jsonl.read(beside, bounded=True)[0] if isinstance(record.tree, FolderTree) and beside.is_file() \
-        and not beside.is_symlink() else None
+    neighbour = Path(record.tree.path.absolute().parent, ATTEMPTS)
+    return jsonl.read(neighbour, bounded=True)[0] if isinstance(record.tree, FolderTree) and neighbour.is_file() \
+        and not neighbour.is_symlink() else None
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
-    """Problems of lines that do not name the line before them, or name a missing one."""
     seen: set[str] = set()
     for number, row in enumerate(listed, start=1):
         # Not the line just before: of two runs that start at once both may follow the same one.
@@ -79,7 +77,6 @@ def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str, Any]]) -> Iterator[str]:
-    """Problems of the lines that the run's events name, and of the time of its first start."""
     lines = {line_digest(row): row for row in listed}
     named = [row[ATTEMPT] for row in unit.events if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     yield from (f"{ATTEMPTS} lacks or changed a line that the run's events name: {str(name)[:16]}…"
@@ -117,7 +114,6 @@ def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str
 
 
 def _line_problems(unit: Unit, event: dict[str, Any], line: dict[str, Any]) -> Iterator[str]:
-    """Contradictions between one of the run's starts and its line in the list."""
     yield from (f"{ATTEMPTS} lists a start of {key} {str(line[key])[:40]!r}, the run is of {ours!r}"
                 for key, ours in (("run", unit.manifest.name), ("recipe", unit.manifest.recipe))
                 if key in line and line[key] != ours)

@@ -25,7 +25,6 @@ THIRD_PARTY_FILES = frozenset({
     "generation_config.json", "model.safetensors.index.json", "vocab.json", "adapter_config.json"})
 """Files in formats of other projects: strict JSON, but with nulls and any texts."""
 CANONICAL = (layout.MANIFEST, layout.SEAL, layout.COMMIT)
-"""Files with a canonical form."""
 MAX_README_BYTES = 1 << 20
 EVAL_FILES = {layout.EVALUATION_CONFIG: "eval_config/1", layout.EVALUATION_SUMMARY: "eval_summary/1"}
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
@@ -42,7 +41,6 @@ _OVERLAP_BYTES = 4096
 
 
 def _names(unit: Unit, suffix: str) -> list[str]:
-    """Names of a unit's files with this end, its seal included."""
     # From the entries and not from the files, which leave the seal out.
     return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(suffix)]
 
@@ -127,7 +125,6 @@ def private(record: Record) -> Found:
 
 
 def _private(unit: Unit) -> Found:
-    """Secrets and home folders in a unit's texts."""
     leaks = set[str]()
     for name, text in _own_texts(unit):
         leaks.update(f"{name}: {secret}" for secret in find_secrets(text))

@@ -1,7 +1,7 @@
 """Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
 
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -73,7 +73,7 @@ def order(unit: Unit) -> Found:
     for number, folder in unit.checkpoints.items() if unit.written_by_train else ():
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if 1 <= number <= len(steps):
-            after = next_position(steps[number - 1][1].at, batches).to_json()
+            after = batches.after(steps[number - 1][1].at).to_json()
             found = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
             if found != after:
                 yield f"{folder}: position {str(found)[:60]}, the log ends at {after}"
@@ -173,19 +173,13 @@ def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
         steps.append((line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
             "tokens": tokens, "supervised_tokens": sum(rows[name]["supervised_tokens"] for name in ids),
             "positions": positions, "padding": padding_share(tokens, positions)})))
-        at = next_position(at, batches)
+        at = batches.after(at)
     return steps
 
 
 def row_ids(batches: Batches, at: Position) -> list[str]:
     """Ids of the rows of a batch."""
     return [name for sequence in batches.row_ids(at) for name in sequence]
-
-
-def next_position(at: Position, batches: Batches) -> Position:
-    """Data position of the next batch."""
-    last = at.batch + 1 == batches.batches_in_epoch(at.epoch)
-    return replace(at, epoch=at.epoch + 1, batch=0) if last else replace(at, batch=at.batch + 1)
 
 
 @computed_once("batches")

@@ -6,9 +6,10 @@ never run.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, zip_longest
 
 from workings.config.recipe import MADE_BY_ENVIRONMENT
-from workings.environments.base import ROW_KEY, Step
+from workings.environments.base import ROW_KEY
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RecordError
@@ -19,16 +20,14 @@ from workings.evidence.verify.rollout_inputs import rollout_inputs_of, rollouts_
 from workings.models.chat import ChatTemplate
 from workings.record.digest import json_digest
 from workings.record.layout import EPISODES
-from workings.rollouts.episodes import EpisodeRules, beginning, reply_tokens
+from workings.rollouts.episodes import EpisodeRules, beginning, play
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Sample
 from workings.scoring.items import item_from_json
 from workings.ways.parts.training_data import episode_rules
 
 CALL_SECONDS = 20.0
-"""Time limit for a turn of the episodes that are played together here, in seconds."""
-CHUNK_EPISODES = 64
-"""Episodes that are played together."""
+"""Time limit for a turn of an episode that is played again, in seconds."""
 MAX_TASKS = 100_000
 """Maximum number of tasks to regenerate."""
 
@@ -85,16 +84,15 @@ def _play_again(unit: Unit, settings: EnvironmentSettings, counts: Counter[str])
         with clock.measured(process, len(inputs.prompts.prompts)):
             problems = _task_problems(unit, process, inputs.prompts.prompts)
         yield from problems
+        recorded = 0
         for rollout in rollouts_of(unit):
-            samples = rollout.all_samples
-            for start in range(0, len(samples), CHUNK_EPISODES):
-                if reason := clock.reason_over:
-                    yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {reason}")
-                    return
-                part = samples[start:start + CHUNK_EPISODES]
-                with clock.measured(process, len(part)):
-                    problems = [*_play_part(process, template, rules, part, counts)]
-                yield from (f"rollout of step {rollout.step}, {problem}" for problem in problems)
+            recorded += len(rollout.all_samples)
+            for prompt, sample in (each for part in clock.chunks(process, rollout.all_samples) for each in part):
+                yield from (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {problem}"
+                            for problem in _episode_problems(process, template, rules, prompt, sample))
+                counts.update(episodes=1, turns=len(sample.turns))
+        if counts["episodes"] < recorded:
+            yield not_checked(f"{counts['episodes']:,} episodes were played again, and no more: {clock.reason_over}")
 
 
 def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Prompt]) -> list[str]:
@@ -121,58 +119,23 @@ def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Pr
             for prompt, item in zip(prompts, again, strict=True) if prompt.item != item]
 
 
-def _play_part(process: EnvironmentProcess, template: ChatTemplate, rules: EpisodeRules,
-               part: Sequence[tuple[Prompt, Sample]], counts: Counter[str]) -> Iterator[str]:
-    """Replay some episodes, turn by turn together; their differences."""
-    process.reset([beginning(prompt) for prompt, _ in part])
-    ends = [0] * len(part)
-    running = [*range(len(part))]
-    for turn in range(rules.turns + 1):
-        running = [n for n in running if turn < len(part[n][1].turns)]
-        texts = []
-        for n in running:
-            sample = part[n][1]
-            start, ends[n] = ends[n], ends[n] + sum(sample.turns[turn][:2])
-            texts.append((n, template.tokenizer.decode(_written(sample, start, turn, template.stop_ids))))
-        replies = process.step(texts) if texts else []
-        counts["turns"] += len(texts)
-        wrong = {n: problem for n, reply in zip(running, replies, strict=True)
-                 if (problem := _turn_problem(template, rules, part[n], turn, ends[n], reply))}
-        yield from (f"{part[n][0].item.id[:60]!r}, turn {turn + 1}: {problem}" for n, problem in wrong.items())
-        # After a difference the further turns of an episode are meaningless.
-        running = [n for n in running if n not in wrong]
-    yield from (f"{part[n][0].item.id[:60]!r}: more turns than {rules.turns}" for n in running
-                if len(part[n][1].turns) > rules.turns)
-    counts["episodes"] += len(part)
-
-
-def _written(sample: Sample, start: int, turn: int, stop_ids: Sequence[int]) -> list[int]:
-    """Tokens of a turn as the environment was given them: without the stop token."""
-    tokens = sample.completion.tokens[start:start + sample.turns[turn].written]
-    # That of the last turn is in no list of tokens.
-    return tokens[:-1] if turn < len(sample.turns) - 1 and tokens[-1:] and tokens[-1] in stop_ids else tokens
-
-
-def _turn_problem(template: ChatTemplate, rules: EpisodeRules, part: tuple[Prompt, Sample], turn: int, end: int,
-                  reply: Step) -> str:
-    """What of a recorded turn (from 0) differs from the environment's reply; empty if nothing does.
-
-    ``end``: tokens up to this turn's reply, that included.
-    """
-    prompt, sample = part
-    recorded, tokens = sample.turns[turn], sample.tokens_with_stop
-    is_last = turn == len(sample.turns) - 1
-    if recorded.reward != reply.reward:
-        return f"its reward is {recorded.reward:g}, played again {reply.reward:g}"
-    if is_last and sample.done != reply.done:
-        return f"the episode is{'' if reply.done else ' not'} over, but the record says the opposite"
-    stop = sample.completion.stop_token if is_last else tokens[end - recorded.observed - 1]
-    observed = reply_tokens(reply, template, ended=stop in template.stop_ids)
-    # The last reply of an episode is not recorded, but its length decides whether there was room for it.
-    length = len(prompt.tokens) + end + (len(observed) if is_last else 0)
-    if rules.goes_on(turns=turn + 1, tokens=length, reply=reply) == is_last:
-        return "the episode was cut here but would continue" if is_last else "a further turn, and the episode is over"
-    if tokens[end - recorded.observed:end] != ([] if is_last else observed):
-        return "the reply has other tokens than the environment gives"
-    log_probs = sample.completion.log_probs[end - recorded.observed:end]
-    return "the reply has log probabilities" if any(log_probs) else ""
+def _episode_problems(process: EnvironmentProcess, template: ChatTemplate, rules: EpisodeRules, prompt: Prompt,
+                      sample: Sample) -> Iterator[str]:
+    """What comes out otherwise if the recorded turns of the model are played again."""
+    tokens, log_probs = sample.tokens_with_stop, sample.completion.log_probs
+    starts = accumulate((turn.written + turn.observed for turn in sample.turns), initial=0)
+    written = iter([sample.completion.of(tokens[start:start + turn.written], template.stop_ids,
+                                         log_probs[start:start + turn.written])
+                    for start, turn in zip(starts, sample.turns, strict=False)])
+    try:
+        again, = play([prompt], [sample.seed], player=process, template=template, rules=rules,
+                      write=lambda prompts, seeds: [next(written)])
+    except StopIteration:
+        yield "it ends here, but would continue"
+        return
+    yield from (f"turn {number} is {recorded}, played again {played}" for number, (recorded, played) in enumerate(
+        zip_longest(sample.turns, again.turns), start=1) if recorded != played)
+    if sample.done != again.done:
+        yield f"it is{'' if again.done else ' not'} over, but the record says the opposite"
+    if (tokens, log_probs) != (again.tokens, again.log_probs):
+        yield "its replies have other tokens than the environment gives, or log probabilities"

@@ -10,7 +10,7 @@ from workings.evaluation.cache import base_key
 from workings.evaluation.external import MAX_PROBLEMS_SHOWN
 from workings.evidence.verify.limits import MALFORMED
 from workings.evidence.verify.record import Unit, field_of
-from workings.evidence.verify.registry import Found, check, is_our_engine, require_train
+from workings.evidence.verify.registry import Found, check, contradictions, is_our_engine, require_train
 from workings.plugins import OURS
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, METRICS, PREDICTIONS
 from workings.record.metrics import RIGHT, WRONG
@@ -187,9 +187,14 @@ def last_look(unit: Unit) -> Found:
     # A look judges by all rules and by the recipe's scorer, in addition to the recipe's evaluation.
     looked_by = unit.section("evaluation").get("scorer", "answer")
     marks = str(lines[-1]["held_out_right"])
-    answers = _final_answers(unit, evaluation, len(marks))
-    if field_of(config, "scorer.name") != looked_by or not answers \
-            or field_of(config, "extraction.rules") != "default":
+    answers = evaluation.lines(PREDICTIONS)[:len(marks)]
+    # Both are greedy answers of the same weights, in batches of other sizes: only in float32 on a CPU rounding does not
+    # decide between two tokens, unless an answer is long.
+    settings = {"scorer.name": looked_by, "extraction.rules": "default", "decoding.temperature": 0,
+                "decoding.samples": 1}
+    short = all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS
+                for row in answers)
+    if not unit.in_float32_on_cpu or not short or any(contradictions("", config, settings, "")):
         return None
     given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
     if given != marks:
@@ -199,19 +204,3 @@ def last_look(unit: Unit) -> Found:
 
 def _looks(unit: Unit) -> list[dict[str, Any]]:
     return [line for line in unit.metrics if "held_out_right" in line]
-
-
-def _final_answers(unit: Unit, evaluation: Unit, count: int) -> list[dict[str, Any]]:
-    """The first of the evaluation's predictions, where the last look in training must have seen the same answers.
-
-    Both are greedy answers of the same weights, in batches of other sizes: in float32 on a CPU rounding does not decide
-    between two tokens. Empty where the two may differ.
-    """
-    temperature, samples = (field_of(evaluation.json(EVALUATION_CONFIG), f"decoding.{name}")
-                            for name in ("temperature", "samples"))
-    # Elsewhere the batch size may change the last bits of a logit, and with them a greedy token.
-    if not unit.in_float32_on_cpu or temperature != 0 or samples != 1:
-        return []
-    rows = evaluation.lines(PREDICTIONS)[:count]
-    return rows if all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS
-                       for row in rows) else []

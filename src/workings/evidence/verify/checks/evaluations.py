@@ -1,11 +1,10 @@
 """Level 2: a scorecard follows from its predictions, and the predictions get their recorded scores again."""
 
-import tempfile
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, get_args
 
 from workings.answers.extract import EXTRACTION_VERSION
@@ -14,17 +13,9 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.predictions import EvaluationSummary, item_of
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
-from workings.evidence.verify.limits import CHUNK_COMPLETIONS, MALFORMED
+from workings.evidence.verify.limits import MALFORMED, ScoringTime
 from workings.evidence.verify.record import Record, Unit, field_of, section_of
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    contradictions,
-    differences,
-    for_each_unit,
-    join_first,
-    not_checked,
-)
+from workings.evidence.verify.registry import Found, check, contradictions, differences, for_each_unit, not_checked
 from workings.evidence.verify.result import NotChecked
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
@@ -37,10 +28,6 @@ from workings.scoring.worker_pool import ScoringProcess
 
 ITEM_SECONDS = 4.0
 """Time limit for scoring one completion, in seconds; usually it takes a millisecond."""
-MAX_AT_LIMIT = 2
-"""Completions at the time limit after which a record is not scored further."""
-MAX_PROCESSES = 20
-"""Processes that may be started to score a record; each start takes a third of a second."""
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Shipped scorers. A user's scorer is code, and code of a record is never run."""
 # Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
@@ -59,8 +46,8 @@ def items(unit: Unit) -> Found:
 @check("recompute.scores", "record")
 def scores(record: Record) -> Found:
     """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
-    with _Scoring() as scoring:
-        yield from for_each_unit(record.evaluations, scoring.find)
+    with _Processes() as processes:
+        yield from for_each_unit(record.units_of("evaluations"), lambda unit: _scores(unit, processes))
     return None
 
 
@@ -78,13 +65,11 @@ def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
     aggregate = str(unit.json_object(EVALUATION_CONFIG).get("aggregate"))
     if not all(is_score(row.get("score")) for row in unit.lines(PREDICTIONS)):
         raise RecordError(f"{unit.tree_path(PREDICTIONS)}: not every line has a score")
-    # The summary reads a file by its path, and an entry of a zip has none: this one file is copied out.
-    with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder, warnings.catch_warnings():
+    samples = ([*rows] for _, rows in groupby(unit.lines(PREDICTIONS), key=lambda row: row.get("id")))
+    with warnings.catch_warnings():
         warnings.simplefilter("error")  # an overflow is no scorecard
-        path = Path(folder, PREDICTIONS)
-        path.write_bytes(unit.read(PREDICTIONS))
         try:
-            return EvaluationSummary(path, aggregate).to_json(problems)
+            return EvaluationSummary(samples, aggregate).to_json(problems)
         except (*MALFORMED, Warning) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
 
@@ -126,60 +111,36 @@ def _settings(unit: Unit) -> EvaluationSettings:
         max_completion_chars=int(config["limits"]["max_completion_chars"]), item_seconds=ITEM_SECONDS)
 
 
-class _Scoring(ExitStack):
-    """Scores all evaluations with the same settings in one process, with limits on the cost of a whole record."""
+class _Processes(ExitStack):
+    """The scoring process of one evaluation after the other; those with the same settings share one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.at_limit = 0
-        """Completions so far that reached the time limit."""
-        self._started = 0
         self._settings: dict[str, Any] = {}
         self._process: ScoringProcess | None = None
 
-    def find(self, unit: Unit) -> Found:
-        """Findings about one evaluation."""
-        settings = _settings(unit)
-        judge, version = _judge_of(unit), str(field_of(unit.json(EVALUATION_CONFIG), "scorer.version"))
-        if judge is not None and not (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
-            yield f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
-            return None
-        if self.at_limit > MAX_AT_LIMIT:
-            raise NotChecked(f"not scored: {self.at_limit} completions before it reached the time limit")
-        if self._started >= MAX_PROCESSES and settings.for_scoring() != self._settings:
-            raise NotChecked(f"not scored: more than {MAX_PROCESSES} kinds of settings; verify it alone")
-        if reason := unit.tree.scoring.reason_over:
-            raise NotChecked(reason)
-        try:
-            count, limited, why_less = yield from _scored_again(unit, self._process_for(settings), self)
-        # The child could not be started at all, which settings in the record may have caused.
-        except RequestError as error:
-            yield f"cannot be scored again: {error.given}; expected {error.expected}"
-            return None
-        if judge:
-            yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is "
-                              "not asked again", blocking=False)
-        if why_less:
-            yield not_checked(f"{count} completions were scored again, and no more: {why_less}")
-        if limited:
-            yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here: "
-                              f"{join_first(limited)}", blocking=False)
-        return f"{count} completions scored again"
-
-    def _process_for(self, settings: EvaluationSettings) -> ScoringProcess:
+    def process_for(self, settings: EvaluationSettings, clock: ScoringTime) -> ScoringProcess:
         """The process for these settings. Raises `RequestError` where it cannot be started."""
         if self._process is None or settings.for_scoring() != self._settings:
             self.close()  # ends the process before
             self._process = None  # the next one may not start
-            self._started, self._settings = self._started + 1, settings.for_scoring()
+            self._settings = settings.for_scoring()
             self._process = self.enter_context(ScoringProcess(settings))
+            clock.seconds += self._process.processor_seconds
         return self._process
 
 
-def _scored_again(unit: Unit, process: ScoringProcess, scoring: _Scoring
-                  ) -> Generator[str, None, tuple[int, list[str], str]]:
-    """Problems; returns the number of scored completions, those with a limit that was not met, and why it stopped."""
-    by_id, has_judge = {item.id: item for item in _items(unit)}, _judge_of(unit) is not None
+def _scores(unit: Unit, processes: _Processes) -> Found:
+    """Findings about one evaluation."""
+    settings, clock, judge = _settings(unit), unit.tree.scoring, _judge_of(unit)
+    version = str(field_of(unit.json(EVALUATION_CONFIG), "scorer.version"))
+    if judge is not None and not (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
+        yield f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
+        return None
+    if reason := clock.reason_over:
+        raise NotChecked(reason)
+    process = processes.process_for(settings, clock)
+    by_id = {item.id: item for item in _items(unit)}
     rows: list[dict[str, Any]] = []
     for row in unit.lines(PREDICTIONS):
         # An over-long completion is stored shortened, with the digest of the whole text: it was not scored, and its
@@ -189,23 +150,25 @@ def _scored_again(unit: Unit, process: ScoringProcess, scoring: _Scoring
         elif row.get("score") != 0:
             yield f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}"
     limited: list[str] = []
-    for start in range(0, len(rows), CHUNK_COMPLETIONS):
-        if reason := unit.tree.scoring.reason_over:
-            return start, limited, reason
-        chunk = rows[start:start + CHUNK_COMPLETIONS]
-        with unit.tree.scoring.measured(process, len(chunk)):
-            judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                                        for row in chunk])
+    count = 0
+    for chunk in clock.chunks(process, rows):
+        judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                    for row in chunk])
+        count += len(chunk)
         for row, scored in zip(chunk, judgements, strict=True):
-            judgement = _judged_again(by_id[str(row["id"])], row, scored) if has_judge else scored
+            judgement = scored if judge is None else _judged_again(by_id[str(row["id"])], row, scored)
             yield from _verdict_problems(row, judgement)
             if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
                 limited.append(str(row.get("id"))[:60])
-            scoring.at_limit += judgement.error.startswith(AT_LIMIT)
-        if scoring.at_limit > MAX_AT_LIMIT:  # a record made to cost a verifier's day
-            yield f"{scoring.at_limit} completions reached the time limit; the rest was not scored"
-            break
-    return len(rows), limited, ""
+    if count < len(rows):
+        yield not_checked(f"{count} completions were scored again, and no more: {clock.reason_over}")
+    if judge:
+        yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is not "
+                          "asked again", blocking=False)
+    if limited:
+        yield not_checked(f"{len(limited)} completions count as wrong for a limit that was not met here, such as "
+                          f"{limited[0]}", blocking=False)
+    return f"{len(rows)} completions scored again"
 
 
 def _judge_of(unit: Unit) -> dict[str, Any] | None:
@@ -218,7 +181,7 @@ def _judged_again(item: Item, row: dict[str, Any], judgement: Judgement) -> Judg
     """The score that a recorded reply gives, if it is the reply to the question about this completion."""
     reply = field_of(row, "judge.reply")
     if judgement.error or not isinstance(reply, str):
-        return replace(judgement, score=0.0, error=judgement.error or "not judged")
+        return replace(judgement, score=0.0, error=judgement.error or "no reply of the judge")
     return judged(judgement, item, row["completion"], reply)
 
 
@@ -233,9 +196,8 @@ def _verdict_problems(row: dict[str, Any], judgement: Judgement) -> Iterator[str
     if error and not judgement.error:
         yield f"{name}: recorded error {error[:40]!r}, and scored again no error"
         return
-    names = {field.name for field in fields(judgement)}
     expected: dict[str, Any] = {key: getattr(judgement, key) for key in _COMPARED
-                                if key in names and key in row and not is_absent(row[key])}
+                                if key in row and not is_absent(row[key])}
     if judgement.question:
         expected["judge"] = {"question_sha256": judgement.question, "reply": judgement.reply}
     if "wrong_steps" in row:

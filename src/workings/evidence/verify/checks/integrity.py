@@ -158,7 +158,7 @@ def units(pack: Unit) -> Found:
     yield from (f"{shown(path)} has another root than the one listed" for path in sorted(present.keys() & listed)
                 if not present[path].has(SUMS) or present[path].root != listed[path])
     # A seal in the pack's own files would look like a checked run to a reader, and no check would have opened it.
-    yield from (f"{shown(name)}: a unit where none is allowed, so nothing in it was checked"
+    yield from (f"{shown(name)}: a unit that is not allowed here, so nothing in it was checked"
                 for name in sorted(pack.files) if name.rpartition("/")[2] in (SEAL, SUMS, MANIFEST))
     return f"{len(listed)} units"
 

@@ -16,15 +16,7 @@ from workings.evaluation.settings import settings_of
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
 from workings.evidence.verify.checks.evaluation_lines import asked_our_engine
 from workings.evidence.verify.record import Unit, field_of
-from workings.evidence.verify.registry import (
-    Found,
-    check,
-    contradictions,
-    differences,
-    not_checked,
-    require_train,
-    same_json,
-)
+from workings.evidence.verify.registry import Found, check, contradictions, differences, not_checked, require_train
 from workings.plugins import OURS
 from workings.record import layout
 from workings.record.digest import bytes_digest
@@ -33,7 +25,6 @@ from workings.record.values import is_absent
 MAX_RECIPE_BYTES = 1 << 18
 """A recipe has a few kilobytes; a larger text is not parsed."""
 KEYS_THAT_DECIDE_ANSWERS = ("model", "items", "decoding", "engine", "template")
-"""Keys of an evaluation that decide its answers."""
 
 
 @check("consistency.recipe")
@@ -71,7 +62,6 @@ def recipe(unit: Unit) -> Found:
 
 
 def _keys(value: Any, path: str = "") -> set[str]:
-    """The keys of nested objects, with dots between them."""
     return {key for name, inner in value.items() for key in (path + name, *_keys(inner, f"{path}{name}."))
             } if isinstance(value, dict) else set()
 
@@ -151,7 +141,6 @@ def announced_is_here(run: Unit) -> Found:
 
 
 def _by_recipe(config: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """Decoding and scoring by the recipe's section."""
     settings = settings_of(recipe)
     expected = {"form": settings.form, "aggregate": settings.aggregate, "scorer.name": settings.scorer,
                 "source": {"kind": "generated"}, "template.name": recipe.data.template,
@@ -162,7 +151,6 @@ def _by_recipe(config: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
 
 
 def _by_run(run: Unit, config: dict[str, Any]) -> dict[str, Any]:
-    """Device, version, template and step by the run."""
     manifest, device = run.manifest, run.manifest.device
     expected: dict[str, Any] = {
         "engine.platform": device.platform, "engine.device": device.kind, "engine.devices": device.count,
@@ -195,11 +183,11 @@ def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     if field_of(config, "engine.platform") != "cpu" or field_of(config, "decoding.temperature") != 0:
         return
     # Of the same run: two runs may differ in their last bits.
-    for other in unit.record.measurements:
+    for other in unit.record.units_of("measurements"):
         if other is unit or other.parent is not unit.parent:
             continue
         twin = other.json_object(layout.EVALUATION_CONFIG)
-        if all(same_json(config.get(key), twin.get(key)) for key in KEYS_THAT_DECIDE_ANSWERS):
+        if not any(contradictions("", config, {key: twin.get(key) for key in KEYS_THAT_DECIDE_ANSWERS}, "")):
             ours, theirs = ([(row.get("id"), row.get("completion")) for row in each.lines(layout.PREDICTIONS)]
                             for each in (unit, other))
             if ours != theirs:

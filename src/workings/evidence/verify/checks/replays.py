@@ -3,10 +3,10 @@
 from typing import Any
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.replay.comparison import compare_replay, replay_sentence
+from workings.evidence.replay.comparison import replay_sentence, wrong_steps
 from workings.evidence.replay.step_selection import misses_nothing, sentences
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import Found, check, join_first, not_checked
+from workings.evidence.verify.registry import Found, check, not_checked
 from workings.evidence.verify.result import NotChecked
 from workings.evidence.verify.tree import FolderTree
 from workings.record.number_text import percent
@@ -32,13 +32,9 @@ def _replay_of(unit: Unit) -> dict[str, Any]:
 def steps(unit: Unit) -> Found:
     """Losses, gradient norms and, at checkpoints, weights, against the record."""
     facts = _replay_of(unit)
-    # Controls and completions have separate checks.
-    facts = facts | {"controls": {}, "predictions": {"absent": "judged apart"}}
-    verdict, reasons = compare_replay(facts)
-    text = replay_sentence(facts)
-    if verdict == "failed":
-        yield text
-    return not_checked(join_first(reasons)) if verdict == "inconclusive" else text
+    if wrong_steps(facts):
+        yield replay_sentence(facts)
+    return replay_sentence(facts)
 
 
 @check("replay.controls")
@@ -94,7 +90,7 @@ def coverage(unit: Unit) -> Found:
 
 def _samples_of(run: Unit) -> list[Unit]:
     """Units of samples next to a run whose seals name it as their origin."""
-    return [unit for unit in run.record.samples if unit.seal["made_from"] == run.root]
+    return [unit for unit in run.record.units_of("samples") if unit.seal["made_from"] == run.root]
 
 
 def _replay(unit: Unit) -> dict[str, Any]:

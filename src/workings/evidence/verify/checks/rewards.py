@@ -4,7 +4,7 @@ No weights are needed: the completions are in the record, and are rewarded again
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from workings.config.rewards import FileReward, JudgeReward, RewardConfig, reward_name
 from workings.data.rows import prompt_digest
 from workings.errors import RequestError, RewardError
-from workings.evidence.verify.limits import CHUNK_COMPLETIONS, ScoringTime
+from workings.evidence.verify.limits import ScoringTime
 from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import Found, check, not_checked, records
 from workings.evidence.verify.result import CheckFinding
@@ -63,31 +63,33 @@ def rewards(unit: Unit) -> Found:
     weights times values, and the algorithm's advantages of each group, equal to the bit.
     """
     inputs, template, counts = rollout_inputs_of(unit), template_of(unit), Counter[str]()
-    yield from _compared(unit, counts)
+    given = () if inputs.settings is None else inputs.settings.rewards
+    not_here = {} if inputs.settings is None else _other_libraries(unit.json(REWARDS), inputs.settings)
+    # Verification never runs code of the record: its author may be hostile.
+    recomputed = tuple(reward for reward in given if not isinstance(reward, FileReward | JudgeReward)
+                       and reward.scorer not in not_here)
+    yield from _compared(unit, recomputed, counts)
     yield from (f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
                 for prompt in inputs.prompts.prompts
                 # By the record's own tokenizer: another one would give other tokens for the same text.
                 if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens)
-    given = () if inputs.settings is None else inputs.settings.rewards
-    # Verification never runs code of the record: its author may be hostile.
     if user_rewards := [reward_name(reward) for reward in given if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
                           "are as recorded")
     if any(isinstance(reward, JudgeReward) for reward in given):
         yield not_checked("its judge's replies are as recorded: the judge is not asked again", blocking=False)
-    if inputs.settings is not None:
-        yield from map(not_checked, _other_libraries(unit.json(REWARDS), inputs.settings).values())
+    yield from map(not_checked, not_here.values())
     return f"{counts['completions']:,} completions, {counts['rewards']:,} rewards, each the recorded one"
 
 
-def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
+def _compared(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: Counter[str]) -> Iterator[str | CheckFinding]:
     """Problems of all rollouts, in one pass; adds the completions and the rewards that were computed again."""
     inputs, template, process = rollout_inputs_of(unit), template_of(unit), None
     with ExitStack() as stack:
-        if inputs.settings is not None and (ours := _recomputable_rewards(unit, inputs.settings)):
+        if inputs.settings is not None and recomputed:
             # One process for all rollouts, because its start takes longer than a rollout's rewards.
             process = stack.enter_context(RewardProcess(
-                replace(inputs.settings, rewards=ours, call_seconds=CALL_SECONDS)))
+                replace(inputs.settings, rewards=recomputed, call_seconds=CALL_SECONDS)))
         # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
             counts["completions"] += len(rollout.all_samples)
@@ -96,17 +98,11 @@ def _compared(unit: Unit, counts: Counter[str]) -> Iterator[str | CheckFinding]:
                 yield from _advantage_problems(inputs, inputs.settings, rollout)
                 if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
                     yield from _reply_problems(rollout, counts)
-            if process is not None and (reason := (
-                    yield from _reward_again(process, template, rollout, unit.tree.scoring, counts))):
-                yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: {reason}")
-                process = None
-
-
-def _recomputable_rewards(unit: Unit, settings: RewardSettings) -> tuple[RewardConfig, ...]:
-    """Rewards that can be computed again: no user code, and no library in another version."""
-    not_here = _other_libraries(unit.json(REWARDS), settings)
-    return tuple(reward for reward in settings.rewards
-                 if not isinstance(reward, FileReward | JudgeReward) and reward.scorer not in not_here)
+            if process is not None:
+                yield from _reward_again(process, template, rollout, unit.tree.scoring, counts)
+        if process is not None and counts["rewarded again"] < counts["completions"]:
+            yield not_checked(f"{counts['rewards']:,} rewards were computed again, and no more: "
+                              f"{unit.tree.scoring.reason_over}")
 
 
 def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollout) -> Iterator[str]:
@@ -143,29 +139,21 @@ def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout
 
 
 def _reward_again(process: RewardProcess, template: ChatTemplate, rollout: Rollout, clock: ScoringTime,
-                  counts: Counter[str]) -> Generator[str, None, str]:
-    """Differences in a rollout; adds how many of its rewards were computed; returns why it stopped before the end."""
-    drawn = rollout.all_samples
-    for start in range(0, len(drawn), CHUNK_COMPLETIONS):
-        if reason := clock.reason_over:
-            return reason
-        part = drawn[start:start + CHUNK_COMPLETIONS]
-        with clock.measured(process, len(part)):
-            # The record's own vocabulary may make pages of one token, and texts are there four times while they are
-            # sent.
-            used = Counter[int]()
-            for _, sample in part:
-                used.update(sample.completion.tokens)
-            refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
-                             "the text of its completions")
-            values = process.score([to_reward(prompt, sample, template.tokenizer)
-                                    for prompt, sample in part])
+                  counts: Counter[str]) -> Iterator[str]:
+    """Differences in a rollout; adds how many of its completions and rewards were computed."""
+    for part in clock.chunks(process, rollout.all_samples):
+        # The record's own vocabulary may make pages of one token, and texts are there four times while they are sent.
+        used = Counter[int]()
+        for _, sample in part:
+            used.update(sample.completion.tokens)
+        refuse_too_large(4 * sum(count * len(template.tokenizer.token(token)) for token, count in used.items()),
+                         "the text of its completions")
+        values = process.score([to_reward(prompt, sample, template.tokenizer) for prompt, sample in part])
         yield from (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {name} is "
                     f"{str(sample.rewards.get(name))[:20]}, rewarded again {value:g}"
                     for (prompt, sample), rewards_again in zip(part, values, strict=True)
                     for name, value in rewards_again.items() if sample.rewards.get(name) != value)
-        counts["rewards"] += sum(map(len, values))
-    return ""
+        counts.update({"rewarded again": len(part), "rewards": sum(map(len, values))})
 
 
 def _reply_problems(rollout: Rollout, counts: Counter[str]) -> Iterator[str]:
@@ -197,7 +185,6 @@ def _reward_problems(recorded: Any, settings: RewardSettings, manifest_digest: s
 
 
 def _versions(recorded: Any) -> dict[str, Any]:
-    """Recorded versions of rewards by name."""
     return {str(entry.get("name")): entry.get("version") for entry in recorded}
 
 

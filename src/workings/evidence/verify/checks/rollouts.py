@@ -63,7 +63,9 @@ def rollouts(unit: Unit) -> Found:
         if rollout.step in lines:  # the step was completed
             values = rollout_metrics(rollout, inputs.reward_names) | mismatch(rollout)
             names |= values.keys()
-            yield from _metric_problems(values, lines[rollout.step])
+            yield from (f"step {rollout.step}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
+                        for name, value in values.items() if not is_number(logged := lines[rollout.step].get(name))
+                        or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12))
     # Numbers of a rollout in the line of an update without a rollout.
     yield from (f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
                 for step, line in lines.items() if step not in inputs.steps and names & line.keys())
@@ -93,16 +95,7 @@ def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: Rollout, steps: 
             yield from _objective_problems(inputs, rollout, batch, lines[line.step])
 
 
-def _metric_problems(values: Mapping[str, float], line: Mapping[str, Any]) -> Iterator[str]:
-    """Differences between the log's line and a rollout."""
-    for name, value in values.items():
-        logged = line.get(name)
-        if not is_number(logged) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
-            yield f"step {line['step']}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
-
-
 def _held_out_problems(unit: Unit) -> Iterator[str]:
-    """Scores of held-out items against the mean of their marks."""
     for row in (row for row in unit.metrics if "held_out_right" in row):
         marks = str(row["held_out_right"])
         # Equal and not near: a quotient of two whole numbers is rounded in one way only.
@@ -113,7 +106,6 @@ def _held_out_problems(unit: Unit) -> Iterator[str]:
 
 
 def _step_problems(unit: Unit, inputs: RolloutInputs) -> Iterator[str]:
-    """Steps of the rollouts against the completed steps."""
     updates, done = inputs.shape.updates, unit.manifest.completed_steps
     # A rollout has the number of the first update that was trained on it.
     expected = list(range(1, done + 1, updates))

@@ -1,7 +1,5 @@
 """Level 1: manifest, seal, times, tokenizer, evaluations and views of a run agree."""
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +12,7 @@ from workings.evidence.readmes import pack_readme, run_readme
 from workings.evidence.verify.checks.evaluation_lines import ANSWERED_HERE
 from workings.evidence.verify.record import PACK_KIND, STARTS, Unit, field_of
 from workings.evidence.verify.registry import Found, check, contradictions, not_checked
+from workings.models.tokenizer import tokenizer_digest
 from workings.plugins import OURS
 from workings.record import layout
 from workings.record.manifest import REASONS
@@ -23,7 +22,6 @@ FIRST_RECORDS = datetime(2026, 11, 1, tzinfo=UTC)
 """No record of this form is older."""
 CLOCK_DIFFERENCE = timedelta(days=1)
 """Largest difference between the clocks of two machines."""
-SPECIAL = ("bos_token", "eos_token", "pad_token")
 _NOT_FINITE = re.compile(r"step (\d{1,12}): loss ")
 _OUT_OF_MEMORY = re.compile(r"out of memory after step (\d{1,12})\b")
 
@@ -159,31 +157,16 @@ def _origin_text(origin: Any) -> str:
 
 @check("consistency.tokenizer")
 def tokenizer(unit: Unit) -> Found:
-    """`Tokenizer.digest`, recomputed from the files without a library, because they are untrusted."""
+    """The digest of its files, recomputed without a library, because they are untrusted."""
     manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{layout.TOKENIZER}/tokenizer.json"
     settings = f"{layout.TOKENIZER}/tokenizer_config.json"
     if manifest_digest is None or not unit.has(name):
         return not_checked(f"no {name} or no digest of it", blocking=False)
     # Over the parsed content, as when it was recorded: spacing and order of keys do not change a tokenizer.
-    digest = _tokenizer_digest(unit.json(name), unit.json_object(settings) if unit.has(settings) else {})
+    digest = tokenizer_digest(unit.json(name), unit.json_object(settings) if unit.has(settings) else {})
     if digest != manifest_digest:
         yield f"{layout.TOKENIZER} has digest {digest[:16]}…, the manifest {manifest_digest[:16]}…"
     return f"digest {manifest_digest[:16]}…"
-
-
-def _tokenizer_digest(tokenizer: Any, settings: dict[str, Any]) -> str:
-    """The digest that a tokenizer with these files has (`workings.models.tokenizer.Tokenizer.digest`)."""
-    # Like `Tokenizer`: older files hold a token as an object, and several named templates as a list.
-    template = settings.get("chat_template")
-    if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        template = named.get("default")
-    special = {name: value.get("content") if isinstance(value, dict) else value
-               for name in SPECIAL if (value := settings.get(name))}
-    parts = {"tokenizer": tokenizer, "special": {name: text for name, text in special.items() if isinstance(text, str)},
-             "chat_template": template if isinstance(template, str) else ""}
-    # The same form as where the digest is made: sorted keys, no escapes.
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 # --- views: texts generated from a record, which are no evidence -----------------------------------------------------

@@ -77,7 +77,7 @@ def selection(unit: Unit) -> Found:
 def drawn_from(unit: Unit) -> Found:
     """The training file against the kept samples and the run that they are from."""
     recorded_counts = unit.manifest.facts.get(DRAWN_FROM)
-    rows = _training_file(unit) if recorded_counts is not None or unit.record.samples else None
+    rows = _training_file(unit) if recorded_counts is not None or unit.record.units_of("samples") else None
     if rows is None:
         return None if recorded_counts is None else not_checked(
             "the file of traces that it learned from is not here", blocking=False)
@@ -108,7 +108,7 @@ def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
     """Lines of the run's training file, found by its digest next to the units or in the pack; None if missing."""
     digest = unit.manifest.data_digests.get("traces")
     paths = [entry.name for entry in unit.record.unowned_entries if entry.kind == "file"]
-    paths += [pack.tree_path(name) for pack in unit.record.packs for name in pack.files]
+    paths += [pack.tree_path(name) for pack in unit.record.units_of("packs") for name in pack.files]
     # By digest and not by name: next to runs anybody names such files, and in a pack they are named by their digests.
     for path in paths:
         if not path.endswith(".jsonl"):
@@ -136,7 +136,7 @@ def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> Iterator[str]:
 def _kept_samples(record: Record) -> dict[str, set[bytes]]:
     """Canonical lines of the kept samples, by the digest of the model that they are from."""
     kept: dict[str, set[bytes]] = {}
-    for unit in record.samples:
+    for unit in record.units_of("samples"):
         rows = [*unit.lines(KEPT), *(unit.lines(PAIRS) if unit.has(PAIRS) else [])]
         origin = SampleOrigin.from_config(unit.json(EVALUATION_CONFIG))
         kept.setdefault(origin.drawn_from, set()).update(line(row) for row in rows)

@@ -6,7 +6,7 @@ from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.attest import envelope, keys
-from workings.evidence.attest.envelope import ENVELOPE_NAME, FORM, PUBLIC_NAME, OpenedEnvelope, subject_name
+from workings.evidence.attest.envelope import ENVELOPE_NAME, FORM, PUBLIC_NAME, SignedStatement, subject_name
 from workings.evidence.verify.record import Unit, field_of
 from workings.evidence.verify.registry import Found, check, join_first, not_checked
 from workings.evidence.verify.tree import shown
@@ -31,7 +31,7 @@ def signed(run: Unit) -> Found:
         except RecordError as error:
             yield f"{name}: {error}"
             continue
-        for key_id in opened.key_ids:
+        for key_id in (signature.keyid for signature in opened.signatures):
             if f"{key_id}.pub" not in files:
                 yield f"{ATTEST}/{name}: the public key {shown(key_id)} is not next to it"
             # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
@@ -58,19 +58,18 @@ def _file_problems(run: Unit) -> Iterator[str]:
     for name, entry in sorted(run.record.attest(run).items()):
         if entry.kind != "file" or not any(form.fullmatch(name) for form in (ENVELOPE_NAME, PUBLIC_NAME)):
             yield f"{ATTEST}/{shown(name)}: neither an envelope nor a public key"
-        elif PUBLIC_NAME.fullmatch(name) and keys.is_available():
-            key = _public_key(run, name)
-            # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
-            if key is None or f"{key.keyid}.pub" != name or _read(run, name) != keys.public_pem(key):
-                yield f"{ATTEST}/{name}: not a public key of this name, or more than the key"
+        elif PUBLIC_NAME.fullmatch(name) and keys.is_available() and _public_key(run, name) is None:
+            yield f"{ATTEST}/{name}: not a public key of this name, or more than the key"
 
 
 def _public_key(run: Unit, name: str) -> Any:
-    """A public key; None for a file that holds none."""
-    try:
-        return keys.public_key(_read(run, name))
-    except RecordError:
-        return None
+    """The public key of a file that is named after it; None for a file that holds none, or more than the key."""
+    with suppress(RecordError):
+        key = keys.public_key(data := _read(run, name))
+        # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
+        if f"{key.keyid}.pub" == name and data == keys.public_pem(key):
+            return key
+    return None
 
 
 @check("attestation.trust")
@@ -107,8 +106,8 @@ def _read(run: Unit, name: str) -> bytes:
     return run.tree.read(run.tree_path(f"{ATTEST}/{name}"), MAX_ENVELOPE_BYTES)
 
 
-def _open(run: Unit, name: str) -> OpenedEnvelope:
-    def read() -> OpenedEnvelope:
+def _open(run: Unit, name: str) -> SignedStatement:
+    def read() -> SignedStatement:
         data = _read(run, name)
         run.tree.cache.reserve(parsed_bytes(data))
         return envelope.open_envelope(data)
@@ -116,7 +115,7 @@ def _open(run: Unit, name: str) -> OpenedEnvelope:
     return run.cached(f"{ATTEST}/{name}", read)
 
 
-def _covered(run: Unit, opened: OpenedEnvelope) -> set[str]:
+def _covered(run: Unit, opened: SignedStatement) -> set[str]:
     """Names of the units that the statement names correctly. Raises `RecordError` for any other content."""
     subjects, units = opened.statement.get("subject"), _units_by_name(run)
     if not isinstance(subjects, list) or opened.statement != {**FORM, "subject": subjects}:

@@ -205,11 +205,11 @@ def _origin_problems(unit: Unit) -> Iterator[str]:
                     if unit.events[:len(run.events)] == run.events)
         return
     folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
-    beside = f"{folder}/{told.get('name')}".lstrip("/")
+    path = f"{folder}/{told.get('name')}".lstrip("/")
     earlier = unit.record.by_root.get(root)
     if earlier is None:
-        if any(run.path == beside for run in unit.record.runs):
-            yield f"{EVENTS}: it resumed root {root[:16]}…, but {beside[:60]} has another"
+        if any(run.path == path for run in unit.record.runs):
+            yield f"{EVENTS}: it resumed root {root[:16]}…, but {path[:60]} has another"
         return
     resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})
     count, dropped = resume.get("from_step"), resume.get("dropped_steps")
