@@ -22,7 +22,6 @@ from workings.publish.gguf_file import MODELFILE, write_gguf, write_modelfile
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import SKIPPED_TENSORS
-from workings.record.storage import storage
 from workings.record.values import Absent, absent
 from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
@@ -152,22 +151,8 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         raise RequestError("--format gguf needs the package gguf", "the package that writes GGUF",
                            pip_install("gguf"))
     opened = open_run(run, device, group)
-    # Next to the target, because a rename is only atomic within one file system.
-    temporary = out.with_name(f".{out.name}.tmp")
-    with storage(out, "export to"):
-        # Left by an export that was killed.
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        try:
-            exported = _write(opened, temporary, out, gguf_type)
-            # Bytes before the name: after a power cut a folder of this name should hold whole files.
-            atomic.sync_tree(temporary)
-            temporary.rename(out)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        atomic.sync_directory(out.parent)
-    return exported
+    with atomic.new_folder(out, "export to") as folder:
+        return _write(opened, folder, out, gguf_type)
 
 
 def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> Exported:

@@ -63,27 +63,19 @@ class CheckpointStore:
             StorageError: the disk is full or failing; earlier checkpoints are untouched.
         """
         final = self.directory / checkpoint_folder(step)
-        temporary = self.directory / f".{final.name}.tmp"
         with storage(final, "save"):
-            self.directory.mkdir(parents=True, exist_ok=True)
-            # Remove what a killed save of this step left.
+            # Remove what a killed save left.
             self.clean()
-            temporary.mkdir()
-            try:
+            # The folder has a hidden name, which no resume looks at.
+            with atomic.new_folder(final, "save") as temporary:
                 write(temporary)
                 atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
                 # Tensors first, then the lines that the checkpoint rests on, then the file that makes it count.
                 atomic.sync_tree(temporary)
                 self._before_commit()
                 atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
-            except BaseException:
-                shutil.rmtree(temporary, ignore_errors=True)
-                raise
-            if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
-                self._discard(final)
-            # Until here the folder has a hidden name, which no resume looks at.
-            temporary.rename(final)
-            atomic.sync_directory(self.directory)
+                if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
+                    self._discard(final)
             # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final

@@ -103,14 +103,13 @@ def begin_from_sealed(final: Path) -> None:
     """
     sealed = sealed_to_resume(final)
     partial = layout.partial_path(final)
-    staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
-    with storage(partial, "make"):
-        # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
-        if sealed == final:
-            sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
+    # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
+    if sealed == final:
+        sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
+        with storage(sealed, "make"):
             final.rename(sealed)
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
+    # Half a copy must not pass for an unfinished run.
+    with atomic.new_folder(partial, "make") as staging:
         shutil.copytree(sealed / "train", staging / "train")
         # Copy only the newest and the best checkpoint, often gigabytes.
         run = RunRecord.open(sealed)
@@ -119,11 +118,7 @@ def begin_from_sealed(final: Path) -> None:
         for name in map(layout.checkpoint_folder, kept):
             shutil.copytree(sealed / layout.CHECKPOINTS / name, staging / layout.CHECKPOINTS / name)
         jsonl.append(staging / layout.EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
-                                        "root": run.root})
-        # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
-        atomic.sync_tree(staging)
-        staging.rename(partial)
-        atomic.sync_directory(partial.parent)
+                                               "root": run.root})
 
 
 def _cannot_go_on(path: Path, why: str) -> RecordError:
