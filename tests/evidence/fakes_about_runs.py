@@ -162,7 +162,7 @@ def _log_with_the_pace_of(log: str, lines: list[dict[str, Any]]) -> str:
     """A training log whose lines of steps tell the pace that these metrics give."""
     def told(match: re.Match[str]) -> str:
         now = pace(lines[:int(match[2])], len(lines))
-        return match[1] + ("" if now is None else f"  {now.rate_text}  {now.left_text}")
+        return match[1] + ("" if now is None else f"  {now.text}")
     return re.sub(r"(?m)^(step (\d+)/.*?  lr \S+).*$", told, log)
 
 

@@ -28,10 +28,9 @@ def test_a_run_is_written_sealed_and_read(tmp_path) -> None:
     assert run.metrics() == [dict(line) for line in synthetic.steps()]
     assert [row["kind"] for row in run.events()] == ["started", "checkpoint", "checkpoint", "checkpoint"]
     assert [folder.name for folder in run.checkpoints.folders()] == ["step_000004", "step_000006"]
-    assert run.evaluations() == []
+    assert run.evaluations() == {}
     synthetic.add_evaluation(path)
-    only, = RunRecord.open(path).evaluations()
-    assert (only.name, only.summary["scorecard"]["overall"]["correct"]) == ("test", 8)
+    assert RunRecord.open(path).evaluations()["test"]["scorecard"]["overall"]["correct"] == 8
     log = (path / "train" / "training_log.txt").read_text().splitlines()
     assert log[:2] == ["training starts", "step 1: loss 3.0000"]
     done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=path, capture_output=True, text=True)

@@ -111,14 +111,9 @@ class Pace:
     seconds_left: float
 
     @property
-    def rate_text(self) -> str:
-        """Tokens per second, in words."""
-        return f"{self.tokens_per_second:,.0f} tokens/s"
-
-    @property
-    def left_text(self) -> str:
-        """The time that is left, in words."""
-        return f"{duration(ceil(self.seconds_left))} left"
+    def text(self) -> str:
+        """Speed and the time that is left, in words."""
+        return f"{self.tokens_per_second:,.0f} tokens/s  {duration(ceil(self.seconds_left))} left"
 
 
 def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:
