@@ -139,11 +139,11 @@ def test_files_of_another_tokenizer_are_left_and_a_missing_folder_is_said(whole:
         carried = carry_over(opened, out)
     finally:
         (whole / "tokenizer.json").write_text(tokenizer)
-    assert carried.files == ("LICENSE", "USE_POLICY.md")
-    assert carried.left == dict.fromkeys(("tokenizer.model", "added_tokens.json"), OTHER_TOKENIZER)
+    assert carried["files"] == ["LICENSE", "USE_POLICY.md"]
+    assert carried["left"] == dict.fromkeys(("tokenizer.model", "added_tokens.json"), OTHER_TOKENIZER)
     assert sorted(path.name for path in out.iterdir()) == ["LICENSE", "USE_POLICY.md"]
     with moved(whole):
-        assert "are not in" in carry_over(opened, out).absent
+        assert "are not in" in carry_over(opened, out)["absent"]
 
 
 def test_an_export_without_the_weights_it_began_with_is_refused(whole: Path, run: Path, tmp_path: Path) -> None:

@@ -21,8 +21,6 @@ from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.run_table import ROOT, behaviour_rows, run_rows
 
-VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
-            "equivalent": "equivalent", "not comparable": "not comparable"}
 # Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
 MAX_RUNS = 4
@@ -110,7 +108,10 @@ def _unverified(views: Sequence[RunView]) -> list[str]:
 
 def verdict_text(comparison: Comparison | None) -> str:
     """The verdict with the run's name; empty without a comparison."""
-    return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
+    if comparison is None:
+        return ""
+    subject = f"{comparison.name_b} is " if comparison.verdict in ("better", "worse") else ""
+    return subject + comparison.verdict
 
 
 def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
