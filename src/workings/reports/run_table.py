@@ -125,4 +125,3 @@ _MEMORY: dict[str, Callable[[MemoryUse], str]] = {
     "Memory taken by the run": lambda use: "" if use.device_counts else use.taken_text(),
     "Resident memory of the process": lambda use: "" if use.device_counts else gib(use.held_bytes or 0),
 }
-"""A row for each fact that any run has."""
