@@ -7,10 +7,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workings.errors import RecordError
-from workings.record.layout import METRICS
 from workings.record.number_text import duration
-from workings.record.values import Absent, Digest, Finite, absent, parsed_part
+from workings.record.values import Absent, Digest, Finite, parsed_part
 
 WINDOW = 20
 """Last steps that are averaged: after a resume, or next to other work, a run may have another speed."""
@@ -76,30 +74,6 @@ def padding_share(tokens: int, positions: int) -> float:
 def check_line(value: dict[str, Any]) -> StepMetrics:
     """One line as an object. Raises `RecordError` naming the keys that are wrong."""
     return parsed_part(StepMetrics, value, f"step {value.get('step', 'unknown')}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogSums:
-    """Sums over the completed steps of a run."""
-
-    steps: int
-    tokens: int
-    supervised_tokens: int
-    seconds: float
-    final_loss: float | Absent
-
-
-def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
-    """Sums of the lines of `train/metrics.jsonl`. Raises `RecordError` for a line without its numbers."""
-    try:
-        return LogSums(
-            steps=int(lines[-1]["step"]) if lines else 0,
-            tokens=sum(line["tokens"] for line in lines),
-            supervised_tokens=sum(line["supervised_tokens"] for line in lines),
-            seconds=sum(line["seconds"] for line in lines),
-            final_loss=float(lines[-1]["loss"]) if lines else absent("no step was completed"))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise RecordError(f"{METRICS}: a line without step, loss, tokens or seconds ({error})") from None
 
 
 @dataclass(frozen=True, kw_only=True)
