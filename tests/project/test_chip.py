@@ -71,12 +71,6 @@ def test_utilization_is_counted_from_the_shape_and_the_peak_rate():
     assert "share_of_peak" not in speed.judged({"steps": 1, "seconds": 1.0}, asked, Chip(platform="cpu", kind="?"))
 
 
-def test_one_tiny_row_on_the_cpu(tmp_path):
-    row = sampling.PART.measure("jax: gemma-3-270m, greedy", TINY, tmp_path)
-    assert row["holds"]
-    assert row["tokens"] == 16
-
-
 ROWS = [(part.name, row) for part in command.PARTS.values() for row in part.rows(TINY)]
 
 

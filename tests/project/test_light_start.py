@@ -36,9 +36,7 @@ def command(*words: str) -> str:
 @pytest.mark.parametrize(("words", "code"), [
     (("--help",), 0),
     (("train", "--help"), 0),
-    (("quickstart", "--help"), 0),
     (("recipes", "list"), 0),
-    (("recipes", "show", "quickstart"), 0),
     (("recipes", "schema"), 0),
     (("train", "typo.yaml", "--out", "run"), 2),
     (("verify", "nothing-here"), 2),

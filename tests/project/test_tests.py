@@ -7,8 +7,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[1]
 PATCHED = re.compile(r"workings\.[\w.]*\._\w+|_[A-Za-z]\w*")
 
@@ -38,16 +36,6 @@ def forbidden(source: str) -> set[str]:
     return patched_names(source) | {name for name, (top, *rest) in parts.items() if (
         top == "tests" and any(part.startswith("test_") for part in rest)) or (
         top == "workings" and any(part.startswith("_") and not part.startswith("__") for part in rest))}
-
-
-@pytest.mark.parametrize(("source", "found"), [
-    ("from tests.data.test_check import CASES", True), ("from tests.data import test_check", True),
-    ("import tests.data.test_check as check", True), ("def f():\n    from tests.data.test_check import CASES", True),
-    ("from workings.cli.verify import _text", True), ("m.setattr('workings.reports.rollouts._CHUNK', 1)", True),
-    ("m.setattr(module, '_private', 1)", True), ("m.setattr(module, 'LIMIT', 1)", False),
-    ("from tests.data.check_cases import CASES", False), ("from tests.doubles import AddingEngine", False)])
-def test_what_is_forbidden_is_seen(source: str, found: bool) -> None:
-    assert bool(forbidden(source)) is found
 
 
 def test_no_test_uses_a_private_name_or_another_test() -> None:
