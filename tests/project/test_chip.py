@@ -1,4 +1,4 @@
-"""The command for the day that an accelerator is there: it goes on, it keeps what went wrong, and every line runs."""
+"""The command for the day that an accelerator is there: it resumes, it keeps what went wrong, and every line runs."""
 
 import json
 import sys

@@ -203,7 +203,7 @@ def test_peft_puts_adapters_on_the_text_part_of_the_whole_model_and_on_nothing_e
     merge_non_text_weights(tmp_path / "out", tmp_path / "base", shape)
 
     stored = TensorFile(tmp_path / "out" / "adapter" / ADAPTER_FILE)
-    # What vLLM turns into `language_model.model.` of its own classes.
+    # vLLM turns it into `language_model.model.` of its classes.
     assert all(name.startswith("base_model.model.model.language_model.layers.") for name in stored.names())
     assert len(stored.names()) == len(adapters)
     model = peft.PeftModel.from_pretrained(whole_model(family, shape), tmp_path / "out" / "adapter")

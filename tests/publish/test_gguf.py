@@ -46,10 +46,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path, workings) -> None:
-    out = tmp_path / "Model"
-    said = workings("export", run, "--out", out, "--format", "gguf").stdout
-    assert f"llama-cli -m {out / 'model.gguf'} --jinja" in said
-    assert f"ollama create model -f {out / 'Modelfile'} && ollama run model" in said
+    said = workings("export", run, "--format", "gguf", cwd=tmp_path).stdout  # as at the end of the quickstart
+    out = tmp_path / "run-gguf"
+    assert "llama-cli -m run-gguf/model.gguf --jinja" in said
+    assert "ollama create run-gguf -f run-gguf/Modelfile && ollama run run-gguf" in said
     assert {path.name for path in out.iterdir()} == {"model.gguf", "Modelfile", "export_info.json"}
     assert json.loads((out / "export_info.json").read_text())["format"] == "gguf bf16"
     # By its text alone: template, tokenizer and stop token are those of the file.
@@ -59,13 +59,6 @@ def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path,
     ours = ask(run, Question(text=QUESTION, max_new_tokens=12))
     assert theirs["choices"][0]["message"]["content"] == ours.text
     assert len(ours.text) > 4
-
-
-def test_without_out_the_folder_has_the_name_of_run_and_format(run: Path, tmp_path: Path, workings) -> None:
-    """The command that the quickstart ends with."""
-    said = workings("export", run, "--format", "gguf", cwd=tmp_path).stdout
-    assert "llama-cli -m run-gguf/model.gguf --jinja" in said
-    assert (tmp_path / "run-gguf" / "Modelfile").is_file()
 
 
 @pytest.mark.parametrize(("out", "words", "error"), [

@@ -75,7 +75,7 @@ TEXTS = {"lists of one": b"[" + b"[1]," * 50_000 + b"1]", "objects of one": b"["
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_values_take_is_known_before_they_are_parsed(name: str) -> None:
-    """At most two thirds more than was said; what is said is no more than three times as much."""
+    """At most two thirds above the estimate, and at least a third of it."""
     text = TEXTS[name]
     tracemalloc.start()
     value = loads(text)
