@@ -133,9 +133,8 @@ def test_folders_with_wheel_and_data(wheel: Path, tmp_path: Path) -> None:
     ({"traces": __file__}, "next to the recipe or below it")])
 def test_wrong_requests(wheel: Path, tmp_path: Path, changes: dict, says: str) -> None:
     recipe = tmp_path / "mine.yaml"
-    recipe.write_text(load_recipe("gemma-2b-v5e8").text.replace("dev-reasoning", changes.get("traces", "dev-reasoning")))
-    asked = {"user": "a", "wheel": wheel, **changes}
-    asked.pop("traces", None)
+    asked = {"user": "a", "wheel": wheel, "traces": "dev-reasoning", **changes}
+    recipe.write_text(load_recipe("gemma-2b-v5e8").text.replace("dev-reasoning", asked.pop("traces")))
     with pytest.raises(RequestError, match=says):
         write_kaggle(str(recipe), tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
@@ -186,16 +185,16 @@ def test_an_older_jax_is_not_replaced_unasked(run_forked, tmp_path: Path) -> Non
     assert "jax[tpu]==" in done.stderr
 
 
-def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
+def test_an_attached_output_is_resumed(play: Play, tmp_path: Path) -> None:
     earlier = tmp_path / "input" / "earlier-version" / "runs"
     (earlier / "gemma-2b-v5e8.partial").mkdir(parents=True)
     (earlier / "attempts.jsonl").write_text("{}\n{}\n")
     older = tmp_path / "input" / "older-version" / "runs"
     older.mkdir(parents=True)
     (older / "attempts.jsonl").write_text("{}\n")
-    done = play(upto="goes on from", request=request_for())
+    done = play(upto="resumes from", request=request_for())
     assert done.returncode == 0, done.stderr
-    assert f"goes on from {earlier}" in done.stdout
+    assert f"resumes from {earlier}" in done.stdout
     assert "so far: unfinished" in done.stdout
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
 

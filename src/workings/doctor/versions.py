@@ -49,7 +49,7 @@ def check_versions(present: Mapping[str, str]) -> Iterator[Finding]:
             if not (installed := installed_version(other)):
                 continue
             seen += 1
-            # Pre-releases count as versions: what is installed is to be judged, not what pip would choose.
+            # Pre-releases count: this is about what is installed, not about what pip would choose.
             if requirement.specifier.contains(installed, prereleases=True):
                 continue
             # A plugin for a device that is not here is still used to compile plans for one.

@@ -1,7 +1,7 @@
 """Checkpoints that are complete or do not count.
 
 A checkpoint is a folder `step_000100/` with the engine's files, `state.json` and, written last, `COMMIT.json` with the
-size and digest of each file. A folder without it, or with a file that differs from it, is never taken for the latest.
+size and digest of each file. A folder without it, or with a file that differs from it, never counts as the latest.
 
 The best checkpoint of a run is a function of its recipe and its log only, so that a verifier can recompute it.
 """

@@ -28,7 +28,7 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
-(`workings.samples.selection`). In the manifest of a run that was trained on samples: how many are of which model."""
+(`workings.samples.selection`). In the manifest of a run that was trained on samples: their number by model."""
 SKIPPED_TENSORS = "left_aside"
 """Fact of a run that trained the text part of a multimodal model: what else the whole model has."""
 CONVERTED_FROM = "converted_from"

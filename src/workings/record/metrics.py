@@ -91,7 +91,7 @@ class Pace:
 
 
 def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:
-    """The pace of the last of these metrics lines in a run of so many steps; None until there is one.
+    """The pace of the last of these metrics lines in a run of this many steps; None until there is one.
 
     ``first``: this attempt's first step, whose time includes compiling and is left out.
     """
@@ -105,7 +105,7 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
 
 
 def has_log_line(line: Mapping[str, Any], steps: int) -> bool:
-    """Whether the log of a run of so many steps has a line about the step with this metrics line."""
+    """Whether the log of a run of this many steps has a line about the step with this metrics line."""
     step = int(line["step"])
     return step % max(1, steps // LINES_PER_RUN) == 0 or step in (1, steps) or "evaluation_loss" in line
 

@@ -95,7 +95,7 @@ def remove_rollouts(directory: Path, last_step: int) -> None:
 def begin_from_sealed(final: Path) -> None:
     """Make an unfinished run from one that is sealed as interrupted or failed.
 
-    The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call goes on with
+    The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call takes
     the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
     Raises:

@@ -88,7 +88,7 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}
-    # A run may hold several evaluations: show the two that were compared.
+    # A run may hold several evaluations: show those that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():
         if side is not None:
             record = EvaluationRecord(Path(side.path))
