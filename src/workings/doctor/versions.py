@@ -1,13 +1,13 @@
 """Do the installed libraries go together? From what they declare themselves."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import metadata
 
 from packaging.requirements import Requirement
 
 from workings.doctor.finding import Finding
 from workings.hints import pip_install
+from workings.record.environment import installed_version
 
 DECLARING_PACKAGES = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", "torch", "transformers", "peft",
                       "accelerate", "bitsandbytes")
@@ -15,16 +15,6 @@ DECLARING_PACKAGES = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", 
 PLATFORM_OF_PLUGIN = {"libtpu": "tpu", "jax-cuda12-plugin": "gpu", "jax-cuda13-plugin": "gpu", "jax-cuda12-pjrt": "gpu",
                       "jax-cuda13-pjrt": "gpu"}
 """Packages that JAX names in its extras only, and the hardware that they drive."""
-
-
-@cache
-def installed_version(name: str) -> str:
-    """Version of an installed package; empty where it is not installed."""
-    # Cached: the same few packages are asked for hundreds of times, each time from the disk.
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def declared(name: str) -> list[str]:

@@ -38,7 +38,10 @@ def finish_sealing(final: Path) -> str:
 
 
 def repair(partial: Path) -> list[dict[str, Any]]:
-    """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done."""
+    """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done.
+
+    Raises `RecordError`, which says what to do, where the metrics have a damaged line.
+    """
     events: list[dict[str, Any]] = []
     with storage(partial, "repair"):
         for name in (layout.METRICS, layout.EVENTS, layout.LOG):
@@ -48,6 +51,10 @@ def repair(partial: Path) -> list[dict[str, Any]]:
         # Lines first: a run that is killed here has a whole log, and leftovers do no harm.
         if removed := remove_temporaries(partial) + CheckpointStore(partial / layout.CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
+    try:
+        jsonl.read(partial / layout.METRICS)
+    except RecordError as error:
+        raise _cannot_go_on(partial / layout.METRICS, str(error)) from None
     return events
 
 
@@ -60,14 +67,6 @@ def remove_temporaries(directory: Path) -> list[str]:
             path.unlink()
             removed.append(path.relative_to(directory).as_posix())
     return removed
-
-
-def check_metrics(path: Path) -> None:
-    """Raise `RecordError`, which says what to do, where a metrics file has a damaged line."""
-    try:
-        jsonl.read(path)
-    except RecordError as error:
-        raise _cannot_go_on(path, str(error)) from None
 
 
 def keep_metrics(path: Path, last_step: int) -> dict[str, int]:

@@ -19,7 +19,7 @@ from workings.record import atomic
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.run_table import ROOT, behaviour_rows, run_rows
+from workings.reports.run_table import ROOT, behaviour_rows, count, run_rows
 
 # Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
@@ -53,6 +53,9 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
+    # Each sentence about a model that this package has not verified, once.
+    unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
+                               for view in views if view.manifest is not None)
     breaks = figures.first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                        for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
@@ -78,7 +81,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
-        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
+        notes=[*filter(None, unverified), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
 
 
@@ -97,13 +100,6 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
     # The other runs come after A and B; a stable sort keeps their order.
     ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
-
-
-def _unverified(views: Sequence[RunView]) -> list[str]:
-    """Warnings about models that this package has not verified, each sentence once."""
-    said = (said_of_recipe(view.manifest.config, view.manifest.architecture)
-            for view in views if view.manifest is not None)
-    return [sentence for sentence in dict.fromkeys(said) if sentence]
 
 
 def verdict_text(comparison: Comparison | None) -> str:
@@ -131,8 +127,7 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     interval = (f"95 % interval {points(numbers['delta_ci_low'])} to {points(numbers['delta_ci_high'])}"
                 if "delta_ci_low" in numbers else "no interval")
     tiles.append({"name": "difference", "value": f"{points(numbers['delta'])} points", "more": interval})
-    # A narrow space between thousands, because a comma may be a decimal mark.
-    tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
+    tiles.append({"name": "items", "value": count(comparison.a.cell.n),
                   "more": f"{numbers['newly_right']} newly correct, {numbers['newly_wrong']} newly wrong"
                   + (f"; {p_shown(numbers['p_value'])}" if "p_value" in numbers else "")})
     return tiles
