@@ -36,8 +36,9 @@ FENCES = [(page, fence) for page in pages() for fence in fences((ROOT / page).re
 PAGES = sorted({page for page, fence in FENCES if not fence.not_run})
 
 
-TYPED_BY_PROOF = ("docs/data.md", "docs/index.md", "docs/learning-from-rewards.md", "docs/reference/coming-from.md",
-                  "docs/ways-of-learning.md", "docs/write-your-own.md")
+TYPED_BY_PROOF = ("docs/data.md", "docs/evaluation.md", "docs/index.md", "docs/learning-from-rewards.md",
+                  "docs/planning.md", "docs/reference/coming-from.md", "docs/ways-of-learning.md",
+                  "docs/write-your-own.md", "examples/runs/quickstart/README.md")
 """Pages that `make proof` types; what these show is tested from Python too."""
 FIRST_HOUR = "docs/getting-started.md"
 """From the first recipe to a verified run, in the shell; `make proof` types on, with data of one's own and in Python,
