@@ -8,17 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engines.tiny import tiny_shape
+from tests.engines.tiny import random_batch, request, tiny_shape
+from workings.config.method import LoraConfig
 from workings.data.generators import addition
 from workings.data.traces import Trace
-from workings.engines.checkpoint_files import ADAPTER_CONFIG, ADAPTER_FILE, IN_TEXT, merge_non_text_weights
-from workings.engines.safetensors_file import TensorFile, write_tensors
+from workings.engines.checkpoint_files import ADAPTER_FILE, IN_TEXT, merge_non_text_weights
+from workings.engines.safetensors_file import TensorFile
+from workings.engines.torch.engine import TorchEngine
 from workings.engines.weight_files import model_weights
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.shapes import from_hf_config, to_hf_config
 from workings.models.tokenizer_training import train_tokenizer
-from workings.models.weights import layer_name, layer_shapes, tensor_shapes
+from workings.models.weights import tensor_shapes
 from workings.publish.export import OTHER_TOKENIZER, Exported, carry_over, export_run
 from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
@@ -42,7 +44,6 @@ checkpoint: {{every_steps: 3, keep_last: 1}}
 """
 TAKEN = ("LICENSE", "USE_POLICY.md", "added_tokens.json", "tokenizer.model")
 """Files of the published folder that an export has to have as well."""
-TARGETS = ("q_proj", "down_proj")
 TOWERS = {
     "gemma3": {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
                "image_size": 28, "patch_size": 14},
@@ -169,44 +170,25 @@ def test_an_export_without_the_weights_it_began_with_is_refused(whole: Path, run
 
 # --- adapters ---------------------------------------------------------------------------------------------------
 
-def write_text_part(folder: Path, base: Path, shape: ModelShape) -> dict[str, np.ndarray]:
-    """What an engine exports of the text part: here the weights of ``base``, and adapters of numbers above zero."""
-    (folder / "adapter").mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(to_hf_config(shape) | {"dtype": "float32"}))
-    read = model_weights(base, shape).read
-    write_tensors(folder / "model.safetensors", {name: (read(name).dtype, size)
-                                                 for name, size in tensor_shapes(shape).items()}, read, {})
-    draw = np.random.default_rng(0)
-    adapters = {}
-    for layer in range(shape.layers):
-        for name, size in layer_shapes(shape, layer).items():
-            if not name.endswith(tuple(f"{target}.weight" for target in TARGETS)):
-                continue
-            outer, inner = size
-            stem = IN_TEXT.removesuffix("model.") + layer_name(layer, name).removesuffix("weight")
-            adapters |= {f"{stem}lora_A.weight": draw.random((2, inner), np.float32),
-                         f"{stem}lora_B.weight": draw.random((outer, 2), np.float32)}
-    write_tensors(folder / "adapter" / ADAPTER_FILE, {name: (x.dtype, x.shape) for name, x in adapters.items()},
-                  adapters.__getitem__, {})
-    (folder / "adapter" / ADAPTER_CONFIG).write_text(json.dumps({
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "inference_mode": True,
-        "target_modules": list(TARGETS)}))
-    return adapters
-
-
 @pytest.mark.parametrize("family", TOWERS)
 def test_peft_puts_adapters_on_the_text_part_of_the_whole_model_and_on_nothing_else(family: str,
                                                                                     tmp_path: Path) -> None:
     shape = from_hf_config(to_hf_config(tiny_shape(family)))
     whole_model(family, shape).save_pretrained(tmp_path / "base")
-    adapters = write_text_part(tmp_path / "out", tmp_path / "base", shape)
-    merge_non_text_weights(tmp_path / "out", tmp_path / "base", shape)
+    engine = TorchEngine.open(request(shape, method=LoraConfig(
+        name="lora", rank=2, alpha=4, target_modules=("q_proj", "down_proj"))))
+    out = tmp_path / "out"
+    out.mkdir()
+    engine.export(engine.step(engine.init(0), random_batch(shape), 1e-2)[0], out)
+    file = TensorFile(out / "adapter" / ADAPTER_FILE)
+    adapters = {name: np.array(file.read(name)) for name in file.names()}
+    merge_non_text_weights(out, tmp_path / "base", shape)
 
-    stored = TensorFile(tmp_path / "out" / "adapter" / ADAPTER_FILE)
+    stored = TensorFile(out / "adapter" / ADAPTER_FILE)
     # vLLM turns it into `language_model.model.` of its classes.
     assert all(name.startswith("base_model.model.model.language_model.layers.") for name in stored.names())
     assert len(stored.names()) == len(adapters)
-    model = peft.PeftModel.from_pretrained(whole_model(family, shape), tmp_path / "out" / "adapter")
+    model = peft.PeftModel.from_pretrained(whole_model(family, shape), out / "adapter")
     there = {name.replace(".default.", "."): x for name, x in model.named_parameters() if "lora_" in name}
     assert set(there) == set(stored.names())
     for name, values in adapters.items():
