@@ -1,24 +1,21 @@
 """`workings push`: nothing without consent, the very bytes with it, and a record that verifies after a download."""
 
-import base64
-import hashlib
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tests import kept_folders
-from tests.http_server import serving
-from tests.models import hub_server
-from tests.models.hub_server import COMMIT
-from tests.models.hub_server import REPOSITORY as REPO
 from tests.record import synthetic
 from tests.runs.killed import write_recipe
+from tests.runs.runs_helpers import refused as cli_refuses
+from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.models.families.standard import GEMMA_TERMS
@@ -28,64 +25,28 @@ from workings.runs.evaluate import evaluate_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("huggingface_hub")
-TOKEN = "hf_standin"
+httpx = pytest.importorskip("httpx")
+huggingface_hub = pytest.importorskip("huggingface_hub")
+HfHubHTTPError = pytest.importorskip("huggingface_hub.errors").HfHubHTTPError
+REPO, ADDRESS = "someone/small-model", "https://huggingface.co/someone/small-model/commit/1"
 
 
-class Hub(hub_server.Hub):
-    """Takes uploads as the Hub does: large files by Git LFS, small ones in the commit."""
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Represents the Hub's client, with its signatures; `files` are those of the last commit."""
+    api = create_autospec(huggingface_hub.HfApi, instance=True)
+    api.files = {}
 
-    stored: ClassVar[dict[str, bytes]] = {}
+    def commit(repo: str, operations: list[Any], commit_message: str) -> SimpleNamespace:
+        for operation in operations:
+            with operation.as_file() as file:
+                api.files[operation.path_in_repo] = file.read()
+        return SimpleNamespace(commit_url=ADDRESS)
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        path = self.path.split("?")[0]
-        self.asked.append(path)
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self.say(401, {"error": "Invalid username or password."})
-        elif path.endswith("/api/repos/create"):
-            self.private.append(json.loads(body).get("visibility") == "private")
-            self.say(200, {"url": f"{self.address}/{REPO}"})
-        elif path.endswith("/api/validate-yaml"):
-            self.say(200, {"errors": [], "warnings": []})
-        elif "/preupload/" in path:
-            self.say(200, {"files": [{"path": file["path"], "shouldIgnore": False, "uploadMode": "lfs" if
-                                      file["path"].endswith((".safetensors", ".zip")) else "regular"}
-                                     for file in json.loads(body)["files"]]})
-        elif path.endswith("/info/lfs/objects/batch"):
-            self.say(200, {"transfer": "basic", "objects": [
-                {**row, "actions": {"upload": {"href": f"{self.address}/lfs/{row['oid']}"}}}
-                for row in json.loads(body)["objects"]]})
-        else:
-            self.commit(body)
-
-    def commit(self, body: bytes) -> None:
-        for row in map(json.loads, body.splitlines()):
-            value = row["value"]
-            if row["key"] == "file":
-                self.files[value["path"]] = base64.b64decode(value["content"])
-            elif row["key"] == "lfsFile":
-                self.files[value["path"]] = self.stored[value["oid"]]
-        self.say(200, {"commitOid": COMMIT, "commitUrl": f"{self.address}/{REPO}/commit/{COMMIT}"})
-
-    def do_PUT(self) -> None:
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        if hashlib.sha256(data).hexdigest() == self.path.rpartition("/")[2]:
-            self.stored[self.path.rpartition("/")[2]] = data
-            self.say(200, {})
-        else:
-            self.say(400, {"error": "other bytes"})
-
-    @property
-    def address(self) -> str:
-        return f"http://{self.headers['Host']}"
-
-
-@contextmanager
-def hub() -> Iterator[tuple[str, type[Hub]]]:
-    kind = type("OneHub", (Hub,), {"files": {}, "stored": {}, "asked": [], "private": []})
-    with serving(kind) as address:
-        yield address, kind
+    api.create_commit.side_effect = commit
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: api)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "hf_standin")
+    return api
 
 
 @pytest.fixture(scope="module")
@@ -113,52 +74,39 @@ def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs" / "tuned"
 
 
-@pytest.fixture
-def push(run_python: Any, tmp_path: Path) -> Any:
-    """Types the command in a child, because the Hub's address is read when its library is imported."""
-    def typed(*words: object, address: str, token: str = TOKEN, check: bool = True) -> Any:
-        return run_python("-m", "workings", "push", *map(str, words), check=check, environment={
-            "HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_TOKEN": token,
-            "HF_TOKEN_PATH": str(tmp_path / "no-token"), "HF_HUB_CACHE": str(tmp_path / "cache"),
-            "HF_HUB_OFFLINE": "0"})
-    return typed
+def typed(*words: object) -> tuple[dict[str, Any], str]:
+    """The answer of `workings push`, and what it shows."""
+    done = CliRunner().invoke(app, ["push", *map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Path, push: Any) -> None:
-    with hub() as (address, server):
-        done = push(run, REPO, "--json", address=address, token="")
-        assert server.asked == []
-    said = json.loads(done.stdout.splitlines()[-1])
+def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Path, hub: Any) -> None:
+    said, shown = typed(run, REPO)
+    assert hub.mock_calls == []
     assert not said["uploaded"]
     assert {"README.md", "model.safetensors", "record.zip", "export_info.json", "tokenizer.json"} <= set(said["files"])
     assert list(said["texts"]) == ["runs/tiny/eval/items/predictions.jsonl"]
     for name, size in said["files"].items():
-        assert f"{size:,}  {name}" in done.stderr
-    assert said["card"] in done.stderr
+        assert f"{size:,}  {name}" in shown
+    assert said["card"] in shown
     assert not list(run.parent.glob(".push-*"))
 
 
-def test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download(
-        run: Path, push: Any, run_python: Any, tmp_path: Path) -> None:
+def test_the_hub_gets_the_very_bytes_and_a_record_that_verifies(
+        run: Path, hub: Any, tmp_path: Path) -> None:
     model = export_run(run, tmp_path / "model").directory
-    with hub() as (address, server):
-        said = json.loads(push(model, REPO, "--run", run, "--license", "MIT", "--private", "--yes", "--json",
-                               address=address).stdout.splitlines()[-1])
-        assert said["address"] == f"{address}/{REPO}/commit/{COMMIT}"
-        assert server.private == [True]
-        run_python("-c", f"from huggingface_hub import snapshot_download; snapshot_download({REPO!r}, "
-                   f"local_dir={str(tmp_path / 'got')!r})",
-                   environment={"HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
-                                "HF_HUB_CACHE": str(tmp_path / "cache")})
-    got = {path.relative_to(tmp_path / "got").as_posix(): path for path in (tmp_path / "got").rglob("*")
-           if path.is_file() and ".cache" not in path.parts}
-    assert {name: path.stat().st_size for name, path in got.items()} == said["files"]
+    said, _ = typed(model, REPO, "--run", run, "--license", "MIT", "--private", "--yes")
+    assert said["address"] == ADDRESS
+    assert hub.create_repo.call_args.kwargs["private"]
+    assert {name: len(data) for name, data in hub.files.items()} == said["files"]
     for file in model.iterdir():
-        assert hashlib.sha256(got[file.name].read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
-    found = verify(got["record.zip"], expect_root=said["root"])
+        assert hub.files[file.name] == file.read_bytes()
+    (tmp_path / "record.zip").write_bytes(hub.files["record.zip"])
+    found = verify(tmp_path / "record.zip", expect_root=said["root"])
     assert [check.id for check in found.checks if check.verdict == "failed"] == []
     assert found.level == 2
-    card = got["README.md"].read_text()
+    card = hub.files["README.md"].decode()
     metadata = yaml.safe_load(card.split("---")[1])
     assert metadata["license"] == "mit"
     assert metadata["library_name"] == "transformers"
@@ -194,14 +142,18 @@ def test_what_cannot_be_pushed_is_refused(run: Path, tmp_path: Path) -> None:
     refused(run, "needs an exported folder", tmp_path, run=run)
 
 
-def test_what_a_hub_refuses_is_said_with_exit_code_2(run: Path, push: Any) -> None:
-    with hub() as (address, server):
-        for place, token, sentence in ((address, "", "no token of the Hugging Face Hub"),
-                                       (address, "hf_other", f"the Hub refuses {REPO}: "),
-                                       ("http://127.0.0.1:1", TOKEN, f"the upload to {REPO} failed")):
-            done = push(run, REPO, "--yes", address=place, token=token, check=False)
-            assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
-        assert server.files == {}
+def test_what_a_hub_refuses_is_said(run: Path, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = httpx.Response(401, request=httpx.Request("POST", ADDRESS))
+    for error, sentence in ((HfHubHTTPError("Invalid token", response=answer), f"the Hub refuses {REPO}: Invalid"),
+                            (httpx.ConnectError("unreachable"), f"the upload to {REPO} failed: unreachable")):
+        hub.create_repo.side_effect = error
+        assert sentence in cli_refuses("push", run, REPO, "--yes")
+    hub.create_repo.side_effect = None
+    hub.model_info.return_value.private = False
+    assert "--private cannot change" in cli_refuses("push", run, REPO, "--private", "--yes")
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    assert "no token of the Hugging Face Hub" in cli_refuses("push", run, REPO, "--yes")
+    assert hub.files == {}
 
 
 @pytest.mark.parametrize(("facts", "request_", "licence", "sentence"), [
