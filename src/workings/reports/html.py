@@ -13,6 +13,7 @@ from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import count_first_wrong_steps
+from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
@@ -117,20 +118,18 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     """
     if comparison is None or comparison.a is None or comparison.b is None or comparison.difference is None:
         return []
-    tiles = []
-    for side in (comparison.a, comparison.b):
-        record = side.to_json()
-        interval = (f"95 % interval {100 * record['ci_low']:.1f} to {100 * record['ci_high']:.1f}"
-                    if "ci_low" in record else "no interval")
-        tiles.append({"name": side.name, "value": percent(side.cell.mean), "more": interval})
-    numbers: dict[str, Any] = comparison.difference.to_json()
-    interval = (f"95 % interval {points(numbers['delta_ci_low'])} to {points(numbers['delta_ci_high'])}"
-                if "delta_ci_low" in numbers else "no interval")
-    tiles.append({"name": "difference", "value": f"{points(numbers['delta'])} points", "more": interval})
-    tiles.append({"name": "items", "value": count(comparison.a.cell.n),
-                  "more": f"{numbers['newly_right']} newly correct, {numbers['newly_wrong']} newly wrong"
-                  + (f"; {p_shown(numbers['p_value'])}" if "p_value" in numbers else "")})
-    return tiles
+    difference = comparison.difference
+    sides = [{"name": side.name, "value": percent(side.cell.mean), "more": _interval(side.cell.interval)}
+             for side in (comparison.a, comparison.b)]
+    changed = f"{difference.newly_right} newly correct, {difference.newly_wrong} newly wrong"
+    return [*sides, {"name": "difference", "value": f"{points(difference.delta)} points",
+                     "more": _interval(difference.interval, signed=True)},
+            {"name": "items", "value": count(comparison.a.cell.n), "more": changed if difference.p_value is None else
+             f"{changed}; {p_shown(difference.p_value)}"}]
+
+
+def _interval(interval: Interval | str, *, signed: bool = False) -> str:
+    return "no interval" if isinstance(interval, str) else f"95 % interval {figures.bounds(interval, signed=signed)}"
 
 
 def _delta_caption(comparison: Comparison | None) -> str:
