@@ -267,7 +267,9 @@ class RunManifest(_Part):
     def _log(self) -> dict[str, list[Any]]:
         """Numbers of all completed steps by their key in the log."""
         lines, keys = self._files.lines(layout.METRICS), ("step", "loss", "tokens", "supervised_tokens", "seconds")
-        if wrong := [key for key in keys for line in lines if not isinstance(line.get(key), int | float)]:
+        # JSON's integers have no limit; a float has.
+        if wrong := [key for key in keys for line in lines
+                     if not isinstance(number := line.get(key), int | float) or abs(number) > 1e300]:
             raise RecordError(f"{layout.METRICS}: a line without {wrong[0]}")
         return {key: [line[key] for line in lines] for key in keys}
 
