@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import kept_folders
 from tests.engines.tiny import tiny_shape
-from tests.runs.killed import write_recipe
+from tests.runs.killed import trained_and_exported
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
@@ -17,7 +16,6 @@ from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.export import export_run, write_tokenizer
 from workings.runs.evaluate import Question, ask
-from workings.runs.train import train
 
 transformers = pytest.importorskip("transformers")
 QUESTION = "What is 34+58?"
@@ -25,17 +23,13 @@ QUESTION = "What is 34+58?"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Gemma 3 after six steps."""
-    def make(folder: Path) -> None:
-        train(str(write_recipe(folder)), folder / "run")
-
-    return kept_folders.copy(make, tmp_path_factory.mktemp("exported"), "exported") / "run"
+    return trained_and_exported(tmp_path_factory.mktemp("exported")) / "run"
 
 
 def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tmp_path: Path, workings) -> None:
     out = tmp_path / "model"
     said = json.loads(workings("export", run, "--out", out, "--json").stdout.splitlines()[-1])
-    assert said["step"] == 6
+    assert said["step"] == 24
     assert set(said["files"]) == {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
                                   "tokenizer_config.json", "chat_template.jinja"}
     origin = json.loads((out / "export_info.json").read_text())
@@ -54,7 +48,7 @@ def test_transformers_opens_the_export_and_answers_as_the_run_does(run: Path, tm
     written = model.generate(**prompt, max_new_tokens=12)[0, prompt["input_ids"].shape[1]:].tolist()
     reply = ask(run, Question(text=QUESTION, max_new_tokens=12))
     assert tokenizer.decode([token for token in written if token != stop]) == reply.text
-    assert len(reply.text) > 4
+    assert reply.text
 
     with pytest.raises(RequestError, match="already exists"):
         export_run(run, out)

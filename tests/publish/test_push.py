@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests import kept_folders
 from tests.record import synthetic
-from tests.runs.killed import write_recipe
+from tests.runs.killed import trained_and_exported, write_recipe
 from tests.runs.runs_helpers import refused as cli_refuses
 from workings.cli.main import app
 from workings.errors import RequestError
@@ -51,22 +51,20 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Gemma 3 from random weights after six steps, with an evaluation."""
-    def make(folder: Path) -> None:
-        train(str(write_recipe(folder)), folder / "runs" / "tiny")
-        items = folder / "items.jsonl"
-        items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
-                                 + "\n" for i in range(4)))
-        evaluate_run(folder / "runs" / "tiny", items, folder / "runs" / "tiny" / "eval" / "items")
-
-    return kept_folders.copy(make, tmp_path_factory.mktemp("pushed"), "pushed") / "runs" / "tiny"
+    """A tiny Gemma 3 that began with random weights, with an evaluation."""
+    folder = trained_and_exported(tmp_path_factory.mktemp("pushed"))
+    items = folder / "items.jsonl"
+    items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
+                             + "\n" for i in range(4)))
+    evaluate_run(folder / "run", items, folder / "run" / "eval" / "items")
+    return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that resumed from the exported one, as from any folder of Gemma's family."""
     folder = tmp_path_factory.mktemp("tuned")
-    export_run(run, folder / "base")
+    shutil.copytree(run.with_name("model"), folder / "base")
     recipe = write_recipe(folder)
     recipe.write_text(re.sub(r"model:\n.*\n.*\ntokenizer: train", "model: {source: pretrained, id: base}\n"
                              "tokenizer: model", recipe.read_text()))
@@ -86,7 +84,7 @@ def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Pa
     assert hub.mock_calls == []
     assert not said["uploaded"]
     assert {"README.md", "model.safetensors", "record.zip", "export_info.json", "tokenizer.json"} <= set(said["files"])
-    assert list(said["texts"]) == ["runs/tiny/eval/items/predictions.jsonl"]
+    assert list(said["texts"]) == ["runs/run/eval/items/predictions.jsonl"]
     for name, size in said["files"].items():
         assert f"{size:,}  {name}" in shown
     assert said["card"] in shown
@@ -124,7 +122,7 @@ def refused(model: Path, sentence: str, folder: Path, **request: Any) -> None:
 
 def test_a_folder_that_is_not_as_it_was_exported_is_refused(run: Path, tmp_path: Path) -> None:
     model = export_run(run, tmp_path / "model").directory
-    refused(model, r"the run that .* was made from is not at runs/tiny", tmp_path)
+    refused(model, r"the run that .* was made from is not at runs/run", tmp_path)
     (model / "tokenizer.json").unlink()
     refused(model, "tokenizer.json is missing", tmp_path, run=run)
     (model / "notes.txt").write_text("mine")
