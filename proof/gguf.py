@@ -81,7 +81,9 @@ def main(arguments: list[str]) -> int:
             found = case(Path(folder)) | {"compared": measured()}
         print(name, found, flush=True)
         write_result(packages=PACKAGES, words="[FAMILY | FOLDER ...]", values=earlier() | {name: found})
-    return 0 if all(row[kind] >= enough for row in earlier().values() for kind, enough in ENOUGH.items()) else 1
+    return 0 if all(row[kind] >= enough for row in earlier().values() for kind, enough in ENOUGH.items()) and all(
+        row["log_prob_difference"] < row["log_prob_limit"] for row in earlier().values() if "log_prob_limit" in row
+    ) else 1
 
 
 if __name__ == "__main__":

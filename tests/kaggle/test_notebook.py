@@ -25,7 +25,6 @@ from workings.kaggle.notebook import (
     script,
     slug,
 )
-from workings.publish import kaggle
 from workings.publish.kaggle import processes_on, write_kaggle
 from workings.record.digest import file_digest
 from workings.runs.python_api.run_object import Run
@@ -131,31 +130,14 @@ def test_folders_with_wheel_and_data(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("changes", "says"), [
     ({"user": "a b"}, "your name on Kaggle"), ({"on": "h100"}, "v5e-8 or t4x2"), ({"wheel": Path("none.whl")}, "wheel"),
-])
+    ({"traces": __file__}, "next to the recipe or below it")])
 def test_wrong_requests(wheel: Path, tmp_path: Path, changes: dict, says: str) -> None:
+    recipe = tmp_path / "mine.yaml"
+    asked = {"user": "a", "wheel": wheel, "traces": "dev-reasoning", **changes}
+    recipe.write_text(load_recipe("gemma-2b-v5e8").text.replace("dev-reasoning", asked.pop("traces")))
     with pytest.raises(RequestError, match=says):
-        write_kaggle("gemma-2b-v5e8", tmp_path / "out", **{"user": "a", "wheel": wheel, **changes})
+        write_kaggle(str(recipe), tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_that_was_not_finished_does_not_stay(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                                     ) -> None:
-    def interrupted(_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(kaggle, "script", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_kaggle("gemma-2b-v5e8", tmp_path / "out" / "made", user="a", wheel=wheel)
-    assert not [*(tmp_path / "out").iterdir()]
-
-
-def test_data_outside_of_the_recipes_folder_is_refused(wheel: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.jsonl").write_text("{}\n")
-    (tmp_path / "recipes").mkdir()
-    recipe = tmp_path / "recipes" / "mine.yaml"
-    recipe.write_text(load_recipe("gemma-2b-v5e8").text.replace("traces: dev-reasoning", "traces: ../mine.jsonl"))
-    with pytest.raises(RequestError, match="next to the recipe or below it"):
-        write_kaggle(str(recipe), tmp_path / "out", user="a", wheel=wheel)
 
 
 # --- single cells -------------------------------------------------------------------------------------------------
@@ -203,16 +185,16 @@ def test_an_older_jax_is_not_replaced_unasked(run_forked, tmp_path: Path) -> Non
     assert "jax[tpu]==" in done.stderr
 
 
-def test_an_attached_output_is_gone_on_with(play: Play, tmp_path: Path) -> None:
+def test_an_attached_output_is_resumed(play: Play, tmp_path: Path) -> None:
     earlier = tmp_path / "input" / "earlier-version" / "runs"
     (earlier / "gemma-2b-v5e8.partial").mkdir(parents=True)
     (earlier / "attempts.jsonl").write_text("{}\n{}\n")
     older = tmp_path / "input" / "older-version" / "runs"
     older.mkdir(parents=True)
     (older / "attempts.jsonl").write_text("{}\n")
-    done = play(upto="goes on from", request=request_for())
+    done = play(upto="resumes from", request=request_for())
     assert done.returncode == 0, done.stderr
-    assert f"goes on from {earlier}" in done.stdout
+    assert f"resumes from {earlier}" in done.stdout
     assert "so far: unfinished" in done.stdout
     assert (tmp_path / "runs" / "gemma-2b-v5e8.partial").is_dir()
 

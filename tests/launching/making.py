@@ -24,7 +24,7 @@ def job_of(**values):
 
 
 def every_file():
-    """One file of each kind (`proof/launch_schemas.py` holds them against the published schemas)."""
+    """One file of each kind (`proof/launch_schemas.py` validates them with the published schemas)."""
     slice_ = job_of(platform="tpu", target="v5e-16", hosts=4, devices=4, topology="4x4")
     return {
         "slurm, jax": slurm(job_of()), "slurm, torch": slurm(job_of(engine="torch")),

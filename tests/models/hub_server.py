@@ -18,7 +18,6 @@ class Hub(Handler):
 
     files: ClassVar[dict[str, bytes]] = {}
     asked: ClassVar[list[str]] = []
-    private: ClassVar[list[bool]] = []
 
     protocol_version = "HTTP/1.1"
 
@@ -47,7 +46,7 @@ class Hub(Handler):
             self.say(200, [{"type": "file", "path": name, "size": len(data), "oid": oid(data)}
                            for name, data in self.files.items()], body)
         elif revision in ("", "main", "v1", COMMIT):
-            self.say(200, {"id": REPOSITORY, "sha": COMMIT, "private": any(self.private),
+            self.say(200, {"id": REPOSITORY, "sha": COMMIT, "private": False,
                            "siblings": [{"rfilename": name} for name in self.files]}, body)
         else:
             self.say(404, {"error": "Invalid rev id"}, body, {"X-Error-Code": "RevisionNotFound"})

@@ -1,24 +1,21 @@
 """`workings push`: nothing without consent, the very bytes with it, and a record that verifies after a download."""
 
-import base64
-import hashlib
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from tests import kept_folders
-from tests.http_server import serving
-from tests.models import hub_server
-from tests.models.hub_server import COMMIT
-from tests.models.hub_server import REPOSITORY as REPO
 from tests.record import synthetic
-from tests.runs.killed import write_recipe
+from tests.runs.killed import trained_and_exported, write_recipe
+from tests.runs.runs_helpers import refused as cli_refuses
+from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.models.families.standard import GEMMA_TERMS
@@ -28,84 +25,46 @@ from workings.runs.evaluate import evaluate_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("huggingface_hub")
-TOKEN = "hf_standin"
+httpx = pytest.importorskip("httpx")
+huggingface_hub = pytest.importorskip("huggingface_hub")
+HfHubHTTPError = pytest.importorskip("huggingface_hub.errors").HfHubHTTPError
+REPO, ADDRESS = "someone/small-model", "https://huggingface.co/someone/small-model/commit/1"
 
 
-class Hub(hub_server.Hub):
-    """Takes uploads as the Hub does: large files by Git LFS, small ones in the commit."""
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Represents the Hub's client, with its signatures; `files` are those of the last commit."""
+    api = create_autospec(huggingface_hub.HfApi, instance=True)
+    api.files = {}
 
-    stored: ClassVar[dict[str, bytes]] = {}
+    def commit(repo: str, operations: list[Any], commit_message: str) -> SimpleNamespace:
+        for operation in operations:
+            with operation.as_file() as file:
+                api.files[operation.path_in_repo] = file.read()
+        return SimpleNamespace(commit_url=ADDRESS)
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        path = self.path.split("?")[0]
-        self.asked.append(path)
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self.say(401, {"error": "Invalid username or password."})
-        elif path.endswith("/api/repos/create"):
-            self.private.append(json.loads(body).get("visibility") == "private")
-            self.say(200, {"url": f"{self.address}/{REPO}"})
-        elif path.endswith("/api/validate-yaml"):
-            self.say(200, {"errors": [], "warnings": []})
-        elif "/preupload/" in path:
-            self.say(200, {"files": [{"path": file["path"], "shouldIgnore": False, "uploadMode": "lfs" if
-                                      file["path"].endswith((".safetensors", ".zip")) else "regular"}
-                                     for file in json.loads(body)["files"]]})
-        elif path.endswith("/info/lfs/objects/batch"):
-            self.say(200, {"transfer": "basic", "objects": [
-                {**row, "actions": {"upload": {"href": f"{self.address}/lfs/{row['oid']}"}}}
-                for row in json.loads(body)["objects"]]})
-        else:
-            self.commit(body)
-
-    def commit(self, body: bytes) -> None:
-        for row in map(json.loads, body.splitlines()):
-            value = row["value"]
-            if row["key"] == "file":
-                self.files[value["path"]] = base64.b64decode(value["content"])
-            elif row["key"] == "lfsFile":
-                self.files[value["path"]] = self.stored[value["oid"]]
-        self.say(200, {"commitOid": COMMIT, "commitUrl": f"{self.address}/{REPO}/commit/{COMMIT}"})
-
-    def do_PUT(self) -> None:
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        if hashlib.sha256(data).hexdigest() == self.path.rpartition("/")[2]:
-            self.stored[self.path.rpartition("/")[2]] = data
-            self.say(200, {})
-        else:
-            self.say(400, {"error": "other bytes"})
-
-    @property
-    def address(self) -> str:
-        return f"http://{self.headers['Host']}"
-
-
-@contextmanager
-def hub() -> Iterator[tuple[str, type[Hub]]]:
-    kind = type("OneHub", (Hub,), {"files": {}, "stored": {}, "asked": [], "private": []})
-    with serving(kind) as address:
-        yield address, kind
+    api.create_commit.side_effect = commit
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: api)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "hf_standin")
+    return api
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Gemma 3 from random weights after six steps, with an evaluation."""
-    def make(folder: Path) -> None:
-        train(str(write_recipe(folder)), folder / "runs" / "tiny")
-        items = folder / "items.jsonl"
-        items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
-                                 + "\n" for i in range(4)))
-        evaluate_run(folder / "runs" / "tiny", items, folder / "runs" / "tiny" / "eval" / "items")
-
-    return kept_folders.copy(make, tmp_path_factory.mktemp("pushed"), "pushed") / "runs" / "tiny"
+    """A tiny Gemma 3 that began with random weights, with an evaluation."""
+    folder = trained_and_exported(tmp_path_factory.mktemp("pushed"))
+    items = folder / "items.jsonl"
+    items.write_text("".join(json.dumps({"id": str(i), "prompt": f"What is {i}+1?", "expected_answer": str(i + 1)})
+                             + "\n" for i in range(4)))
+    evaluate_run(folder / "run", items, folder / "run" / "eval" / "items")
+    return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that resumed from the exported one, as from any folder of Gemma's family."""
     folder = tmp_path_factory.mktemp("tuned")
-    export_run(run, folder / "base")
+    shutil.copytree(run.with_name("model"), folder / "base")
     recipe = write_recipe(folder)
     recipe.write_text(re.sub(r"model:\n.*\n.*\ntokenizer: train", "model: {source: pretrained, id: base}\n"
                              "tokenizer: model", recipe.read_text()))
@@ -113,52 +72,39 @@ def tuned(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs" / "tuned"
 
 
-@pytest.fixture
-def push(run_python: Any, tmp_path: Path) -> Any:
-    """Types the command in a child, because the Hub's address is read when its library is imported."""
-    def typed(*words: object, address: str = "http://127.0.0.1:1", token: str = TOKEN, check: bool = True) -> Any:
-        return run_python("-m", "workings", "push", *map(str, words), check=check, environment={
-            "HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_TOKEN": token,
-            "HF_TOKEN_PATH": str(tmp_path / "no-token"), "HF_HUB_CACHE": str(tmp_path / "cache"),
-            "HF_HUB_OFFLINE": "0"})
-    return typed
+def typed(*words: object) -> tuple[dict[str, Any], str]:
+    """The answer of `workings push`, and what it shows."""
+    done = CliRunner().invoke(app, ["push", *map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
-def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Path, push: Any) -> None:
-    with hub() as (address, server):
-        done = push(run, REPO, "--json", address=address, token="")
-        assert server.asked == []
-    said = json.loads(done.stdout.splitlines()[-1])
+def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Path, hub: Any) -> None:
+    said, shown = typed(run, REPO)
+    assert hub.mock_calls == []
     assert not said["uploaded"]
     assert {"README.md", "model.safetensors", "record.zip", "export_info.json", "tokenizer.json"} <= set(said["files"])
-    assert list(said["texts"]) == ["runs/tiny/eval/items/predictions.jsonl"]
+    assert list(said["texts"]) == ["runs/run/eval/items/predictions.jsonl"]
     for name, size in said["files"].items():
-        assert f"{size:,}  {name}" in done.stderr
-    assert said["card"] in done.stderr
+        assert f"{size:,}  {name}" in shown
+    assert said["card"] in shown
     assert not list(run.parent.glob(".push-*"))
 
 
-def test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download(
-        run: Path, push: Any, run_python: Any, tmp_path: Path) -> None:
+def test_the_hub_gets_the_very_bytes_and_a_record_that_verifies(
+        run: Path, hub: Any, tmp_path: Path) -> None:
     model = export_run(run, tmp_path / "model").directory
-    with hub() as (address, server):
-        said = json.loads(push(model, REPO, "--run", run, "--license", "MIT", "--private", "--yes", "--json",
-                               address=address).stdout.splitlines()[-1])
-        assert said["address"] == f"{address}/{REPO}/commit/{COMMIT}"
-        assert server.private == [True]
-        run_python("-c", f"from huggingface_hub import snapshot_download; snapshot_download({REPO!r}, "
-                   f"local_dir={str(tmp_path / 'got')!r})",
-                   environment={"HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
-                                "HF_HUB_CACHE": str(tmp_path / "cache")})
-    got = {path.relative_to(tmp_path / "got").as_posix(): path for path in (tmp_path / "got").rglob("*")
-           if path.is_file() and ".cache" not in path.parts}
-    assert {name: path.stat().st_size for name, path in got.items()} == said["files"]
+    said, _ = typed(model, REPO, "--run", run, "--license", "MIT", "--private", "--yes")
+    assert said["address"] == ADDRESS
+    assert hub.create_repo.call_args.kwargs["private"]
+    assert {name: len(data) for name, data in hub.files.items()} == said["files"]
     for file in model.iterdir():
-        assert hashlib.sha256(got[file.name].read_bytes()).digest() == hashlib.sha256(file.read_bytes()).digest()
-    found = verify(got["record.zip"], expect_root=said["root"])
+        assert hub.files[file.name] == file.read_bytes()
+    (tmp_path / "record.zip").write_bytes(hub.files["record.zip"])
+    found = verify(tmp_path / "record.zip", expect_root=said["root"])
     assert [check.id for check in found.checks if check.verdict == "failed"] == []
     assert found.level == 2
-    card = got["README.md"].read_text()
+    card = hub.files["README.md"].decode()
     metadata = yaml.safe_load(card.split("---")[1])
     assert metadata["license"] == "mit"
     assert metadata["library_name"] == "transformers"
@@ -169,73 +115,74 @@ def test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download(
     assert said["root"] in card
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
-    (lambda model: (model / "config.json").write_text("{}"), "config.json was changed"),
-    (lambda model: (model / "notes.txt").write_text("mine"), "notes.txt was not exported"),
-    (lambda model: (model / "tokenizer.json").unlink(), "tokenizer.json is missing")])
-def test_a_folder_that_is_not_as_it_was_exported_is_refused(run: Path, tmp_path: Path, change: Any,
-                                                            sentence: str) -> None:
-    model = export_run(run, tmp_path / "model").directory
-    with pytest.raises(RequestError, match=r"the run that .* was made from is not at runs/tiny"):
-        prepare(model, PushRequest(repo=REPO), tmp_path)
-    change(model)
+def refused(model: Path, sentence: str, folder: Path, **request: Any) -> None:
     with pytest.raises(RequestError, match=sentence):
-        prepare(model, PushRequest(repo=REPO, run=run), tmp_path)
+        prepare(model, PushRequest(**{"repo": REPO, **request}), folder)
 
 
-def test_what_cannot_be_pushed_is_said_with_exit_code_2(run: Path, push: Any, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_as_it_was_exported_is_refused(run: Path, tmp_path: Path) -> None:
+    model = export_run(run, tmp_path / "model").directory
+    refused(model, r"the run that .* was made from is not at runs/run", tmp_path)
+    (model / "tokenizer.json").unlink()
+    refused(model, "tokenizer.json is missing", tmp_path, run=run)
+    (model / "notes.txt").write_text("mine")
+    refused(model, "notes.txt was not exported", tmp_path, run=run)
+    (model / "config.json").write_text("{}")
+    refused(model, "config.json was changed", tmp_path, run=run)
+
+
+def test_what_cannot_be_pushed_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    cases = [((run, "tiny", "--yes"), TOKEN, "tiny is no name of a repository"),
-             ((run, "a/b--c"), TOKEN, "Cannot have -- or .."),
-             ((tmp_path / "empty", REPO), TOKEN, "is neither a sealed run nor an exported folder"),
-             ((synthetic.sealed_run(tmp_path / "cut", "interrupted", 4), REPO), TOKEN, "cut is interrupted: "),
-             ((run, REPO, "--run", run), TOKEN, "needs an exported folder"),
-             ((run, REPO, "--yes"), "", "no token of the Hugging Face Hub"),
-             ((run, REPO, "--yes"), "hf_other", f"the Hub refuses {REPO}: ")]
-    with hub() as (address, server):
-        for words, token, sentence in cases:
-            done = push(*words, address=address, token=token, check=False)
-            assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
-        assert server.files == {}
-    done = push(run, REPO, "--yes", check=False)
-    assert (done.returncode, f"the upload to {REPO} failed" in done.stderr) == (2, True), done.stderr
+    refused(run, "tiny is no name of a repository", tmp_path, repo="tiny")
+    refused(run, r"Cannot have -- or \.\.", tmp_path, repo="a/b--c")
+    refused(tmp_path / "empty", "is neither a sealed run nor an exported folder", tmp_path)
+    refused(synthetic.sealed_run(tmp_path / "cut", "interrupted", 4), "cut is interrupted: ", tmp_path)
+    refused(run, "needs an exported folder", tmp_path, run=run)
 
 
-@pytest.mark.parametrize(("facts", "request_", "licence", "refused"), [
+def test_what_a_hub_refuses_is_said(run: Path, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = httpx.Response(401, request=httpx.Request("POST", ADDRESS))
+    for error, sentence in ((HfHubHTTPError("Invalid token", response=answer), f"the Hub refuses {REPO}: Invalid"),
+                            (httpx.ConnectError("unreachable"), f"the upload to {REPO} failed: unreachable")):
+        hub.create_repo.side_effect = error
+        assert sentence in cli_refuses("push", run, REPO, "--yes")
+    hub.create_repo.side_effect = None
+    hub.model_info.return_value.private = False
+    assert "--private cannot change" in cli_refuses("push", run, REPO, "--private", "--yes")
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    assert "no token of the Hugging Face Hub" in cli_refuses("push", run, REPO, "--yes")
+    assert hub.files == {}
+
+
+@pytest.mark.parametrize(("facts", "request_", "licence", "sentence"), [
     (GEMMA_TERMS, {}, "", "Gemma Terms of Use .* not under a permissive licence"),
     (GEMMA_TERMS, {"licence": "mit", "accept_terms": True}, "", "--license cannot be mit: the base m is under gemma"),
-    (GEMMA_TERMS, {"accept_terms": True}, "gemma", ""),
-    ("Apache License 2.0", {}, "apache-2.0", ""),
     ("apache-2.0, Apache License 2.0", {}, "apache-2.0", ""),
     ("Apache License 2.0", {"licence": "mit"}, "mit", ""),
     ("apache-2.0, cc-by-nc-4.0", {}, "", "names several licences: apache-2.0, cc-by-nc-4.0"),
-    ("apache-2.0, cc-by-nc-4.0", {"licence": "mit"}, "", "names several licences"),
     ("not named in the file", {}, "", "names no licence that is known here"),
-    ({"absent": "unknown"}, {}, "", "names no licence that is known here"),
     ({"absent": "unknown"}, {"licence": "mit"}, "mit", ""),
     ({"absent": "unknown"}, {"licence": "llama3.2"}, "", "the terms `llama3.2`, not under a permissive licence"),
     ({"absent": "unknown"}, {"licence": "llama3.2", "accept_terms": True}, "llama3.2", "")])
 def test_what_a_licence_forbids_needs_a_word(tuned: Path, monkeypatch: pytest.MonkeyPatch, facts: Any,
-                                             request_: dict[str, Any], licence: str, refused: str) -> None:
+                                             request_: dict[str, Any], licence: str, sentence: str) -> None:
     from workings.publish import push
     from workings.record.reader import RunRecord
 
     monkeypatch.setattr(push, "model_facts", lambda run: {"id": "m", "licence": facts})
     request = PushRequest(repo=REPO, **request_)
-    if refused:
-        with pytest.raises(RequestError, match=refused):
+    if sentence:
+        with pytest.raises(RequestError, match=sentence):
             push.licence_of(RunRecord.open(tuned), request)
     else:
         assert push.licence_of(RunRecord.open(tuned), request) == licence
 
 
 def test_a_run_that_began_with_gemma_is_under_its_terms_whatever_a_card_says(tuned: Path, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="is under Gemma Terms of Use"):
-        prepare(tuned, PushRequest(repo=REPO), tmp_path)
+    refused(tuned, "is under Gemma Terms of Use", tmp_path)
     card = tuned.parent.parent / "base" / "README.md"
     card.write_text("---\nlicense: mit\n---\n")
-    with pytest.raises(RequestError, match="names several licences: gemma, mit"):
-        prepare(tuned, PushRequest(repo=REPO), tmp_path)
+    refused(tuned, "names several licences: gemma, mit", tmp_path)
     card.unlink()
 
 

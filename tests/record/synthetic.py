@@ -135,6 +135,13 @@ def begin(writer: RunWriter) -> None:
     """What a run writes before its first step."""
     attempts.append(writer.final.parent, {"run": "tiny", "recipe": "tiny", "config_digest": json_digest(CONFIG),
                                           "resume": False})
+    write_inputs(writer)
+    jsonl.append(writer.path("train/events.jsonl"), {"time": "2026-11-20T10:00:00.000Z", "kind": "started"})
+    writer.log("training starts")
+
+
+def write_inputs(writer: RunWriter) -> None:
+    """Recipe, tokenizer, environment and data."""
     writer.write_text("config/recipe.yaml", "name: tiny\nseed: 7\n")
     writer.write_json("config/overrides.json", {"origin": "tiny.yaml", "overrides": []})
     writer.write_json("config/resolved.json", CONFIG)
@@ -145,8 +152,6 @@ def begin(writer: RunWriter) -> None:
                                              "measured_source": "growth of the peak resident set"})
     writer.write_json("data/digests.json", data_digests())
     writer.write_cleaned("data/rows.jsonl", row_set().index_bytes)
-    jsonl.append(writer.path("train/events.jsonl"), {"time": "2026-11-20T10:00:00.000Z", "kind": "started"})
-    writer.log("training starts")
 
 
 def save(writer: RunWriter, step: int) -> None:

@@ -4,17 +4,18 @@ import pytest
 
 from tests.record import crash
 
+pytestmark = pytest.mark.children
+
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[crash.Path, list[str]]:
-    """The child's input, and the names of all counted calls of a run that is not killed."""
+def calls(tmp_path_factory) -> list[str]:
+    """The names of all counted calls of a run that is not killed."""
     folder = tmp_path_factory.mktemp("whole")
-    source = crash.write_input(folder / "input.json")
-    child = crash.run_child(folder / "run", 0, source)
+    child = crash.run_child(folder / "run", 0)
     assert child.returncode == 0, child.stderr
-    assert (child.steps, child.saved, child.sealed) == (6, 6, True)
+    assert (child.last("step"), child.last("saved"), child.told[-1]) == (6, 6, "sealed")
     assert crash.problems_at_end(folder / "run") == []
-    return source, child.calls
+    return child.stderr.splitlines()
 
 
 def last(calls: list[str], name: str) -> int:
@@ -23,15 +24,13 @@ def last(calls: list[str], name: str) -> int:
 
 
 @pytest.mark.parametrize("moment", ["appending a line", "committing a checkpoint", "sealing", "giving the final name"])
-def test_killed_at_a_moment_and_resumed(tmp_path, whole, moment: str) -> None:
-    source, calls = whole
+def test_killed_at_a_moment_and_resumed(tmp_path, calls, moment: str) -> None:
     renames = [number for number, name in enumerate(calls, start=1) if name == "rename:rename"]
     appends = [number for number, name in enumerate(calls, start=1) if name == "append_bytes:write"]
     kill_at = {"appending a line": appends[len(appends) // 2], "committing a checkpoint": renames[1],
                "sealing": last(calls, "replace:replace"), "giving the final name": renames[-1]}[moment]
-    assert crash.trial(tmp_path / "run", source, kill_at) == []
+    assert crash.trial(tmp_path / "run", kill_at) == []
 
 
-def test_killed_twice(tmp_path, whole) -> None:
-    source, calls = whole
-    assert crash.trial(tmp_path / "run", source, len(calls) // 3, len(calls) // 4) == []
+def test_killed_twice(tmp_path, calls) -> None:
+    assert crash.trial(tmp_path / "run", len(calls) // 3, len(calls) // 4) == []

@@ -7,9 +7,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from workings.errors import RecordError, RequestError
-from workings.record.digest import bytes_digest
 from workings.record.layout import check_relative, refuse_unit_name, unit_of
-from workings.record.seal import parse_seal, parse_sums, root_digest, seal_unit, sums_text
+from workings.record.seal import parse_seal, parse_sums, root_digest, seal_unit
 
 
 def unit(path: Path) -> Path:
@@ -55,12 +54,9 @@ def test_a_sealed_unit_is_not_sealed_again(tmp_path) -> None:
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda path: (path / ".hidden").write_text("x"), "not a path that a record may hold"),
-    (lambda path: (path / ".git").mkdir() or (path / ".git" / "HEAD").write_text("x"), "not a path that a record may"),
     (lambda path: (path / "link").symlink_to("a.txt"), "a link or a special file"),
     (lambda path: (path / "A.txt").write_text("x"), "differ only in upper and lower case"),
-    (lambda path: (path / "two words").write_text("x"), "not a path that a record may hold"),
-    (lambda path: (path / "line\nbreak").write_text("x"), "not a path that a record may hold"),
-], ids=["hidden", ".git", "link", "case", "space", "newline"])
+], ids=["hidden", "link", "case"])
 def test_what_a_record_may_not_hold(tmp_path, make, message: str) -> None:
     make(unit(tmp_path))
     with pytest.raises(RecordError, match=message):
@@ -74,7 +70,7 @@ SEALED = '{"schema":"seal/%s","unit":"run","status":"%s","root":"","made_from":{
 
 @pytest.mark.parametrize(("parse", "text"), [
     *((check_relative, text) for text in (
-        "/a", "../a", "a/../b", "a//b", "", "a/", ".a", "a\\b", "c:", "a.", "é", "a b", "a" * 300)),
+        "/a", "../a", "a/../b", "a//b", "", "a/", ".a", "a\\b", "c:", "a.", "é", "a b", "a\nb", "a" * 300)),
     *((parse_sums, data) for data in (
         b"abc  a.txt\n", SUM + b"  a.txt", SUM + b" *a.txt\n", b"A" * 64 + b"  a.txt\n", SUM + b"  ../a\n",
         SUM + b"  b\n" + SUM + b"  a\n", (SUM + b"  a\n") * 2, b"\xff\n")),
@@ -89,11 +85,6 @@ def test_units_by_place() -> None:
     places = {"train/metrics.jsonl": "", "eval/test/a.json": "eval/test", "eval": "", "replay/x": "",
               "report/a.json": "", "notes/1/n.json": "", "attest/s.json": "attest", "evaluation/x": ""}
     assert {name: unit_of(PurePosixPath(name)) for name in places} == places
-
-
-def test_sums_go_round() -> None:
-    digests = {"b": bytes_digest(b"b"), "a/c": bytes_digest(b"c")}
-    assert parse_sums(sums_text(digests)) == digests
 
 
 def test_an_unsealed_folder_has_no_root(tmp_path) -> None:

@@ -16,17 +16,26 @@ from workings.record.number_text import small_p
 from workings.reports.html import write_report
 
 
-def test_a_comparison_page_says_everything(tmp_path: Path) -> None:
-    runs = two_runs(tmp_path)
-    comparison = compare(*runs)
-    page = Page(write_report(tmp_path / "out" / "page.html", runs, comparison).read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return two_runs(tmp_path_factory.mktemp("compared"))
+
+
+@pytest.fixture(scope="module")
+def text(runs: list[Path]) -> str:
+    """The page of their comparison."""
+    return write_report(runs[0].parent / "out" / "page.html", runs, compare(*runs)).read_text(encoding="utf-8")
+
+
+def test_a_comparison_page_says_everything(runs: list[Path], text: str) -> None:
+    comparison, page = compare(*runs), Page(text)
     assert page.open == []
     assert small_p(comparison.sentence).replace(" %", "\u00a0%") in "".join(page.words)
-    for text in ("steps is better", "50.0 % 95 % interval", "90.0 % 95 % interval", "+40.0 points", "Training loss",
+    for words in ("steps is better", "50.0 % 95 % interval", "90.0 % 95 % interval", "+40.0 points", "Training loss",
                  "core (30)", "items: ", "Root digest", f"workings compare {runs[0]} {runs[1]}",
                  f"workings verify {runs[0]} --expect-root ", "chat template is not recorded for both",
                  "so it is", "Tango", "In the trained form not measured on any item", "hashes 60"):
-        assert text in page.text, text
+        assert words in page.text, words
 
 
 def test_a_run_is_trained_again_from_its_recipe(tmp_path: Path) -> None:
@@ -41,9 +50,7 @@ def test_a_run_is_trained_again_from_its_recipe(tmp_path: Path) -> None:
     assert f"workings train {original} --out {run}-again" in page.text
 
 
-def test_nothing_is_loaded_and_nothing_runs(tmp_path: Path) -> None:
-    runs = two_runs(tmp_path)
-    text = write_report(tmp_path / "page.html", runs, compare(*runs)).read_text(encoding="utf-8")
+def test_nothing_is_loaded_and_nothing_runs(text: str) -> None:
     page = Page(text)
     assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "embed", "img", "base", "form"}
     assert not re.search(r"https?://|url\(|@import", text)
@@ -55,9 +62,8 @@ def test_nothing_is_loaded_and_nothing_runs(tmp_path: Path) -> None:
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
 
 
-def test_every_figure_has_words_and_a_table(tmp_path: Path) -> None:
-    runs = two_runs(tmp_path)
-    page = Page(write_report(tmp_path / "page.html", runs, compare(*runs)).read_text(encoding="utf-8"))
+def test_every_figure_has_words_and_a_table(text: str) -> None:
+    page = Page(text)
     drawn = [a for a in page.named("svg") if a.get("role") == "img"]
     assert len(drawn) == 2 * len(page.named("figure"))  # wide and narrow
     assert all(len(a["aria-label"] or "") > 30 for a in drawn)

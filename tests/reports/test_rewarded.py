@@ -36,13 +36,11 @@ def test_a_rollout_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("change", "said"), [
     (lambda path: path.unlink(), "there is no rollout of update 2 in this record"),
     (lambda path: path.write_bytes(path.read_bytes()[:300]), "step_000002.json cannot be read: not JSON"),
-    (lambda path: path.write_text("[1]"), "step_000002.json cannot be read"),
     (lambda path: path.write_text(path.read_text().replace('"step":2', '"step":7')),
      "its update differs from its file name"),
     (lambda path: path.write_text(path.read_text().replace('"rewards":{', '"rewards":{"x":[1],')), "differ in length"),
     (lambda path: (path.unlink(), path.symlink_to("step_000001.json")), "there is no rollout of update 2"),
     (lambda path: (path.parents[2] / "data/prompts.jsonl").unlink(), "data/prompts.jsonl is missing"),
-    (lambda path: (path.parents[2] / "data/prompts.jsonl").write_text("{\n"), "cannot be read"),
 ])
 def test_a_rollout_that_cannot_be_read_says_why(tmp_path: Path, change, said: str) -> None:
     run = rewarded_run(tmp_path / "run")
@@ -64,7 +62,7 @@ def test_a_report_has_the_curves_of_both_kinds(tmp_path: Path) -> None:
                  "Mismatch of sampler and trainer, nats per token (log scale)",
                  "(value of the objective of dr_grpo)"):
         assert text in page.text, text
-    assert "Training loss" not in page.text, "its loss is none of traces"
+    assert "Training loss" not in page.text, "its loss is not one of traces"
     drawn = [a for a in page.named("svg") if a.get("role") == "img"]
     assert len(drawn) == 2 * len(page.named("figure")) == 8
     both = report(tmp_path, run, rewarded_run(tmp_path / "again"), imitation).text

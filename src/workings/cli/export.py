@@ -26,7 +26,7 @@ def export_command(
     """
     from workings.errors import RequestError
     from workings.hints import typed_path
-    from workings.publish.export import GGUF, GGUF_FILE, Carried, export_run
+    from workings.publish.export import GGUF, GGUF_FILE, export_run
     from workings.publish.gguf_file import TYPES
     from workings.runs.open_model import follow_run, processes_of
 
@@ -43,11 +43,11 @@ def export_command(
             return
         exported = export_run(run, out, device=device, gguf_type=(gguf_type or TYPES[0]) if file_format == GGUF else "",
                               group=group)
-    carried = exported.carried
+    carried = exported.carried_over
     # Files next to the base weights are copied, or listed with the reason.
-    copied = (["copied files: nothing: " + carried.absent] if not isinstance(carried, Carried) else
-              [f"copied files: {', '.join(carried.files) or 'nothing'} of {carried.source}",
-               *(f"left there: {name}, because {why}" for name, why in carried.left.items())])
+    copied = (["copied files: nothing: " + carried["absent"]] if "absent" in carried else
+              [f"copied files: {', '.join(carried['files']) or 'nothing'} of {carried['from']}",
+               *(f"left there: {name}, because {why}" for name, why in carried.get("left", {}).items())])
     if file_format == GGUF:
         name = out.name.lower()
         to_open = [f"llama.cpp:  llama-cli -m {typed_path(out / GGUF_FILE)} --jinja",

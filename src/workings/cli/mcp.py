@@ -83,8 +83,8 @@ class AgentTools:
         numbers += [_number(f"{name}/{METRICS}", f"line {line['step']}, {key}", line[key])
                     for line in run.metrics()[-1:] for key in ("loss", "evaluation_loss", "held_out_score")
                     if key in line]
-        numbers += [_number(f"{name}/eval/{unit.name}/{EVALUATION_SUMMARY}", key, value)
-                    for unit in run.evaluations() for key, value in leaves(unit.summary)
+        numbers += [_number(f"{name}/eval/{unit}/{EVALUATION_SUMMARY}", key, value)
+                    for unit, summary in run.evaluations().items() for key, value in leaves(summary)
                     if isinstance(value, int | float) and not isinstance(value, bool)]
         return {"run": name, "state": run.status, "reason": run.manifest.status_reason, "root": run.root,
                 "process": self._process(name), "numbers": numbers}

@@ -15,9 +15,7 @@ class Finding:
     """Subject, dotted: ``kernel.jax``, ``driver``, ``space.disk``, …"""
     judgement: Judgement
     what: str
-    """The observation."""
     why: str
-    """Why it matters."""
     mend: str = ""
     """The exact command that mends it; empty where nothing is to be mended."""
 

@@ -43,11 +43,9 @@ def check_disk(directory: Path, needs: Needs | None) -> Iterator[Finding]:
         space_text += (f"; {needs.recipe} keeps {needs.kept} checkpoints of {gib(needs.checkpoint_bytes)} and writes "
                        f"one next to them: {gib(needed_bytes)}")
     why = "a run whose disk is full stops at its last checkpoint"
-    if free >= needed_bytes:
-        yield Finding(id="space.disk", judgement="fine", what=space_text, why=why)
-    else:
-        yield Finding(id="space.disk", judgement="problem", what=space_text, why=why,
-                      mend=f"df -h {existing}, then free some; or checkpoint.keep_last=1, or another --out")
+    short = free < needed_bytes
+    yield Finding(id="space.disk", judgement="problem" if short else "fine", what=space_text, why=why, mend=(
+        f"df -h {existing}, then free some; or checkpoint.keep_last=1, or another --out" if short else ""))
 
 
 def check_host(memory: HostMemory, needs: Needs | None) -> Iterator[Finding]:

@@ -53,7 +53,6 @@ class Driver:
     cuda: str = ""
     """Highest CUDA version that the driver supports."""
     failure: str = ""
-    """Why there are no GPUs."""
 
 
 def read_driver() -> Driver:
@@ -110,7 +109,6 @@ class Build:
     ptx: tuple[str, ...]
     lowest_driver: int
     index: str
-    """Package index for pip."""
 
 
 @cache

@@ -1,13 +1,13 @@
 """Do the installed libraries go together? From what they declare themselves."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import metadata
 
 from packaging.requirements import Requirement
 
 from workings.doctor.finding import Finding
 from workings.hints import pip_install
+from workings.record.environment import installed_version
 
 DECLARING_PACKAGES = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", "torch", "transformers", "peft",
                       "accelerate", "bitsandbytes")
@@ -15,16 +15,6 @@ DECLARING_PACKAGES = ("jax", "jaxlib", "flax", "google-tunix", "qwix", "optax", 
 PLATFORM_OF_PLUGIN = {"libtpu": "tpu", "jax-cuda12-plugin": "gpu", "jax-cuda13-plugin": "gpu", "jax-cuda12-pjrt": "gpu",
                       "jax-cuda13-pjrt": "gpu"}
 """Packages that JAX names in its extras only, and the hardware that they drive."""
-
-
-@cache
-def installed_version(name: str) -> str:
-    """Version of an installed package; empty where it is not installed."""
-    # Cached: the same few packages are asked for hundreds of times, each time from the disk.
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def declared(name: str) -> list[str]:
@@ -49,7 +39,7 @@ def check_versions(present: Mapping[str, str]) -> Iterator[Finding]:
             if not (installed := installed_version(other)):
                 continue
             seen += 1
-            # Pre-releases count as versions: what is installed is to be judged, not what pip would choose.
+            # Pre-releases count: this is about what is installed, not about what pip would choose.
             if requirement.specifier.contains(installed, prereleases=True):
                 continue
             # A plugin for a device that is not here is still used to compile plans for one.

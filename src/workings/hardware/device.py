@@ -30,7 +30,6 @@ class DeviceFacts:
     memory_limit_bytes: int
     """Bytes one device offers (for the CPU: the machine's or the control group's memory)."""
     memory_limit_source: str
-    """Source of the memory limit."""
     mesh: Mapping[str, int]
     """Axis sizes, e.g. `{"fsdp": 8, "tp": 1}`; `replicate` if there are several copies of the parameters."""
     versions: Mapping[str, str]

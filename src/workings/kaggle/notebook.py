@@ -30,7 +30,6 @@ class Machine:
     target: str
     """Name of `workings plan --on`."""
     editor_name: str
-    """Name in the notebook editor."""
     machine_shape: str
     """Name in `kernel-metadata.json`."""
     platform: str
@@ -94,7 +93,6 @@ class NotebookRequest:
     """A request for a notebook."""
 
     name: str
-    """The recipe's name, and the run's."""
     recipe: str
     """The recipe as it is written into the notebook."""
     libraries: tuple[str, ...]

@@ -36,7 +36,6 @@ class LaunchJob:
     """One of those that `names.json` says how to start."""
     platform: Literal["cpu", "gpu", "tpu"]
     target: str
-    """Name of the machine in the catalog."""
     hosts: int
     devices: int
     """Cards or chips of one host."""

@@ -22,7 +22,6 @@ from workings.publish.gguf_file import MODELFILE, write_gguf, write_modelfile
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import SKIPPED_TENSORS
-from workings.record.storage import storage
 from workings.record.values import Absent, absent
 from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
@@ -38,19 +37,6 @@ GGUF_FILE = "model.gguf"
 CONFIG_FORM = "5.0.0"
 """The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
 vocabulary next to a file without a version that its pre-tokenizer may be a faulty one of another family."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Carried:
-    """Names of files copied from a run's base weights (a Hub id, or a local folder's name), and why others were not."""
-
-    source: str
-    files: tuple[str, ...]
-    left: dict[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Key `carried_over` of `export --json`."""
-        return {"from": self.source, "files": list(self.files)} | ({"left": self.left} if self.left else {})
 
 
 def published_id(opened: TrainedModel) -> str | None:
@@ -69,11 +55,15 @@ def first_folder(opened: TrainedModel) -> Path | Absent:
         return absent(f"{error.given}; needed: {error.expected}")
 
 
-def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True) -> Carried | Absent:
-    """Copy terms of use and, if wanted, further forms of the tokenizer into a folder; nothing in it is replaced."""
+def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True) -> dict[str, Any]:
+    """Copy terms of use and, if wanted, further forms of the tokenizer into a folder; nothing in it is replaced.
+
+    Gives key `carried_over` of `export --json`: the base weights (a Hub id, or a local folder's name), names of the
+    files that were copied from there, and why others were not; or why there is no such folder.
+    """
     base = first_folder(opened)
     if isinstance(base, Absent):
-        return base
+        return base.model_dump()
     # Forms of another tokenizer next to the run's own would be two vocabularies in one folder.
     same = has_tokenizer(base, opened.session.tokenizer)
     # Sorted, because a file system lists names in any order.
@@ -86,8 +76,8 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
     if same and tokenizer:
         # Ids: with another tokenizer they would name other tokens.
         _suppress(base, directory)
-    return Carried(source=published_id(opened) or base.name, files=tuple(sorted(copied)),
-                   left={} if same else dict.fromkeys(forms, OTHER_TOKENIZER))
+    left = {} if same or not forms else {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
+    return {"from": published_id(opened) or base.name, "files": sorted(copied)} | left
 
 
 def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
@@ -115,15 +105,14 @@ class Exported:
     """`SAFETENSORS`, or `GGUF` with the number format of its matrices."""
     files: dict[str, str]
     """Relative path -> SHA-256."""
-    carried: Carried | Absent
+    carried_over: dict[str, Any]
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `export --json`."""
         return {"out": str(self.directory), "run": self.run, "made_from": self.root, "step": self.step,
-                "format": self.format, "files": self.files,
-                "carried_over": self.carried.to_json() if isinstance(self.carried, Carried)
-                else self.carried.model_dump(), "notes": list(self.notes)}
+                "format": self.format, "files": self.files, "carried_over": self.carried_over,
+                "notes": list(self.notes)}
 
 
 def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: str = "",
@@ -152,22 +141,8 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
         raise RequestError("--format gguf needs the package gguf", "the package that writes GGUF",
                            pip_install("gguf"))
     opened = open_run(run, device, group)
-    # Next to the target, because a rename is only atomic within one file system.
-    temporary = out.with_name(f".{out.name}.tmp")
-    with storage(out, "export to"):
-        # Left by an export that was killed.
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        try:
-            exported = _write(opened, temporary, out, gguf_type)
-            # Bytes before the name: after a power cut a folder of this name should hold whole files.
-            atomic.sync_tree(temporary)
-            temporary.rename(out)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        atomic.sync_directory(out.parent)
-    return exported
+    with atomic.new_folder(out, "export to") as folder:
+        return _write(opened, folder, out, gguf_type)
 
 
 def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> Exported:
@@ -188,8 +163,8 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
     exported = Exported(directory=out, run=opened.run.path.name, root=opened.run.root, step=opened.checkpoint.step,
-                        format=f"{GGUF} {gguf_type}" if gguf_type else SAFETENSORS, files=files, carried=carried,
-                        notes=tuple(notes))
+                        format=f"{GGUF} {gguf_type}" if gguf_type else SAFETENSORS, files=files,
+                        carried_over=carried, notes=tuple(notes))
     # Without the place: it belongs to this machine, and the folder may be moved or published.
     facts = {name: value for name, value in exported.to_json().items() if name != "out"}
     atomic.write_json(directory / ORIGIN_FILE, {"schema": SCHEMA} | facts)

@@ -98,11 +98,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             processes=processes_on(machine, loaded.recipe),
             data={name: file_digest(path) for name, path in data.items()})
         kernel = kernel_metadata(user, request.name, machine)
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        # As a whole or not at all: a folder without its last file would look finished. Next to its last place, so that
-        # the rename stays within one file system.
-        with tempfile.TemporaryDirectory(dir=out.absolute().parent) as place:
-            new_folder = Path(place) / "made"
+        with atomic.new_folder(out, "write") as new_folder:
             _write_dataset(new_folder / "dataset", built, data, user)
             notebook = new_folder / "notebook"
             notebook.mkdir()
@@ -111,7 +107,6 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
                                    (f"{request.name}.py", script(request)),
                                    ("kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")):
                 atomic.write_text(notebook / name, contents)
-            new_folder.rename(out)
     return KaggleFolders(notebook=out / "notebook", dataset=out / "dataset", machine=machine,
                          wheel_sha256=request.wheel_sha256, kernel_id=str(kernel["id"]),
                          dataset_id=str(kernel["dataset_sources"][0]),

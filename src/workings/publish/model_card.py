@@ -3,9 +3,10 @@
 Names are in backticks or quotes.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+import yaml
 
 from workings.models.unverified import said_of_recipe
 from workings.record.manifest import RunManifest
@@ -36,21 +37,16 @@ def model_card(run_path: str, manifest: RunManifest, root: str, evaluations: Map
 
 
 def _metadata(manifest: RunManifest, cards: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> str:
-    """YAML; texts in JSON's quotes, which YAML reads too."""
-    values = dict(given)
-    text = (f"---\nlibrary_name: {values.pop('library_name')}\npipeline_tag: text-generation\n"
-            "tags:\n- workings\n- reasoning\n")
-    text += "".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items())
-    if cards:
-        text += f"model-index:\n- name: {json.dumps(manifest.name)}\n  results:\n"
-    for name, card in cards.items():
-        config = card["config"]
-        digest = config.get("items", {}).get("digest", "") if isinstance(config, dict) else ""
-        text += (f"  - task:\n      type: text-generation\n    dataset:\n      name: {json.dumps(name)}\n"
-                 f"      type: workings-items\n      args:\n        sha256: {json.dumps(str(digest))}\n"
-                 f"    metrics:\n    - type: accuracy\n      name: {json.dumps(_metric(config))}"
-                 f"\n      value: {card['summary']['scorecard']['overall']['mean']:.4f}\n")
-    return text + "---\n"
+    values = {"pipeline_tag": "text-generation", "tags": ["workings", "reasoning"], **given}
+    results = [{"task": {"type": "text-generation"},
+                "dataset": {"name": name, "type": "workings-items",
+                            "args": {"sha256": str(card["config"].get("items", {}).get("digest", ""))}},
+                "metrics": [{"type": "accuracy", "name": _metric(card["config"]),
+                             "value": round(card["summary"]["scorecard"]["overall"]["mean"], 4)}]}
+               for name, card in cards.items()]
+    if results:
+        values["model-index"] = [{"name": manifest.name, "results": results}]
+    return f"---\n{yaml.safe_dump(values, sort_keys=False, allow_unicode=True)}---\n"
 
 
 def _training(manifest: RunManifest) -> str:
@@ -66,14 +62,10 @@ def _training(manifest: RunManifest) -> str:
     return f"{text}\n{said}\n" if said else text
 
 
-def _scorer(config: Any) -> str:
-    """The name that the evaluation records; empty where it records none (scores from elsewhere)."""
-    scorer = config.get("scorer") if isinstance(config, dict) else None
-    return str(scorer.get("name", "")) if isinstance(scorer, dict) else ""
-
-
-def _metric(config: Any) -> str:
-    return f"accuracy by the scorer {_scorer(config)}" if _scorer(config) else "accuracy"
+def _metric(config: Mapping[str, Any]) -> str:
+    scorer = config["scorer"].get("name")
+    # Scores from elsewhere have no scorer.
+    return f"accuracy by the scorer {scorer}" if scorer else "accuracy"
 
 
 def _scorecard(name: str, evaluation: Mapping[str, Any]) -> str:

@@ -254,7 +254,8 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
     # A folder or a file of this machine is no name on the Hub.
     if not (_is_scratch(run) or is_local(revision) or revision == STORED):
         metadata["base_model"] = run.manifest.model_id
-    evaluations = {unit.name: {"summary": unit.summary, "config": read_json(unit.path / layout.EVALUATION_CONFIG)}
-                   for unit in run.evaluations()}
+    evaluations = {name: {"summary": summary,
+                          "config": read_json(run.path / "eval" / name / layout.EVALUATION_CONFIG)}
+                   for name, summary in run.evaluations().items()}
     text = model_card(RECORD, run.manifest, root, evaluations, metadata)
     return f"{text}\n## Terms\n\n{_GEMMA_USE}\n" if licence == GEMMA else text

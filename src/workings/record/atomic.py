@@ -1,6 +1,7 @@
 """Files that appear whole or not at all, also when the machine stops in between."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,28 @@ def write_json(path: Path, obj: Any) -> None:
     Raises `RecordError` for a null (give `{"absent": "why"}` instead) or what cannot be JSON, and `StorageError`.
     """
     write_bytes(path, record_line(obj, path.name))
+
+
+@contextmanager
+def new_folder(final: Path, doing: str) -> Iterator[Path]:
+    """A hidden folder to fill, which gets its final name when the block ends, and is removed if the block fails.
+
+    ``doing`` is a verb for the message. Raises `StorageError`.
+    """
+    # Next to the final place, because a rename is only atomic within one file system.
+    temporary = final.with_name(f".{final.name}{TEMPORARY_SUFFIX}")
+    with storage(final, doing):
+        shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            # Bytes before the name: after a power cut a folder of this name holds whole files.
+            sync_tree(temporary)
+            temporary.rename(final)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        sync_directory(final.parent)
 
 
 @contextmanager

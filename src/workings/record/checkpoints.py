@@ -1,7 +1,7 @@
 """Checkpoints that are complete or do not count.
 
 A checkpoint is a folder `step_000100/` with the engine's files, `state.json` and, written last, `COMMIT.json` with the
-size and digest of each file. A folder without it, or with a file that differs from it, is never taken for the latest.
+size and digest of each file. A folder without it, or with a file that differs from it, never counts as the latest.
 
 The best checkpoint of a run is a function of its recipe and its log only, so that a verifier can recompute it.
 """
@@ -63,27 +63,19 @@ class CheckpointStore:
             StorageError: the disk is full or failing; earlier checkpoints are untouched.
         """
         final = self.directory / checkpoint_folder(step)
-        temporary = self.directory / f".{final.name}.tmp"
         with storage(final, "save"):
-            self.directory.mkdir(parents=True, exist_ok=True)
-            # Remove what a killed save of this step left.
+            # Remove what a killed save left.
             self.clean()
-            temporary.mkdir()
-            try:
+            # The folder has a hidden name, which no resume looks at.
+            with atomic.new_folder(final, "save") as temporary:
                 write(temporary)
                 atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
                 # Tensors first, then the lines that the checkpoint rests on, then the file that makes it count.
                 atomic.sync_tree(temporary)
                 self._before_commit()
                 atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
-            except BaseException:
-                shutil.rmtree(temporary, ignore_errors=True)
-                raise
-            if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
-                self._discard(final)
-            # Until here the folder has a hidden name, which no resume looks at.
-            temporary.rename(final)
-            atomic.sync_directory(self.directory)
+                if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
+                    self._discard(final)
             # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final

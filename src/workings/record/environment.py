@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -50,7 +50,8 @@ def collect() -> dict[str, Any]:
                    "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
         "machine": machine.describe(),
         "byte_order": sys.byteorder,
-        "packages": packages(PACKAGES),
+        # Absent packages are not listed.
+        "packages": {name: version for name in PACKAGES if (version := installed_version(name))},
         "launcher": launcher(),
         # Values such as XLA_FLAGS hold paths, and may hold anything.
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
@@ -64,12 +65,11 @@ def launcher() -> dict[str, Any]:
             "variables_seen": [name for name in LAUNCHER_VARIABLES if name in os.environ]}
 
 
-def packages(names: Iterable[str]) -> dict[str, str]:
-    """Versions of those packages that are installed, by name."""
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # absent packages are not listed
-    return versions
+@cache
+def installed_version(name: str) -> str:
+    """Version of an installed package; empty where it is not installed."""
+    # Cached: the doctor asks for the same few packages hundreds of times, each time from the disk.
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""

@@ -16,7 +16,6 @@ from workings.hardware.device import row_devices
 from workings.record import jsonl, layout
 from workings.record.canonical import read_json_object
 from workings.record.digest import json_digest
-from workings.record.metrics import LogSums, log_sums
 from workings.record.values import Absent, Digest, absent, parsed_part
 
 __all__ = ["Absent", "DeviceChecks", "Distribution", "RunManifest", "absent", "read_manifest"]
@@ -29,7 +28,7 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
-(`workings.samples.selection`). In the manifest of a run that was trained on samples: how many are of which model."""
+(`workings.samples.selection`). In the manifest of a run that was trained on samples: their number by model."""
 SKIPPED_TENSORS = "left_aside"
 """Fact of a run that trained the text part of a multimodal model: what else the whole model has."""
 CONVERTED_FROM = "converted_from"
@@ -265,33 +264,39 @@ class RunManifest(_Part):
         return f"{self.device.count} x {self.device.kind}"
 
     @cached_property
-    def _log(self) -> LogSums:
-        return log_sums(self._files.lines(layout.METRICS))
+    def _log(self) -> dict[str, list[Any]]:
+        """Numbers of all completed steps by their key in the log."""
+        lines, keys = self._files.lines(layout.METRICS), ("step", "loss", "tokens", "supervised_tokens", "seconds")
+        # JSON's integers have no limit; a float has.
+        if wrong := [key for key in keys for line in lines
+                     if not isinstance(number := line.get(key), int | float) or abs(number) > 1e300]:
+            raise RecordError(f"{layout.METRICS}: a line without {wrong[0]}")
+        return {key: [line[key] for line in lines] for key in keys}
 
     @property
     def completed_steps(self) -> int:
         """Updates done."""
-        return self._log.steps
+        return int(self._log["step"][-1]) if self._log["step"] else 0
 
     @property
     def final_loss(self) -> float | Absent:
         """Loss of the last completed step."""
-        return self._log.final_loss
+        return float(self._log["loss"][-1]) if self._log["loss"] else absent("no step was completed")
 
     @property
     def tokens(self) -> int:
         """Positions without padding over all completed steps."""
-        return self._log.tokens
+        return sum(self._log["tokens"])
 
     @property
     def supervised_tokens(self) -> int:
         """Supervised tokens over all completed steps."""
-        return self._log.supervised_tokens
+        return sum(self._log["supervised_tokens"])
 
     @property
     def training_seconds(self) -> float:
         """Seconds spent in steps, over all attempts."""
-        return self._log.seconds
+        return sum(self._log["seconds"])
 
     @property
     def resumes(self) -> int:

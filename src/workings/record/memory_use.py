@@ -116,5 +116,5 @@ def excess_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str
 
 
 def growth(peak: int, resident_before: int, peak_before: int) -> int | None:
-    """Bytes that a process grew by; None if its peak, of which there is one for its whole life, did not rise."""
+    """Bytes that a process grew by; None if its peak (one for its whole life) did not rise."""
     return peak - resident_before if peak > peak_before and resident_before else None

@@ -7,10 +7,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from workings.errors import RecordError
-from workings.record.layout import METRICS
 from workings.record.number_text import duration
-from workings.record.values import Absent, Digest, Finite, absent, parsed_part
+from workings.record.values import Absent, Digest, Finite, parsed_part
 
 WINDOW = 20
 """Last steps that are averaged: after a resume, or next to other work, a run may have another speed."""
@@ -79,30 +77,6 @@ def check_line(value: dict[str, Any]) -> StepMetrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogSums:
-    """Sums over the completed steps of a run."""
-
-    steps: int
-    tokens: int
-    supervised_tokens: int
-    seconds: float
-    final_loss: float | Absent
-
-
-def log_sums(lines: Sequence[dict[str, Any]]) -> LogSums:
-    """Sums of the lines of `train/metrics.jsonl`. Raises `RecordError` for a line without its numbers."""
-    try:
-        return LogSums(
-            steps=int(lines[-1]["step"]) if lines else 0,
-            tokens=sum(line["tokens"] for line in lines),
-            supervised_tokens=sum(line["supervised_tokens"] for line in lines),
-            seconds=sum(line["seconds"] for line in lines),
-            final_loss=float(lines[-1]["loss"]) if lines else absent("no step was completed"))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise RecordError(f"{METRICS}: a line without step, loss, tokens or seconds ({error})") from None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pace:
     """Speed of a run, and the time that is left, without evaluations and checkpoints."""
 
@@ -111,18 +85,13 @@ class Pace:
     seconds_left: float
 
     @property
-    def rate_text(self) -> str:
-        """Tokens per second, in words."""
-        return f"{self.tokens_per_second:,.0f} tokens/s"
-
-    @property
-    def left_text(self) -> str:
-        """The time that is left, in words."""
-        return f"{duration(ceil(self.seconds_left))} left"
+    def text(self) -> str:
+        """Speed and the time that is left, in words."""
+        return f"{self.tokens_per_second:,.0f} tokens/s  {duration(ceil(self.seconds_left))} left"
 
 
 def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> Pace | None:
-    """The pace of the last of these metrics lines in a run of so many steps; None until there is one.
+    """The pace of the last of these metrics lines in a run of this many steps; None until there is one.
 
     ``first``: this attempt's first step, whose time includes compiling and is left out.
     """
@@ -136,7 +105,7 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
 
 
 def has_log_line(line: Mapping[str, Any], steps: int) -> bool:
-    """Whether the log of a run of so many steps has a line about the step with this metrics line."""
+    """Whether the log of a run of this many steps has a line about the step with this metrics line."""
     step = int(line["step"])
     return step % max(1, steps // LINES_PER_RUN) == 0 or step in (1, steps) or "evaluation_loss" in line
 

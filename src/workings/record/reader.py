@@ -15,18 +15,6 @@ from workings.record.storage import read_plain
 
 
 @dataclass(frozen=True, kw_only=True)
-class SealedEvaluation:
-    """A sealed evaluation of a run."""
-
-    name: str
-    path: Path
-    root: str
-    """Root digest."""
-    summary: dict[str, Any]
-    """Contents of `eval_summary.json`."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """A sealed run directory."""
 
@@ -56,13 +44,11 @@ class RunRecord:
         """Lines of `train/events.jsonl`, in order. Raises `RecordError`."""
         return RunFolder(self.path).lines(EVENTS)
 
-    def evaluations(self) -> list[SealedEvaluation]:
-        """Sealed evaluations, by name. Raises `RecordError`."""
-        folder = self.path / "eval"
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """`eval_summary.json` of each sealed evaluation, by the name of its folder. Raises `RecordError`."""
         # An evaluation that is still being written has no seal yet and is passed over.
-        units = [path for path in sorted(folder.iterdir()) if (path / SEAL).is_file()] if folder.is_dir() else []
-        return [SealedEvaluation(name=unit.name, path=unit, root=root_digest(unit),
-                                 summary=read_json(unit / EVALUATION_SUMMARY)) for unit in units]
+        units = sorted(seal.parent for seal in self.path.glob(f"eval/*/{SEAL}"))
+        return {unit.name: read_json(unit / EVALUATION_SUMMARY) for unit in units}
 
     @cached_property
     def best(self) -> BestCheckpoint | None:

@@ -38,7 +38,10 @@ def finish_sealing(final: Path) -> str:
 
 
 def repair(partial: Path) -> list[dict[str, Any]]:
-    """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done."""
+    """Cut torn last lines and remove temporary files; one event (its `kind` and facts) for each thing done.
+
+    Raises `RecordError`, which says what to do, where the metrics have a damaged line.
+    """
     events: list[dict[str, Any]] = []
     with storage(partial, "repair"):
         for name in (layout.METRICS, layout.EVENTS, layout.LOG):
@@ -48,6 +51,10 @@ def repair(partial: Path) -> list[dict[str, Any]]:
         # Lines first: a run that is killed here has a whole log, and leftovers do no harm.
         if removed := remove_temporaries(partial) + CheckpointStore(partial / layout.CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
+    try:
+        jsonl.read(partial / layout.METRICS)
+    except RecordError as error:
+        raise _cannot_go_on(partial / layout.METRICS, str(error)) from None
     return events
 
 
@@ -60,14 +67,6 @@ def remove_temporaries(directory: Path) -> list[str]:
             path.unlink()
             removed.append(path.relative_to(directory).as_posix())
     return removed
-
-
-def check_metrics(path: Path) -> None:
-    """Raise `RecordError`, which says what to do, where a metrics file has a damaged line."""
-    try:
-        jsonl.read(path)
-    except RecordError as error:
-        raise _cannot_go_on(path, str(error)) from None
 
 
 def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
@@ -95,7 +94,7 @@ def remove_rollouts(directory: Path, last_step: int) -> None:
 def begin_from_sealed(final: Path) -> None:
     """Make an unfinished run from one that is sealed as interrupted or failed.
 
-    The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call goes on with
+    The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call takes
     the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
     Raises:
@@ -103,14 +102,13 @@ def begin_from_sealed(final: Path) -> None:
     """
     sealed = sealed_to_resume(final)
     partial = layout.partial_path(final)
-    staging = partial.with_name(f".{partial.name}{atomic.TEMPORARY_SUFFIX}")
-    with storage(partial, "make"):
-        # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
-        if sealed == final:
-            sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
+    # Otherwise an earlier call was killed after the renaming, and the sealed folder already has its number.
+    if sealed == final:
+        sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
+        with storage(sealed, "make"):
             final.rename(sealed)
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
+    # Half a copy must not pass for an unfinished run.
+    with atomic.new_folder(partial, "make") as staging:
         shutil.copytree(sealed / "train", staging / "train")
         # Copy only the newest and the best checkpoint, often gigabytes.
         run = RunRecord.open(sealed)
@@ -119,11 +117,7 @@ def begin_from_sealed(final: Path) -> None:
         for name in map(layout.checkpoint_folder, kept):
             shutil.copytree(sealed / layout.CHECKPOINTS / name, staging / layout.CHECKPOINTS / name)
         jsonl.append(staging / layout.EVENTS, {"time": now(), "kind": "resumed_from_sealed", "name": sealed.name,
-                                        "root": run.root})
-        # The copy has a hidden name until it is whole on the disk: half of one must not pass for an unfinished run.
-        atomic.sync_tree(staging)
-        staging.rename(partial)
-        atomic.sync_directory(partial.parent)
+                                               "root": run.root})
 
 
 def _cannot_go_on(path: Path, why: str) -> RecordError:

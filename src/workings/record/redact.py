@@ -21,7 +21,7 @@ _SECRETS = tuple((hints.split(), re.compile(pattern)) for hints, pattern in (
     ("eyJ",  # JSON web tokens
      r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,}"),
 ))
-"""Fixed texts, one of which is in every match of a pattern (searching them is many times as fast), and the pattern."""
+"""Fixed texts (every match of the pattern has one; searching them is many times as fast), and the pattern."""
 _NAMED = re.compile(
     r"(?i)(\b(?:authorization\s*:\s*)?bearer\s+|\b(?:[a-z0-9_]*(?:api[_-]?key|access[_-]?token|_token|secret|password)"
     r"|kaggle[_-]key)[\"']?\s*[=:]\s*[\"']?)([A-Za-z0-9._~+/=-]{8,})")
@@ -53,7 +53,7 @@ def find_secrets(text: str) -> list[str]:
 
 
 def _in_packed_numbers(text: str, match: re.Match[str]) -> bool:
-    """Whether a match is in numbers that a rollout packs in base 85, of which one in 400 MB looks like a token."""
+    """Whether a match is in numbers that a rollout packs in base 85: one in 400 MB looks like a token."""
     begin, end = text.rfind('"', 0, match.start()) + 1, text.find('"', match.end())
     # No token is as long, and the text may end within the numbers.
     packed = text[begin:end if end >= 0 else len(text)]

@@ -119,12 +119,6 @@ def read_plain(path: Path, limit: int | None = MAX_BYTES) -> bytes:
     return data
 
 
-def is_hollow(facts: os.stat_result) -> bool:
-    """Whether a large file has hardly any bytes on the disk: a terabyte of nothing would take an hour to be read."""
-    # `st_blocks` counts units of 512 bytes, with any blocks of the file system. Windows has no such field.
-    return facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000
-
-
 def memory_limit() -> int:
     """Memory that the contents of a record may take, in bytes."""
     return limit_from_environment(MEMORY_VARIABLE, MEMORY_MIB) << 20
@@ -163,7 +157,9 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
-    if is_hollow(facts):
+    # A terabyte of nothing would take an hour to be read. `st_blocks` counts units of 512 bytes, with any blocks of the
+    # file system; Windows has no such field.
+    if facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, but hardly any are on the disk")
     if limit is not None and facts.st_size > limit:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, and at most {limit:,} are read")

@@ -85,7 +85,6 @@ class RunWriter:
                                    "an unfinished run", f"workings verify {quote(str(final))}")
             # Repaired before the files are opened for appending: cutting a torn line replaces the file.
             repairs = recovery.repair(partial)
-            recovery.check_metrics(partial / layout.METRICS)
             writer = cls(final, lock)
         except BaseException:
             lock.release()

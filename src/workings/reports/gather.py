@@ -31,7 +31,6 @@ class RunView:
     memory: MemoryUse | None = None
     """Planned and measured memory; None if it was not recorded."""
     lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    """Lines of its log."""
 
     def curve(self, key: str) -> list[tuple[float, float]]:
         """(Step, value) of a metric; a value that is not finite has no number in the log and is left out."""

@@ -13,16 +13,15 @@ from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import count_first_wrong_steps
+from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
 from workings.record.number_text import p_shown, percent, small_p
 from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.run_table import ROOT, behaviour_rows, run_rows
+from workings.reports.run_table import ROOT, behaviour_rows, count, run_rows
 
-VERDICTS = {"better": "{b} is better", "worse": "{b} is worse", "inconclusive": "inconclusive",
-            "equivalent": "equivalent", "not comparable": "not comparable"}
 # Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
 MAX_RUNS = 4
@@ -55,6 +54,9 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
+    # Each sentence about a model that this package has not verified, once.
+    unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
+                               for view in views if view.manifest is not None)
     breaks = figures.first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
                                        for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
@@ -80,7 +82,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
         configured=configured, same=same, different=different, equal=comparison.equal if comparison else [],
-        notes=[*_unverified(views), *(comparison.notes if comparison else [])], commands=commands(list(views)),
+        notes=[*filter(None, unverified), *(comparison.notes if comparison else [])], commands=commands(list(views)),
         method=METHOD)
 
 
@@ -90,7 +92,7 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}
-    # A run may hold several evaluations: show the two that were compared.
+    # A run may hold several evaluations: show those that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():
         if side is not None:
             record = EvaluationRecord(Path(side.path))
@@ -101,16 +103,12 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
 
 
-def _unverified(views: Sequence[RunView]) -> list[str]:
-    """Warnings about models that this package has not verified, each sentence once."""
-    said = (said_of_recipe(view.manifest.config, view.manifest.architecture)
-            for view in views if view.manifest is not None)
-    return [sentence for sentence in dict.fromkeys(said) if sentence]
-
-
 def verdict_text(comparison: Comparison | None) -> str:
     """The verdict with the run's name; empty without a comparison."""
-    return VERDICTS[comparison.verdict].format(b=comparison.name_b) if comparison else ""
+    if comparison is None:
+        return ""
+    subject = f"{comparison.name_b} is " if comparison.verdict in ("better", "worse") else ""
+    return subject + comparison.verdict
 
 
 def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
@@ -120,21 +118,18 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     """
     if comparison is None or comparison.a is None or comparison.b is None or comparison.difference is None:
         return []
-    tiles = []
-    for side in (comparison.a, comparison.b):
-        record = side.to_json()
-        interval = (f"95 % interval {100 * record['ci_low']:.1f} to {100 * record['ci_high']:.1f}"
-                    if "ci_low" in record else "no interval")
-        tiles.append({"name": side.name, "value": percent(side.cell.mean), "more": interval})
-    numbers: dict[str, Any] = comparison.difference.to_json()
-    interval = (f"95 % interval {points(numbers['delta_ci_low'])} to {points(numbers['delta_ci_high'])}"
-                if "delta_ci_low" in numbers else "no interval")
-    tiles.append({"name": "difference", "value": f"{points(numbers['delta'])} points", "more": interval})
-    # A narrow space between thousands, because a comma may be a decimal mark.
-    tiles.append({"name": "items", "value": f"{comparison.a.cell.n:,}".replace(",", "\u202f"),
-                  "more": f"{numbers['newly_right']} newly correct, {numbers['newly_wrong']} newly wrong"
-                  + (f"; {p_shown(numbers['p_value'])}" if "p_value" in numbers else "")})
-    return tiles
+    difference = comparison.difference
+    sides = [{"name": side.name, "value": percent(side.cell.mean), "more": _interval(side.cell.interval)}
+             for side in (comparison.a, comparison.b)]
+    changed = f"{difference.newly_right} newly correct, {difference.newly_wrong} newly wrong"
+    return [*sides, {"name": "difference", "value": f"{points(difference.delta)} points",
+                     "more": _interval(difference.interval, signed=True)},
+            {"name": "items", "value": count(comparison.a.cell.n), "more": changed if difference.p_value is None else
+             f"{changed}; {p_shown(difference.p_value)}"}]
+
+
+def _interval(interval: Interval | str, *, signed: bool = False) -> str:
+    return "no interval" if isinstance(interval, str) else f"95 % interval {figures.bounds(interval, signed=signed)}"
 
 
 def _delta_caption(comparison: Comparison | None) -> str:

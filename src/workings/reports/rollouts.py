@@ -1,6 +1,5 @@
 """Completions of a run's rollouts and their rewards, read from its record for humans."""
 
-import json
 import os
 import re
 from collections.abc import Collection
@@ -16,8 +15,6 @@ from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.rollouts.rollout_json import from_json
 
-# The beginning of a prompt's line: the id can be read without the rest.
-_ID = re.compile(rb'\{"id":("(?:[^"\\]|\\.)*")')
 # Control characters except line break and tab, and those that change the text's direction.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -78,12 +75,9 @@ def _prompts(run: Path, prompt_ids: Collection[str]) -> dict[str, Prompt]:
         raise RecordError(f"{PROMPTS} is missing, and only it has the prompts")
     with open_plain(run / PROMPTS, MAX_BYTES) as file:
         for line in file:
-            begin = _ID.match(line)
-            # Parse only lines with a wanted id: there can be thousands.
-            if begin is None or json.loads(begin[1]) in prompt_ids:
-                record = loads(line)
-                if record.get("status") == "kept" and record.get("id") in prompt_ids:
-                    prompts[str(record["id"])] = Prompt.from_json(record)
+            record = loads(line)
+            if record.get("status") == "kept" and record.get("id") in prompt_ids:
+                prompts[str(record["id"])] = Prompt.from_json(record)
             if len(prompts) == len(prompt_ids):
                 break
     return prompts

@@ -65,19 +65,13 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
-def _number(value: float | Absent) -> str:
-    return value.absent if isinstance(value, Absent) else f"{value:.4f}"
-
-
 ROOT = "Root digest"
 EXAMPLES = {"pairs": "preference pairs", "verdicts": "verdicts"}
 
 
 def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Training data and algorithm of a run, from its resolved recipe and its manifest's facts."""
-    algorithm = config.get("algorithm")
-    settings = algorithm if isinstance(algorithm, dict) else {}
-    name = str(settings.get("name", "sft"))
+    settings, name = _algorithm(config)
     if name == "sft":
         # Samples among the traces, by the model that wrote them.
         counts = facts.get(DRAWN_FROM)
@@ -88,11 +82,17 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     return f"the teacher {settings['teacher']} ({name})" if "teacher" in settings else f"rewards ({name})"
 
 
-def _of_objective(manifest: RunManifest) -> str:
-    algorithm = manifest.config.get("algorithm")
-    name = algorithm.get("name", "sft") if isinstance(algorithm, dict) else "sft"
+def _algorithm(config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    algorithm = config.get("algorithm")
+    settings = algorithm if isinstance(algorithm, dict) else {}
+    return settings, str(settings.get("name", "sft"))
+
+
+def _loss(manifest: RunManifest) -> str:
+    loss, (_, name) = manifest.final_loss, _algorithm(manifest.config)
+    text = loss.absent if isinstance(loss, Absent) else f"{loss:.4f}"
     # Not a token loss like others in this row.
-    return "" if name == "sft" else f" (value of the objective of {name})"
+    return text if name == "sft" else f"{text} (value of the objective of {name})"
 
 
 MEASURES = (
@@ -114,7 +114,7 @@ _FACTS: dict[str, Callable[[RunManifest], str]] = {
     "Rows per step": lambda m: count(m.global_batch),
     "Supervised tokens": lambda m: count(m.supervised_tokens),
     "Tokens": lambda m: count(m.tokens),
-    "Final training loss": lambda m: _number(m.final_loss) + _of_objective(m),
+    "Final training loss": _loss,
     "Seconds in steps": lambda m: duration(m.training_seconds),
     "Seed": lambda m: str(m.seed),
     "Code": lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha,
@@ -125,4 +125,3 @@ _MEMORY: dict[str, Callable[[MemoryUse], str]] = {
     "Memory taken by the run": lambda use: "" if use.device_counts else use.taken_text(),
     "Resident memory of the process": lambda use: "" if use.device_counts else gib(use.held_bytes or 0),
 }
-"""A row for each fact that any run has."""

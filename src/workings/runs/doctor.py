@@ -11,7 +11,7 @@ from workings.doctor.finding import Finding
 from workings.doctor.kernels import check_kernels
 from workings.doctor.machine import Needs, check_disk, check_host, check_kaggle, check_tpu, tpu_devices
 from workings.doctor.nvidia import WHEEL, Driver, check_cards, read_driver, torch_wheel
-from workings.doctor.versions import check_versions, installed_version
+from workings.doctor.versions import check_versions
 from workings.engines.base import EngineRequest
 from workings.engines.hardware_probe import accelerators
 from workings.engines.registry import engine_libraries
@@ -20,6 +20,7 @@ from workings.hardware.memory import host_memory
 from workings.inputs.resolve import find_shape
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
+from workings.record.environment import installed_version
 from workings.runs.create_or_resume import RUNS
 from workings.runs.select_engine import with_engine
 

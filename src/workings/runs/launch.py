@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from workings.hardware.memory import gib
 from workings.inputs.object_store import is_stored
 from workings.launching.files import PLAN, RECIPE, START, LaunchJob, Wheel, kubernetes, skypilot, slurm
 from workings.planning.plan import Plan
+from workings.record import atomic
 from workings.record.digest import file_digest, json_digest
 from workings.runs.plan import plan_target
 from workings.runs.select_engine import with_engine
@@ -84,11 +84,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     # Report all errors of the request before compiling, which may take minutes.
     _files(job, request)
     plan, target, hosts, devices = pick(loaded, request)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Next to its final place, so that the rename stays within one file system.
-    with tempfile.TemporaryDirectory(dir=folder.absolute().parent) as place:
-        new_folder = Path(place) / "made"
-        new_folder.mkdir()
+    with atomic.new_folder(folder, "write") as new_folder:
         file_notes = write_recipe(loaded, target.platform, new_folder, request.remote_folder)
         job = replace(job, target=target.name, hosts=hosts, devices=devices, file_notes=file_notes,
                       # Read back, because the other machine reads the file.
@@ -101,8 +97,6 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
             shutil.copyfile(request.wheel, new_folder / request.wheel.name)
         for name, text in texts.items():
             (new_folder / name).write_text(text, encoding="utf-8")
-        # All or nothing: an incomplete folder would look finished.
-        new_folder.rename(folder)
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     return LaunchResult(job=job, plan=plan, files=tuple(names), folder=folder,
                     start=f"{START[request.launcher]} {first}")

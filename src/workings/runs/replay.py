@@ -218,12 +218,13 @@ def answered_units(opened: ReopenedRun, samples: Sequence[Path], *, by_batch: bo
     if opened.run.manifest.completed_steps not in opened.checkpoints_by_step:
         return []
     units = []
-    for unit in opened.run.evaluations():
-        config = loads((unit.path / EVALUATION_CONFIG).read_bytes())
+    for name in opened.run.evaluations():
+        unit = opened.run.path / "eval" / name
+        config = loads((unit / EVALUATION_CONFIG).read_bytes())
         # Only answers that this run's state generated.
         if config.get("source") == {"kind": "generated"} and config.get("made_from") == opened.run.root:
-            units.append(RecordedEvaluation(unit=f"eval/{unit.name}", config=config, by_batch=by_batch,
-                                            rows=jsonl.read(unit.path / PREDICTIONS)[0]))
+            units.append(RecordedEvaluation(unit=f"eval/{name}", config=config, by_batch=by_batch,
+                                            rows=jsonl.read(unit / PREDICTIONS)[0]))
     for path in samples:
         drawn = SampleUnit.open(path)
         if drawn.config["made_from"] != opened.run.root:

@@ -98,7 +98,7 @@ class Display(ProgressListener):
         self._end_of_the_first_step()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
-        speed = "" if now is None else f"  {now.rate_text}  {now.left_text}"
+        speed = "" if now is None else f"  {now.text}"
         # With rewards the loss says next to nothing: advantages of a group add up to zero. With a teacher it says
         # little from the second update of a rollout on.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),

@@ -87,7 +87,7 @@ class Run:
     @property
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """Recorded summary of every sealed evaluation, by name."""
-        return {unit.name: unit.summary for unit in self.record.evaluations()}
+        return self.record.evaluations()
 
     def ask(self, question: str, *, max_new_tokens: int = 256) -> str:
         """The trained model's greedy answer to a question."""
