@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ from workings.engines.torch.lora import (
 )
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random, final_logits, hidden_states
-from workings.engines.torch.planning import TorchPlanning, trace_for
+from workings.engines.torch.planning import TorchPlanning, TracedCard, trace_for
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
@@ -65,7 +65,7 @@ from workings.engines.torch.step import (
     run_step,
     to_rows,
 )
-from workings.engines.torch.trace.inspect import TracedCard, inspect_step
+from workings.engines.torch.trace.inspect import inspect_step
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
@@ -75,10 +75,6 @@ from workings.models.batch import Batch
 def _formats(tensors: Iterable[torch.Tensor]) -> str:
     """Number formats of tensors, by their names in PyTorch."""
     return " and ".join(sorted({dtype_name(x.dtype) for x in tensors}))
-
-
-inspect_once = lru_cache(maxsize=64)(inspect_step)
-"""A trace follows from its arguments, and a command that trains several runs asks for the same one again."""
 
 
 class TorchEngine(TorchPlanning):
@@ -314,10 +310,9 @@ class TorchEngine(TorchPlanning):
                               kernels=kernels_run_on(self.device.device))
         request = replace(self.request, mesh=MeshConfig(fsdp=mesh.fsdp, replicate=mesh.replicate))
         if mesh.processes == 1:
-            return inspect_once(request, batch.shape, platform, card)
+            return inspect_step(request, batch.shape, platform, card)
         # In a child: processes that are not there cannot be told from the real ones that this one computes with.
-        return trace_for(request, {"step": batch.shape}, platform, capability=card.capability,
-                         limit_bytes=card.limit_bytes)["step"]
+        return trace_for(request, {"step": batch.shape}, platform, card)["step"]
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""

@@ -5,7 +5,7 @@ Every process has the whole batch and takes its own rows. A parameter is split b
 so they are the same code on one device and on many.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +28,6 @@ REPLICATED_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimi
 """Moments that every process has whole; all others are split as their parameter is."""
 SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optimizer.splits_by_rows)
 """Optimizers whose moments can be split by rows."""
-SUMMED_TOGETHER = 1 << 22
-"""Numbers of a gradient that copies send at once: 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -173,27 +171,11 @@ def sum_over_copies(mesh: ProcessMesh, params: Iterable[nn.Parameter]) -> None:
     """Sum the gradients of whole copies, in float32, once an update. Every process must call it."""
     if mesh.fsdp > 1 or mesh.replicate == 1:
         return
-    for group in _groups(params, SUMMED_TOGETHER):
-        # A process whose rows have nothing to learn takes part with zeros.
-        grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in group]
-        flat = torch.cat([grad.reshape(-1).float() for grad in grads])
-        dist.all_reduce(flat)
-        for param, grad, summed in zip(group, grads, flat.split([grad.numel() for grad in grads]), strict=True):
-            param.grad = grad.copy_(summed.view_as(grad))
-
-
-def _groups(params: Iterable[nn.Parameter], count: int) -> Iterator[list[nn.Parameter]]:
-    """Parameters in order, in groups of about ``count`` numbers."""
-    group: list[nn.Parameter] = []
-    size = 0
     for param in params:
-        group.append(param)
-        size += param.numel()
-        if size >= count:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+        # A process whose rows have nothing to learn takes part with zeros.
+        total = torch.zeros_like(param).float() if param.grad is None else param.grad.float().contiguous()
+        dist.all_reduce(total)
+        param.grad = total.to(param.dtype)
 
 
 def release_gathered(root: nn.Module) -> None:

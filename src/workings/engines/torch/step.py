@@ -21,7 +21,7 @@ from workings.engines.torch.lora import dropping_inputs, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
-from workings.engines.torch.optimizers import in_groups, update_tensors
+from workings.engines.torch.optimizers import update_tensor
 from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
@@ -293,22 +293,13 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     """Update all parameters; returns the gradient norm and the number of stored weights that changed."""
     # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
     norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
-    if spec.mesh.processes > 1:
-        context = replace(context, reduce=spec.mesh.sum_of_a_copy)
-    if spec.clip_norm:
-        context = replace(context, scale=context.scale * clip_factor(norm, spec.clip_norm))
+    context = replace(context, reduce=spec.mesh.sum_of_a_copy,
+                      scale=clip_factor(norm, spec.clip_norm) if spec.clip_norm else 1.0)
     # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
-    # A generator: zeros for a missing gradient are made only when the tensor's turn comes.
-    tensors = (TensorUpdate.of(name, local(param), _gradient(param), state.moments)
-               for name, param in state.trained.items())
-    for group in in_groups(spec.optimizer, tensors, context):
-        names = [tensor.name for tensor in group]
-        # Only Adafactor reads `global_rows`, and its groups have one tensor each.
-        rows = state.trained[names[0]].shape[0]
-        changed += update_tensors(spec.optimizer, group,
-                                  replace(context, global_rows=rows) if spec.mesh.processes > 1 else context)
-        for name in names:
-            # Freed group by group: at the end only the moments are left.
-            state.trained[name].grad = None
+    for name, param in state.trained.items():
+        changed += update_tensor(spec.optimizer, TensorUpdate.of(name, local(param), _gradient(param), state.moments),
+                                 replace(context, global_rows=param.shape[:1].numel()))
+        # Freed one by one: at the end only the moments are left.
+        param.grad = None
     return norm, spec.mesh.sum_of_a_copy(changed)

@@ -1,6 +1,5 @@
 """AdamW."""
 
-from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -24,8 +23,7 @@ from workings.errors import RequestError
 from workings.hints import pip_install
 
 FUSED_BLOCK = 2 ** 16
-"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache.
-Tensors of fewer share a block, on every device."""
+"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache."""
 CARD_BLOCK = 2 ** 24
 """Block size on a GPU: 64 MiB of old values in addition to the weights. With a quarter a GPU waited between
 kernels."""
@@ -72,17 +70,13 @@ class AdamW(Optimizer):
         """Weight decay of a tensor; ``matrix``: whether it applies, where the shape does not say."""
         return self.config.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
 
-    def fused(self, tensors: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-        """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights.
-
-        Several tensors have the same decay and one block's elements at most.
-        """
-        c, param = self.config, tensors[0].param
+    def fused(self, tensor: TensorUpdate, context: UpdateContext) -> Tensor:
+        """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights."""
+        c, param = self.config, tensor.param
         # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
-        arrays = [(each.param.view(-1), each.grad.reshape(-1), *(each.slots[slot].view(-1) for slot in self.slots))
-                  for each in tensors]
+        vectors = (param.view(-1), tensor.grad.reshape(-1), *(tensor.slots[slot].view(-1) for slot in self.slots))
         if self.by_kernel:
-            return adamw(arrays, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
+            return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
                          beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
         # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
         # A fill, not a copy from the host, for which the host would wait.
@@ -91,14 +85,12 @@ class AdamW(Optimizer):
         size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
         counts = []
         for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace: the first block is like all
-            new, grad, first, second = ([x[start:start + size] for x in column] for column in zip(*arrays, strict=True))
-            # `cat` copies even a single tensor: these are the values before the update.
-            old = torch.cat(new)
+            new, grad, first, second = (x[start:start + size] for x in vectors)
+            old = new.clone()
             torch._fused_adamw_(
-                new, grad, first, second, [], [step] * len(new), lr=context.learning_rate, beta1=c.beta1,
-                beta2=c.beta2, weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False,
-                grad_scale=inverse)
-            counts.append(old.ne_(new[0] if len(new) == 1 else torch.cat(new)).sum())  # float32, exact up to 2 ** 24
+                [new], [grad], [first], [second], [], [step], lr=context.learning_rate, beta1=c.beta1, beta2=c.beta2,
+                weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False, grad_scale=inverse)
+            counts.append(old.ne_(new).sum())  # float32, exact up to 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
 
 

@@ -5,7 +5,8 @@ Nothing is computed and nothing is allocated.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from time import monotonic
 
@@ -20,6 +21,7 @@ from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.mask_check import grouped_products, refuse_unsuited
 from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
+from workings.engines.torch.planning import LIBRARIES, TracedCard
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
 from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
 from workings.engines.torch.step import State, empty_state
@@ -31,31 +33,20 @@ from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
 
 CONTEXT = "CUDA context"
-TRACED = ("torch", "transformers", "peft", "bitsandbytes")
-"""Distributions whose versions a trace names."""
+NO_CARD = TracedCard()
 
 
-@dataclass(frozen=True, kw_only=True)
-class TracedCard:
-    """Properties of a CUDA GPU that decide how much memory a step reserves."""
-
-    capability: str = ""
-    """Compute capability, e.g. ``7.5``; empty where it is not known."""
-    limit_bytes: int = 0
-    """Memory of the card; 0: not known."""
-    kernels: bool = True
-    """Whether the kernels of `triton` run there, where the card's matrix units are new enough."""
-
-
-def inspect_step(request: EngineRequest, batch: BatchShape, platform: str,
-                 card: TracedCard | None = None) -> Inspection:
+def inspect_step(request: EngineRequest, batch: BatchShape, platform: str, card: TracedCard = NO_CARD) -> Inspection:
     """Trace the step of a request for a batch; see `inspect_program`."""
-    return inspect_program(request, "step", batch, platform, card or TracedCard())
+    return inspect_program(request, "step", batch, platform, card)
 
 
+@lru_cache(maxsize=64)
 def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramShape, platform: str,
                     card: TracedCard) -> Inspection:
     """Trace one program of a run, for a batch of this size. Raises `RequestError` for what the engine does not do.
+
+    A command that trains several runs asks for the same one again, hence the cache.
 
     On platform ``cpu`` live bytes count; on ``gpu`` what the caching allocator reserves, and what CUDA takes in
     addition. Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with
@@ -79,7 +70,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
         found = Inspection(
             peak_bytes=live.size, source="traced", breakdown=live.categories, peak_operator=live.operator, versions={},
             notes=("traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time",))
-    return replace(found, versions=library_versions(TRACED), notes=(*found.notes, *notes),
+    return replace(found, versions=library_versions(LIBRARIES), notes=(*found.notes, *notes),
                    seconds={"trace": round(monotonic() - start, 1)})
 
 

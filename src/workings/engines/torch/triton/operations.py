@@ -10,7 +10,7 @@ Shape suffixes: R rows, D elements of a row or width, C positions of a product o
 targets of a position.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,8 +20,8 @@ from torch.autograd import Function
 
 TILES = 16
 """Tiles of rows for which one program of a norm's gradient adds up the weight's, in an order that is fixed."""
-ELEMENTS = 1024
-"""Elements of a program where every element is for itself."""
+ELEMENTS = 4096
+"""Elements that one program of AdamW updates."""
 
 
 def _power_of_two(size: int) -> int:
@@ -125,35 +125,31 @@ def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
     return left_CV.t().float() @ right_CD.float()
 
 
-def adamw(tensors: Sequence[tuple[Tensor, ...]], *, scale: Tensor | float, step: int, rate: float,
+def adamw(param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, *, scale: Tensor | float, step: int, rate: float,
           beta1: float, beta2: float, epsilon: float, decay: float) -> Tensor:
-    """Update float32 parameters in place; how many elements changed, an int64 scalar on the device.
+    """Update a float32 parameter in place; how many elements changed, an int64 scalar on the device.
 
-    ``tensors``: ``(parameter, gradient, mean, mean square)`` each, all dense and flat. Gradients are multiplied by
-    ``scale``, ``step`` counts from 1, and ``epsilon`` is added to the root after the correction.
+    All tensors are dense and flat; the moments are updated, too. The gradient is multiplied by ``scale``, ``step``
+    counts from 1, and ``epsilon`` is added to the root after the correction.
     """
-    device = tensors[0][0].device
-    changed = torch.zeros((), dtype=torch.int64, device=device)
+    changed = torch.zeros((), dtype=torch.int64, device=param.device)
     # A fill, not a copy from the host: that would make the host wait for the card.
-    factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=device)
+    factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=param.device)
     # Bias corrections are folded into two numbers on the host, so the kernel has no power to compute.
     kept, rate_now, root = 1 - rate * decay, rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
-    for param, grad, mean, square in tensors:
-        def plain(param: Tensor = param, grad: Tensor = grad, mean: Tensor = mean, square: Tensor = square) -> None:
-            g = grad * factor
-            mean.mul_(beta1).add_(g, alpha=1 - beta1)
-            square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            new = kept * param - rate_now * mean / (square.sqrt() * root + epsilon)
-            changed.add_((new != param).sum())
-            param.copy_(new)
 
-        def on_card(kernels: Any, each: tuple[Tensor, ...] = (param, grad, mean, square)) -> None:
-            count = each[0].numel()
-            kernels.adamw[(-(-count // (4 * ELEMENTS)),)](
-                *each, changed, factor, count, kept, rate_now, beta1, 1 - beta1, beta2, 1 - beta2, root, epsilon,
-                BLOCK=4 * ELEMENTS, num_warps=8)
+    def plain() -> None:
+        g = grad * factor
+        mean.mul_(beta1).add_(g, alpha=1 - beta1)
+        square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        new = kept * param - rate_now * mean / (square.sqrt() * root + epsilon)
+        changed.add_((new != param).sum())
+        param.copy_(new)
 
-        _fill(param, on_card, plain)
+    count = param.numel()
+    _fill(param, lambda kernels: kernels.adamw[(-(-count // ELEMENTS),)](
+        param, grad, mean, square, changed, factor, count, kept, rate_now, beta1, 1 - beta1, beta2, 1 - beta2, root,
+        epsilon, BLOCK=ELEMENTS, num_warps=8), plain)
     return changed
 
 
