@@ -114,7 +114,7 @@ def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> Non
     """
     asked = request(**{"shape": SHAPE} | changes)
     spec = build_spec(asked, torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", SIZE, "cpu", asked).events, 512)
+    fake = live_peak(trace(spec, "step", SIZE, "cpu").events, 512)
     live = LiveStorages()
     state = empty_state(spec)
     for param in state.model.parameters():
@@ -124,7 +124,7 @@ def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> Non
     for of in state.moments.values():
         live.hold(of.values(), "moments")
     with live:
-        PROGRAMS["step"](spec, state, SIZE, asked)
+        PROGRAMS["step"](spec, state, SIZE)
     real = live_peak(live.log.events, 512)
     assert fake.size == pytest.approx(real.size, rel=0.01)
     assert fake.categories["parameters"] > 0

@@ -53,7 +53,7 @@ def state_bytes(state: State) -> int:
 def allocated_peak(opened: TorchEngine, state: State) -> int:
     """Peak of what the allocator gives during two steps, next to the state."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        step(opened.spec, state, SIZE, opened.request)
+        step(opened.spec, state, SIZE)
     total = peak = 0
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     for event in sorted(events, key=lambda event: event.start_ns()):
@@ -67,7 +67,7 @@ def measure(case: str) -> dict[str, int]:
     opened = TorchEngine.open(ask(case))
     state = opened.init(0)
     before = state_bytes(state)
-    log = follow(state, lambda: step(opened.spec, state, SIZE, opened.request))
+    log = follow(state, lambda: step(opened.spec, state, SIZE))
     state = opened.init(0)
     return {"pages": live_peak(log.events, PAGE).size, "followed": live_peak(log.events, 1).size,
             "allocated": before + allocated_peak(opened, state)}

@@ -63,12 +63,12 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
 
 
 def _weights_file(spec: TorchSpec) -> str:
-    return files.MODEL_FILE if isinstance(spec.method, FullConfig) else files.ADAPTER_FILE
+    return files.MODEL_FILE if isinstance(spec.request.method, FullConfig) else files.ADAPTER_FILE
 
 
 def _saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
     """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
-    if not isinstance(spec.method, FullConfig):
+    if not isinstance(spec.request.method, FullConfig):
         return dict(state.trained)
     return {name: x for name, x in base_weights(state.model).items() if isinstance(x, Tensor)}
 
@@ -155,9 +155,9 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
         config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
         if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
             config["architectures"] = [type(state.model).__name__]
-        files.write_configs(directory, config, spec.method,
-                            () if isinstance(spec.method, FullConfig) else spec.method.target_modules)
+        files.write_configs(directory, config, spec.request.method,
+                            () if isinstance(spec.request.method, FullConfig) else spec.request.method.target_modules)
     # Gathering takes every process, so all of them enter both writes.
     write(directory / files.MODEL_FILE, merged(spec, state.model))
-    if not isinstance(spec.method, FullConfig):
+    if not isinstance(spec.request.method, FullConfig):
         write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, state.trained)

@@ -151,18 +151,18 @@ class TorchEngine(TorchPlanning):
     def _checked(self, state: State) -> State:
         """The state, after the attention masks of a model that is unverified have been checked on a short row."""
         if not self.spec.shape.verified:
-            check_masks(self.spec, state.root, self.request)
+            check_masks(self.spec, state.root)
         return state
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update with one batch; ``state`` is changed in place."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        require_signals(self.spec.objective, batch)
+        require_signals(self.request.objective, batch)
         parts = self._parts(batch)
-        rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.spec.objective.signals)]
+        rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.request.objective.signals)]
         numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
-        return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
+        return state, StepResult.of(numbers.tolist(), self.request.objective.metrics,
                                     None if log_probs is None else self._at_positions(parts, rows, log_probs))
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
@@ -278,7 +278,7 @@ class TorchEngine(TorchPlanning):
         """The state that `save` wrote, bit for bit; frozen weights are read from where the run read them."""
         state = empty_state(self.spec)
         # The random adapters are overwritten by the checkpoint's; the frozen weights stay.
-        if not isinstance(self.spec.method, FullConfig):
+        if not isinstance(self.request.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
         return self._checked(checkpoint.restore(self.spec, state, directory))
 

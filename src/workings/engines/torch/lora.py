@@ -52,7 +52,7 @@ class LazyTensor:
 
 def refuse_unknown(spec: TorchSpec) -> None:
     """Raise `RequestError` for projections that the model does not have, and for incomplete 4-bit blocks."""
-    method, shape = spec.method, spec.shape
+    method, shape = spec.request.method, spec.shape
     if isinstance(method, FullConfig):
         return
     find_projections(method.target_modules, shape)
@@ -68,7 +68,7 @@ def refuse_unknown(spec: TorchSpec) -> None:
 
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     """Freeze what is not trained in a model without memory (device ``meta``), and add adapters to projections."""
-    method = spec.method
+    method = spec.request.method
     if isinstance(method, FullConfig):
         for name, param in model.named_parameters():
             param.requires_grad_(not is_frozen(name, spec.shape))

@@ -26,7 +26,6 @@ from torch._subclasses.fake_tensor import (
 )
 from transformers import PreTrainedModel
 
-from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import EVERYTHING, AttentionMask
 from workings.engines.torch.linear_attention import empty_cache, has_linear_state
 from workings.engines.torch.lora import base_weights, switched_off
@@ -174,12 +173,12 @@ FINDINGS = (
 """What `_differences` may find, what is expected instead, and what to try next."""
 
 
-def check_masks(spec: TorchSpec, root: FsdpRoot, request: EngineRequest) -> None:
+def check_masks(spec: TorchSpec, root: FsdpRoot) -> None:
     """Compute one short row in several ways. Raises `RequestError` if the engine would train another model."""
     with switched_off(root.model):
         found: list[float] = root(partial(_differences, spec))
     # Without packing no row is before another one, and the last difference has no effect.
-    for size, (what, expected, try_next) in zip(found if request.packed else found[:-1], FINDINGS, strict=False):
+    for size, (what, expected, try_next) in zip(found if spec.request.packed else found[:-1], FINDINGS, strict=False):
         if size > TOLERANCE[spec.compute_dtype]:
             raise RequestError(f"in a {spec.shape.family} model with model.verified: false {what} ({size:.2g} of the "
                                "largest number)", expected, try_next)

@@ -129,7 +129,7 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     compute_states(model)
     add_adapters(spec, model)
     # Dropout of adapters has its own generators, so no generator's state is saved for the second forward.
-    if spec.checkpointing:
+    if spec.request.memory.remat == "layer":
         # The name in newer releases of transformers, which warn about the older name.
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
         enable({"use_reentrant": False, "preserve_rng_state": False})

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 
-from workings.config.method import FullConfig, LoraConfig, QloraConfig
 from workings.engines.base import EngineRequest
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch.attention import choose
@@ -16,16 +15,16 @@ from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.triton.check import kernels_run_on
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.objectives.base import Objective, OfCompletions
+from workings.objectives.base import OfCompletions
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSpec:
-    """Everything the step is made of; two equal specs take the same step."""
+    """A request, and what this engine's step is made of for it."""
 
-    shape: ModelShape
+    request: EngineRequest
     device: torch.device
     mesh: ProcessMesh
     attention: str
@@ -34,9 +33,6 @@ class TorchSpec:
     """Rows of an update are computed in micro batches of similar length (`length_bucketing`)."""
     share_prefixes: bool
     """Equal prefixes of rows are computed once (`prefix_sharing`)."""
-    checkpointing: bool
-    """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
-    loss_chunk: int
     card_kernels: bool
     """Whether the kernels of `triton` compute what they can."""
     parameter_dtype: torch.dtype
@@ -44,15 +40,17 @@ class TorchSpec:
     """Format of what passes from layer to layer."""
     product_dtype: torch.dtype
     """Format of the factors of products: that of computation, or float16 where the rest is float32."""
-    rounding: str
-    seed: int
     optimizer: Optimizer
-    objective: Objective
-    clip_norm: float
-    optimizer_in_backward: bool
-    table_on_host: bool
-    """The table of per-layer embeddings is in the host's memory (`memory.per_layer_embeddings: host`)."""
-    method: FullConfig | LoraConfig | QloraConfig
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model."""
+        return self.request.shape
+
+    @property
+    def table_on_host(self) -> bool:
+        """Whether the table of per-layer embeddings is in the host's memory."""
+        return self.request.memory.per_layer_embeddings == "host"
 
 
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
@@ -72,19 +70,15 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     mesh = mesh or ProcessMesh()
     alone = on_cpu and mesh.processes == 1
     return with_kernels(kernels, TorchSpec(
-        shape=shape, device=device, mesh=mesh, attention=attention,
+        request=request, device=device, mesh=mesh, attention=attention,
         group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
         # A state has no distinct positions; an unverified model's attention may look at rows in its own way; with
         # dropout equal positions of two rows are not computed alike.
         share_prefixes=(alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state
                         and not request.method.dropout),
-        checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
-        card_kernels=False,
-        parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
-        product_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=objective,
-        clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
-        table_on_host=memory.per_layer_embeddings == "host", method=request.method))
+        card_kernels=False, parameter_dtype=DTYPES[precision.parameters],
+        compute_dtype=DTYPES[precision.activations], product_dtype=DTYPES[precision.compute],
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments])))
 
 
 def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:

@@ -112,9 +112,10 @@ def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
 
     # Indices and tokens are 0: a trace reads sizes and no values.
+    request = spec.request
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
-                 index=zeros(count * length), targets=zeros(count * length), packed=False,
-                 signals={name: torch.zeros(count * length, device=spec.device) for name in spec.objective.signals})
+                 index=zeros(count * length), targets=zeros(count * length), packed=request.packed,
+                 signals={name: torch.zeros(count * length, device=spec.device) for name in request.objective.signals})
             for _ in range(shape.accumulation)]
 
 
@@ -129,7 +130,7 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     for name, param in params.items():
         # Moments have this process's rows only.
         own = spec.optimizer.init(local(param))
-        if spec.rounding == "master_fp32":
+        if spec.request.precision.rounding == "master_fp32":
             # Undefined until `fill_masters`, because the weights are not read yet.
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
@@ -161,13 +162,13 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Ten
     """Sum of the negative log likelihoods of one micro batch, regardless of the objective, a float32 scalar."""
     hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
-                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels,
-                                products=spec.product_dtype)
+                                chunk=spec.request.memory.loss_chunk, soft_cap=spec.shape.final_softcap,
+                                kernel=spec.card_kernels, products=spec.product_dtype)
 
 
 def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
     """Hidden states and a soft cap that give the same logits divided by the objective's temperature."""
-    temperature = temperature_of(spec.objective)
+    temperature = temperature_of(spec.request.objective)
     # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: the soft cap is divided like the logits.
     return hidden if temperature == 1 else hidden / temperature, spec.shape.final_softcap / temperature
 
@@ -176,8 +177,8 @@ def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
-    return linear_log_probs(hidden.to(spec.product_dtype), unembedding(model), rows.targets, chunk=spec.loss_chunk,
-                            soft_cap=soft_cap, kernel=spec.card_kernels)
+    return linear_log_probs(hidden.to(spec.product_dtype), unembedding(model), rows.targets,
+                            chunk=spec.request.memory.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels)
 
 
 @torch.no_grad()
@@ -185,7 +186,7 @@ def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
                             below: int) -> tuple[Tensor, Tensor]:
     """``[N, count]`` most likely tokens of one micro batch's supervised positions, and their log probabilities."""
     hidden = supervised(spec, model, rows).to(spec.product_dtype)
-    return linear_most_likely(hidden, unembedding(model), count, below, chunk=spec.loss_chunk,
+    return linear_most_likely(hidden, unembedding(model), count, below, chunk=spec.request.memory.loss_chunk,
                               soft_cap=spec.shape.final_softcap)
 
 
@@ -197,19 +198,18 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
         A scalar that has the objective's gradient; the objective's value; ``[K, 2]`` sums and counts
         of its metrics; and ``[N]`` log probabilities, or None for cross entropy and for several targets.
     """
-    head = unembedding(model)
+    head, objective, chunk = unembedding(model), spec.request.objective, spec.request.memory.loss_chunk
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
     weights, value, metrics, log_probs = token_weights(
-        spec.objective, hidden.to(spec.product_dtype), head, rows, chunk=spec.loss_chunk, soft_cap=soft_cap,
-        kernel=spec.card_kernels)
+        objective, hidden.to(spec.product_dtype), head, rows, chunk=chunk, soft_cap=soft_cap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums of empty tensors: backward then runs through every layer, and with it FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
         # The weights are divided, not the gradient: the head's gradient is rounded once, in its own range.
-        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
-                                    chunk=spec.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels,
-                                    shared=shared_gradient(model), products=spec.product_dtype)
+        loss = linear_cross_entropy(hidden, head, targets_of(objective, rows), weights / divisor, chunk=chunk,
+                                    soft_cap=soft_cap, kernel=spec.card_kernels, shared=shared_gradient(model),
+                                    products=spec.product_dtype)
     return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 
 
@@ -231,12 +231,12 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
         This process's share of the objective's value and of its metrics, and its log probabilities.
     """
     total = torch.zeros((), device=spec.device)
-    metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
+    metrics = torch.zeros((len(spec.request.objective.metrics), 2), device=spec.device)
     all_log_probs: list[Tensor] = []
     for number, rows in enumerate(micro_batches, start=1):
         allow_sum_between_copies(state.root, number == len(micro_batches))
         # Every process has rows, and so a mask, that the others do not have.
-        with dropping_inputs(state.model, spec.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
+        with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
             loss, value, more_metrics, log_probs = state.root(partial(
                 micro_batch_objective, spec, rows=rows, divisor=divisor))
             # Frees this micro batch's activations before the forward of the next one; only gradients stay.
@@ -260,8 +260,9 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         update. The host reads nothing back, so that the step can be traced.
     """
     # Bias correction divides by 1 - beta ** step, so the first update has the number 1.
-    context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
-    if spec.optimizer_in_backward:
+    context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, seed=spec.request.seed,
+                            rounding=spec.request.precision.rounding)
+    if spec.request.memory.optimizer_in_backward:
         # Hooks stay on the parameters, so they are registered once, at the state's first step.
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
@@ -293,8 +294,8 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     """Update all parameters; returns the gradient norm and the number of stored weights that changed."""
     # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
     norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
-    context = replace(context, reduce=spec.mesh.sum_of_a_copy,
-                      scale=clip_factor(norm, spec.clip_norm) if spec.clip_norm else 1.0)
+    limit = spec.request.optimizer.clip_norm
+    context = replace(context, reduce=spec.mesh.sum_of_a_copy, scale=clip_factor(norm, limit) if limit else 1.0)
     # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     for name, param in state.trained.items():

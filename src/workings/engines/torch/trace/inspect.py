@@ -61,7 +61,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
     # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
     with pretended(shared) as mesh:
         spec, notes = _spec(request, platform, card, mesh)
-        log = trace(spec, program, size, platform, request)
+        log = trace(spec, program, size, platform)
     # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
         found = _on_card(log, card, program)
@@ -98,13 +98,13 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     return with_kernels(kernels, replace(spec, attention=attention)), notes
 
 
-def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: str, request: EngineRequest) -> Log:
+def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: str) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
     # Buffers of transformers are real: tables of a few kilobytes.
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
         on_card = platform == "gpu"
-        return follow(state, lambda: PROGRAMS[program](spec, state, size, request), on_card=on_card,
+        return follow(state, lambda: PROGRAMS[program](spec, state, size), on_card=on_card,
                       host_table=on_card and spec.table_on_host)
 
 
