@@ -13,7 +13,7 @@ from torch import Tensor
 
 from workings.engines.base import EngineRequest
 from workings.engines.torch.optimizers import update_tensor
-from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext, sum_of_squares
+from workings.engines.torch.optimizers.base import Optimizer, UpdateContext, slots_of, sum_of_squares
 from workings.errors import RequestError
 
 
@@ -67,5 +67,5 @@ class BackwardOptimizer:
         with torch.no_grad():
             # Summed before the update, which may use up the gradient.
             self.squares += sum_of_squares(grad)
-            self.changed += update_tensor(
-                self.optimizer, TensorUpdate.of(name, param, grad, self.moments), self._context)
+            self.changed += update_tensor(self.optimizer, name, param, grad, slots_of(self.moments, name),
+                                          self._context)

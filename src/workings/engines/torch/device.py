@@ -1,7 +1,6 @@
 """Which device a request gets. Nothing is ever replaced silently."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from workings.engines.hardware_probe import accelerators, cpu_memory
 from workings.engines.kernel_check import check_products
+from workings.engines.source_digest import library_versions
 from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
@@ -104,10 +103,10 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
-def library_versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of what computes."""
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
-    return versions | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
+    return library_versions(("torch", "transformers", "numpy")) | (
+        {"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 
 def slow_formats(kind: str, *formats: str) -> list[str]:
@@ -151,10 +150,10 @@ QUERY = ("index", "name", "driver_version", "memory.total", "memory.used", "comp
 
 def environment_files(device: torch.device) -> Mapping[str, str]:
     """File name -> text: ``torch_version.txt``, ``cuda_check.txt``, ``nvidia_smi.txt``."""
-    versions = "".join(f"{name} {number}\n" for name, number in library_versions().items())
     # The long form names the compiler and the libraries that do the products.
-    build = "\n".join(line.rstrip() for line in torch.__config__.show().splitlines())
-    return {"torch_version.txt": versions + build + "\n", "cuda_check.txt": cuda_check(device),
+    lines = [*(f"{name} {number}" for name, number in versions().items()),
+             *(line.rstrip() for line in torch.__config__.show().splitlines())]
+    return {"torch_version.txt": "\n".join(lines) + "\n", "cuda_check.txt": cuda_check(device),
             "nvidia_smi.txt": nvidia_smi()}
 
 
@@ -175,14 +174,10 @@ def cuda_check(device: torch.device) -> str:
 
 def nvidia_smi() -> str:
     """The driver's own words about every card, or why it has no words."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return "absent: no nvidia-smi on this machine\n"
     try:
-        done = subprocess.run([program, f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True,
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True,
                               text=True, check=False, timeout=60)
-    except subprocess.TimeoutExpired:  # the driver hangs; the run need not
-        return "absent: nvidia-smi did not answer within 60 s\n"
-    if done.returncode != 0:
-        return f"absent: nvidia-smi ended with {done.returncode}: {(done.stdout + done.stderr).strip()[:500]}\n"
-    return done.stdout
+    except (OSError, subprocess.TimeoutExpired) as error:  # there is none, or the driver hangs; the run need not
+        return f"absent: {error}\n"
+    said = done.stdout + done.stderr
+    return done.stdout if done.returncode == 0 else f"absent: nvidia-smi ended with {done.returncode}: {said[:500]}\n"

@@ -33,9 +33,9 @@ from workings.engines.torch.device import (
     device_name,
     environment_files,
     find_device,
-    library_versions,
     memory_limit,
     slow_formats,
+    versions,
 )
 from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.length_bucketing import LengthBuckets
@@ -116,7 +116,7 @@ class TorchEngine(TorchPlanning):
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
-            versions=library_versions(), reason="; ".join([self.device.reason, *notes]))
+            versions=versions(), reason="; ".join([self.device.reason, *notes]))
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""

@@ -202,8 +202,10 @@ def _differences(spec: TorchSpec, model: PreTrainedModel) -> list[float]:
                         for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
     # And the same row by transformers alone, which neither our mask nor our attention function takes part in.
     logits = final_logits(model, hidden, spec.shape.final_softcap)
-    with _own_attention(model):
-        reference = model(input_ids=one, position_ids=positions, use_cache=False).logits.float()
+    ours = model.config._attn_implementation
+    model.config._attn_implementation = "eager"
+    reference = model(input_ids=one, position_ids=positions, use_cache=False).logits.float()
+    model.config._attn_implementation = ours
     return [_difference(changed[:, :half], hidden[:, :half]), _difference(logits, reference),
             _difference(_with_cache(spec, model, one, positions), hidden[:, half]), _difference(repacked, packed)]
 
@@ -229,15 +231,3 @@ def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positio
         return hidden_states(model, tokens[:, POSITIONS:POSITIONS + 1], position, visible, cache)[:, -1]
     finally:
         model.train(was_training)
-
-
-@contextmanager
-def _own_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, transformers computes attention and masks by itself."""
-    ours = model.config._attn_implementation
-    # transformers' plainest code, which all of its models are tested with.
-    model.config._attn_implementation = "eager"
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = ours

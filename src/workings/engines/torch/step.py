@@ -22,7 +22,7 @@ from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, 
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
 from workings.engines.torch.optimizers import update_tensor
-from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
+from workings.engines.torch.optimizers.base import UpdateContext, clip_factor, slots_of, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.sharding import FsdpRoot, allow_sum_between_copies, local, sum_over_copies
@@ -299,7 +299,7 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     for name, param in state.trained.items():
-        changed += update_tensor(spec.optimizer, TensorUpdate.of(name, local(param), _gradient(param), state.moments),
+        changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots_of(state.moments, name),
                                  replace(context, global_rows=param.shape[:1].numel()))
         # Freed one by one: at the end only the moments are left.
         param.grad = None

@@ -7,7 +7,7 @@ from workings.config.training import OptimizerConfig
 from workings.engines.torch.memory_regions import region
 from workings.engines.torch.optimizers.adafactor import Adafactor
 from workings.engines.torch.optimizers.adamw import AdamW, AdamW8bit
-from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext
+from workings.engines.torch.optimizers.base import Optimizer, Slots, UpdateContext
 from workings.engines.torch.rounding import MASTER, stochastic_bfloat16, tensor_generator
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "adamw8bit": AdamW8bit}
@@ -21,15 +21,15 @@ def make_optimizer(config: OptimizerConfig, moment_dtype: torch.dtype) -> Optimi
 
 
 @torch.no_grad()
-def update_tensor(optimizer: Optimizer, tensor: TensorUpdate, context: UpdateContext) -> Tensor:
+def update_tensor(optimizer: Optimizer, name: str, param: Tensor, grad: Tensor, slots: Slots,
+                  context: UpdateContext) -> Tensor:
     """Update a tensor in place; how many stored weights changed, int64 on the device."""
-    name, param, grad, slots = tensor
     # The fused kernels are for AdamW in float32 throughout, on contiguous memory.
     in_place = (param, *slots.values())
     if (type(optimizer) is AdamW and MASTER not in slots and context.rounding == "nearest" and param.numel() > 0
             and all(x.dtype == torch.float32 for x in (grad, *in_place)) and all(x.is_contiguous() for x in in_place)):
         with region(REGION):
-            return optimizer.fused(tensor, context)
+            return optimizer.fused(param, grad, slots, context)
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
     master = slots.get(MASTER)
     # One generator a tensor and step, so the order in which tensors come does not change the bits.

@@ -11,10 +11,8 @@ from workings.config.training import BLOCK_OF_8BIT, MIN_ELEMENTS_8BIT, AdamW8bit
 from workings.engines.torch.optimizers.base import (
     Optimizer,
     Slots,
-    TensorUpdate,
     UpdateContext,
     WriteRows,
-    is_matrix,
     new_values,
     row_blocks,
 )
@@ -48,10 +46,10 @@ class AdamW(Optimizer):
         return {slot: torch.zeros_like(param, dtype=self.moment_dtype, requires_grad=False) for slot in self.slots}
 
     def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows,
-               matrix: bool | None = None) -> None:
-        """Update of independent elements; ``matrix``: whether decay applies, if the shape does not decide it."""
+               decay: float | None = None) -> None:
+        """Update of independent elements; ``decay``: the weight decay, if the shape does not decide it."""
         c = self.config
-        decay = self.decay_of(param, matrix)
+        decay = self.decay_of(param) if decay is None else decay
         mean_correction, square_correction = 1 - c.beta1 ** context.step, 1 - c.beta2 ** context.step
         for rows in row_blocks(param):
             g = grad[rows].float() * context.scale
@@ -66,15 +64,11 @@ class AdamW(Optimizer):
             del mean, square, root
             write(rows, new_values(param, rows, direction, context, decay))
 
-    def decay_of(self, param: Tensor, matrix: bool | None = None) -> float:
-        """Weight decay of a tensor; ``matrix``: whether it applies, where the shape does not say."""
-        return self.config.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
-
-    def fused(self, tensor: TensorUpdate, context: UpdateContext) -> Tensor:
+    def fused(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext) -> Tensor:
         """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights."""
-        c, param = self.config, tensor.param
+        c = self.config
         # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
-        vectors = (param.view(-1), tensor.grad.reshape(-1), *(tensor.slots[slot].view(-1) for slot in self.slots))
+        vectors = (param.view(-1), grad.reshape(-1), *(slots[slot].view(-1) for slot in self.slots))
         if self.by_kernel:
             return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
                          beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
@@ -85,10 +79,10 @@ class AdamW(Optimizer):
         size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
         counts = []
         for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace: the first block is like all
-            new, grad, first, second = (x[start:start + size] for x in vectors)
+            new, g, first, second = (x[start:start + size] for x in vectors)
             old = new.clone()
             torch._fused_adamw_(
-                [new], [grad], [first], [second], [], [step], lr=context.learning_rate, beta1=c.beta1, beta2=c.beta2,
+                [new], [g], [first], [second], [], [step], lr=context.learning_rate, beta1=c.beta1, beta2=c.beta2,
                 weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False, grad_scale=inverse)
             counts.append(old.ne_(new).sum())  # float32, exact up to 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
@@ -161,7 +155,7 @@ class AdamW8bit(Optimizer):
         flat = {slot: slots[slot].view(-1) for slot in SCALES}
         vector, gradient = param.view(-1), grad.reshape(-1)
         if param.numel() < MIN_ELEMENTS_8BIT:
-            self.small.update(vector, gradient, flat, context, write, matrix=is_matrix(param))
+            self.small.update(vector, gradient, flat, context, write, self.decay_of(param))
             return
         codes = {slot: _codes(slot == "exp_avg", param.device) for slot in SCALES}
         # `row_blocks` cuts a vector at multiples of 2 ** 22, so no block of 256 is cut in two.
@@ -174,7 +168,7 @@ class AdamW8bit(Optimizer):
             block = UpdateContext(step=context.step, learning_rate=context.learning_rate, scale=context.scale)
             new: list[Tensor] = []
             self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
-                              matrix=is_matrix(param))
+                              self.decay_of(param))
             for slot, scale in SCALES.items():
                 flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(
                     moments[slot], codes[slot], BLOCK_OF_8BIT)
