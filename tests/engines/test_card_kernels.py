@@ -90,7 +90,7 @@ def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
             still[:10] = 0
         still.grad = grad * 0.5
         theirs.step()
-        changed = operations.adamw([(param, grad, mean, square)], scale=0.5, step=step, rate=0.1, beta1=0.9, beta2=0.95,
+        changed = operations.adamw(param, grad, mean, square, scale=0.5, step=step, rate=0.1, beta1=0.9, beta2=0.95,
                                    epsilon=1e-8, decay=0.01)
         assert changed.item() == 30
         assert torch.allclose(param, still, atol=1e-6)
