@@ -98,7 +98,7 @@ def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
 
 @pytest.fixture
 def found_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """What is said of the CPU as a card on a machine with Triton."""
+    """The finding about the CPU, taken for a card on a machine with Triton."""
     def found(installed: str | None = "triton", capability: tuple[int, int] = (9, 0)) -> str:
         monkeypatch.setattr(check, "find_spec", lambda name: installed)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
@@ -114,11 +114,10 @@ def test_why_a_card_has_no_kernels_is_said(found_here: Callable[..., str]) -> No
     assert "no bf16" in found_here(capability=(7, 5))
 
 
-@pytest.mark.parametrize("case", check.CASES)
 def test_a_kernel_that_fails_or_computes_something_else_is_found(
-        monkeypatch: pytest.MonkeyPatch, found_here: Callable[..., str], case: str) -> None:
+        monkeypatch: pytest.MonkeyPatch, found_here: Callable[..., str]) -> None:
     """Its plain version is right, and then is not."""
-    right, calls = check.CASES[case], []
+    right, calls = check.CASES["norm"], []
 
     def second_is_wrong(device: torch.device) -> object:
         calls.append(1)
@@ -128,11 +127,10 @@ def test_a_kernel_that_fails_or_computes_something_else_is_found(
         raise RuntimeError("Failed to find C compiler.\nMore of it.")
 
     for compute, said in ((right, ""), (second_is_wrong, "off by 0.1"), (fails, "Failed to find C compiler.")):
-        monkeypatch.setitem(check.CASES, case, compute)
+        monkeypatch.setitem(check.CASES, "norm", compute)
         found = found_here()
         assert said in found
-        assert found.startswith(case if said else "")
-        assert bool(found) is bool(said)
+        assert found.startswith("norm") is bool(found) is bool(said)
 
 
 def _gradients(family: str, *, kernels: bool) -> dict[str, torch.Tensor]:
@@ -149,8 +147,7 @@ def _gradients(family: str, *, kernels: bool) -> dict[str, torch.Tensor]:
     return {name: param.grad for name, param in state.trained.items() if param.grad is not None}
 
 
-@pytest.mark.parametrize("family", ["gemma", "gemma2", "gemma3", "gemma4", "llama", "qwen2", "qwen3", "smollm3",
-                                    "olmo3", "qwen3_5"])
+@pytest.mark.parametrize("family", ["gemma3", "gemma4", "llama", "olmo3", "qwen3_5"])
 def test_a_model_by_kernels_has_the_gradients_of_transformers_own(family: str) -> None:
     own, by_kernels = _gradients(family, kernels=False), _gradients(family, kernels=True)
     assert own.keys() == by_kernels.keys()

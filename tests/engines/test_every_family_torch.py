@@ -16,7 +16,7 @@ from tests.engines.torch_oracle import (
     gradients,
     opened,
     plain,
-    rough,
+    roughened,
     same,
     their_logits,
     their_loss,
@@ -48,7 +48,7 @@ def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: 
     """
     length = 150 if form in QWEN else 14
     engine = opened(form, memory=MemoryConfig(attention="plain" if form in [*QWEN, "gemma4 E2B"] else "auto"))
-    state, batch = rough(engine), random_batch(engine.spec.shape, length=length)
+    state, batch = roughened(engine), random_batch(engine.spec.shape, length=length)
     engine.export(state, tmp_path)
     model = plain(tmp_path)
     tokens = np.random.default_rng(5).integers(0, 61, (2, length)).astype(np.int32)
@@ -78,7 +78,7 @@ def test_a_cache_and_recomputed_layers_change_nothing(form: str) -> None:
     found = []
     for remat in ("none", "layer"):
         engine = opened(form, memory=MemoryConfig(remat=remat))
-        state, batch = rough(engine), random_batch(engine.spec.shape, length=24)
+        state, batch = roughened(engine), random_batch(engine.spec.shape, length=24)
         batch.loss_mask[:] = 1.0
         found.append(gradients(engine, state, batch))
     assert all(torch.equal(x, found[1][name]) for name, x in found[0].items())
@@ -97,8 +97,8 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(form: str, how:
     separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
                         .astype(x.dtype) for name, x in packed.arrays.items()})
     engine, apart = opened(form, **PACKED[how]), opened(form, memory=MemoryConfig(attention="plain"))
-    _, one = engine.step(rough(engine), packed, 1e-3)
-    _, two = apart.step(rough(apart), separate, 1e-3)
+    _, one = engine.step(roughened(engine), packed, 1e-3)
+    _, two = apart.step(roughened(apart), separate, 1e-3)
     np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=2e-5)
 
 
@@ -112,7 +112,7 @@ def test_adapters_and_merged_weights_are_the_trained_model(form: str, tmp_path: 
     base.mkdir()
     out.mkdir()
     first = opened(form)
-    first.export(rough(first), base)
+    first.export(roughened(first), base)
     engine = opened(form, method=FEWER if form in GEMMA4 else LORA)
     state, shape = engine.load(base), engine.spec.shape
     if form in GEMMA4:

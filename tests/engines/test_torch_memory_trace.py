@@ -219,15 +219,13 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("case", memory.CASES)
 def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks, case: str) -> None:
-    """The same step in two processes with gloo, followed storage by storage; next to it PyTorch's own count of what its
-    CPU allocator gave, which has gloo's copies of what it sends in it."""
+    """The same step in two processes with gloo, followed storage by storage."""
     said = run_ranks("tests.engines.torch_two_processes_memory", case)
     found = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     head = 4 * memory.SHAPE.vocab_size * memory.SHAPE.width
     traced = inspect_step(memory.ask(case), memory.SIZE, "cpu")
     assert "traced per device, world 2" in traced.notes[-1]
-    assert traced.peak_bytes == pytest.approx(found["pages"], rel=0.002)
-    assert 0 <= found["allocated"] - found["followed"] < 3 * head, "gloo copies a message at most three times"
+    assert traced.peak_bytes == pytest.approx(found["peak"], rel=0.002)
     alone = inspect_step(replace(memory.ask(case), mesh=MeshConfig(fsdp=1)), memory.SIZE, "cpu")
     shares = [one.breakdown["parameters"] + one.breakdown["moments"] for one in (traced, alone)]
     assert 0.49 < shares[0] / shares[1] < 0.6

@@ -54,8 +54,6 @@ CASES["gemma4 lora"] = {"shape": tiny_shape("gemma4"), "method": LoraConfig(name
 # Filters of three axes and vectors of one number a head, next to layers that attend.
 CASES["qwen3_5"] = {"shape": tiny_shape("qwen3_5"), "memory": MemoryConfig(remat="layer"),
                     "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0, weight_decay=0.1)}
-CASES["qwen3_5 lora"] = {"shape": tiny_shape("qwen3_5"), "method": LoraConfig(
-    name="lora", rank=3, target_modules=("in_proj_qkv", "out_proj", "q_proj")), "memory": MemoryConfig(remat="layer")}
 # What cards compute by kernels, here by their plain versions.
 CASES["kernels"] = {"shape": tiny_shape("gemma3"), "optimizer": AdamWConfig(name="adamw", clip_norm=1.0),
                     "precision": PrecisionConfig(compute="bf16")}

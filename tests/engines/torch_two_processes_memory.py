@@ -1,8 +1,6 @@
 """What a step takes in each of two processes that `torchrun` started; the first prints one JSON object.
 
-Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes_memory. By
-case: peak of live storages as they are followed (in pages and in bytes), and as PyTorch's profiler counts what its CPU
-allocator gives.
+Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes_memory CASE.
 """
 
 import json
@@ -11,15 +9,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.profiler import ProfilerActivity, profile
 
 from tests.engines.tiny import request, tiny_shape
 from workings.config.method import LoraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import EngineRequest
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.sharding import local
-from workings.engines.torch.step import State
 from workings.engines.torch.trace.allocator import PAGE, live_peak
 from workings.engines.torch.trace.inspect import follow
 from workings.engines.torch.trace.programs import step
@@ -43,40 +38,12 @@ def ask(case: str) -> EngineRequest:
     return request(SHAPE, mesh=MeshConfig(fsdp=2), **CASES[case])
 
 
-def state_bytes(state: State) -> int:
-    """What is alive before the first step."""
-    tensors = [*state.model.parameters(), *state.model.buffers(), *(x for of in state.moments.values()
-                                                                    for x in of.values())]
-    return sum({local(x).untyped_storage()._cdata: local(x).untyped_storage().nbytes() for x in tensors}.values())
-
-
-def allocated_peak(opened: TorchEngine, state: State) -> int:
-    """Peak of what the allocator gives during two steps, next to the state."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        step(opened.spec, state, SIZE)
-    total = peak = 0
-    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        total += event.nbytes()
-        peak = max(peak, total)
-    return peak
-
-
-def measure(case: str) -> dict[str, int]:
-    """One case in this process."""
-    opened = TorchEngine.open(ask(case))
-    state = opened.init(0)
-    before = state_bytes(state)
-    log = follow(state, lambda: step(opened.spec, state, SIZE))
-    state = opened.init(0)
-    return {"pages": live_peak(log.events, PAGE).size, "followed": live_peak(log.events, 1).size,
-            "allocated": before + allocated_peak(opened, state)}
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    found = measure(sys.argv[1])
+    opened = TorchEngine.open(ask(sys.argv[1]))
+    state = opened.init(0)
+    log = follow(state, lambda: step(opened.spec, state, SIZE))
     if dist.get_rank() == 0:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps({"peak": live_peak(log.events, PAGE).size}) + "\n")
     dist.barrier()
     dist.destroy_process_group()
