@@ -157,8 +157,6 @@ IN_BACKWARD = {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor")
     ("gemma3", {}), ("gemma3", IN_BACKWARD),
     ("gemma3", {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0)}),
     ("gemma3", {"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="master_fp32")}),
-    pytest.param("smollm3", IN_BACKWARD, marks=pytest.mark.slow),
-    pytest.param("olmo3", IN_BACKWARD, marks=pytest.mark.full),
     pytest.param("qwen3.5 4B", IN_BACKWARD, marks=pytest.mark.slow),
     ("qwen3.5 4B", {"optimizer": AdamW8bitConfig(name="adamw8bit")}),
     ("qwen3.5 4B", {"method": STATE, "memory": MemoryConfig(remat="layer")}),

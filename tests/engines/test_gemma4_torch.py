@@ -25,22 +25,6 @@ HOST = MemoryConfig(per_layer_embeddings="host")
 opened = partial(form_opened, "gemma4 E2B")
 
 
-@pytest.mark.slow
-def test_the_jax_engine_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    from workings.engines.jax.engine import JaxEngine
-
-    engine = opened()
-    state, _ = losses(engine, roughened(engine), 2)
-    engine.save(state, tmp_path)
-    other = JaxEngine.open(request(engine.spec.shape))
-    theirs, batch = other.restore(tmp_path), random_batch(engine.spec.shape, seed=7)
-    found, expected = other.evaluate(theirs, batch), engine.evaluate(state, batch)
-    np.testing.assert_allclose(found.loss_sum, expected.loss_sum, rtol=1e-5)
-    (tmp_path / "back").mkdir()
-    other.save(theirs, tmp_path / "back")
-    assert same(engine.restore(tmp_path / "back"), state)
-
-
 def test_four_bits_look_at_every_layer() -> None:
     """Layer 0, which slides, comes out even; the global layer after it does not."""
     shape = {"width": 40, "mlp_width": 64, "head_dim": 8, "global_head_dim": 14, "shared_mlp_width": 128}

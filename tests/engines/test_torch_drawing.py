@@ -47,20 +47,6 @@ def test_what_is_impossible_is_never_picked_and_what_is_no_number_stays_in_range
     assert np.isnan(log_probs).all()
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_draws_follow_the_softmax_at_the_temperature(temperature: float) -> None:
-    """40,000 draws, ten tokens of each of 4,000 seeds, among 30 tokens; the rarest is expected 15 times."""
-    logits = np.random.default_rng(0).normal(size=30).astype(np.float32)
-    expected = np.exp(logits.astype(np.float64) / temperature)
-    expected /= expected.sum()
-    rows = torch.from_numpy(logits).expand(4_000, -1)
-    pick = sampled(temperature, uniform_numbers(range(4_000), 10, CPU))
-    drawn = (pick(rows, torch.tensor([count]), torch.arange(4_000)) for count in range(10))
-    tokens, log_probs = map(torch.cat, zip(*drawn, strict=True))
-    assert chisquare(np.bincount(tokens, minlength=30), expected * 40_000).pvalue > 1e-4
-    np.testing.assert_allclose(log_probs, np.log(expected)[tokens], rtol=1e-9)
-
-
 def test_numbers_follow_from_the_rows_own_seed_and_from_the_number_of_the_token() -> None:
     together = uniform_numbers([3, 2**32 - 1, 7], 5, CPU)
     assert uniform_numbers([2**32 - 1], 9, CPU)[:5, 0].tolist() == together[:, 1].tolist()

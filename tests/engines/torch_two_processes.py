@@ -1,8 +1,8 @@
 """What each of two processes does that `torchrun` started; the first prints one JSON object.
 
 Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes CASE LOAD
-SAVE. Resumes from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. Without
-arguments: `rewarded_adapters` and `drawn`.
+SAVE. Resumes from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. With a case
+of `TRACED` alone: `live_bytes`; without arguments: `rewarded_adapters` and `drawn`.
 """
 
 import json
@@ -23,12 +23,14 @@ from workings.engines.torch import decode, generate
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import State
+from workings.engines.torch.trace.allocator import PAGE, live_peak
+from workings.engines.torch.trace.inspect import follow
+from workings.engines.torch.trace.programs import step
+from workings.models.batch import BatchShape
 from workings.objectives.policy_gradient import PolicyGradient
 
 CASES = {
     "adamw": {"optimizer": AdamWConfig(name="adamw", clip_norm=1.0), "shape": tiny_shape("gemma3", layers=3)},
-    "adafactor": {"optimizer": AdafactorConfig(name="adafactor", weight_decay=0.1), "shape": tiny_shape(
-        "llama", vocab=63), "memory": MemoryConfig(remat="layer", loss_chunk=8)},
     "mixed": {"optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0), "shape": tiny_shape("gemma2"),
               "precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="master_fp32")},
 }
@@ -58,6 +60,13 @@ CASES["qwen3_5"] = {"shape": tiny_shape("qwen3_5"), "memory": MemoryConfig(remat
 CASES["kernels"] = {"shape": tiny_shape("gemma3"), "optimizer": AdamWConfig(name="adamw", clip_norm=1.0),
                     "precision": PrecisionConfig(compute="bf16")}
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
+TRACED_SHAPE, TRACED_SIZE = tiny_shape("gemma2", vocab=3000, layers=4, width=128, mlp_width=384,
+                                       head_dim=32), BatchShape(1, 4, 64)
+TRACED = {name: request(TRACED_SHAPE, mesh=MeshConfig(fsdp=2), memory=MemoryConfig(remat="layer", loss_chunk=32),
+                        **changes) for name, changes in {
+    "all weights": {"optimizer": AdafactorConfig(name="adafactor"),
+                    "precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="stochastic")},
+    "adapters": {"method": LoraConfig(name="lora", rank=8), "optimizer": AdamWConfig(name="adamw")}}.items()}
 
 
 def engine(case: str, fsdp: int, replicate: int = 1) -> TorchEngine:
@@ -142,6 +151,13 @@ def drawn(opened: TorchEngine) -> dict[str, Any]:
     return found
 
 
+def live_bytes(case: str) -> int:
+    """What a step takes in this process, followed storage by storage."""
+    opened = TorchEngine.open(TRACED[case])
+    state = opened.init(0)
+    return live_peak(follow(state, lambda: step(opened.spec, state, TRACED_SIZE)).events, PAGE).size
+
+
 def from_all(values: Any) -> list[Any]:
     """What each process has."""
     each: list[Any] = [None, None]
@@ -151,7 +167,10 @@ def from_all(values: Any) -> list[Any]:
 
 def main(case: str = "", load: str = "", save: str = "") -> None:
     torch.set_num_threads(1)
-    if case:
+    values: dict[str, Any]
+    if case in TRACED:
+        values = {"peak": live_bytes(case)}
+    elif case:
         values = go_on(case, Path(load), Path(save))
     else:
         opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"]))
