@@ -15,13 +15,21 @@ from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import micro_batch_objective, to_rows
 from workings.engines.torch.triton import check, operations
 
-ON_CARD = torch.cuda.is_available()
 CPU = torch.device("cpu")
-BLOCKS_OF_LOSS = """
+KERNELS = """
 import json, torch
-from workings.engines.torch.triton import operations
+from workings.engines.torch.triton import check, kernels, operations
+fill = operations._fill
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-found = []
+def by_kernels(compute, *arguments):
+    operations._fill = lambda x, kernel, plain: kernel(kernels)
+    found = compute(*arguments)
+    operations._fill = fill
+    return found
+apart, loss = {}, []
+for name, compute in check.CASES.items():
+    plain, there = compute(torch.device("cpu")), by_kernels(compute, device)
+    apart[name] = max(float((a - b.cpu()).abs().max() / a.abs().max()) for a, b in zip(plain, there, strict=True))
 for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.0, torch.float32),
                                         (9000, 1, 0.0, torch.bfloat16), (20000, 2, 30.0, torch.bfloat16)):
     for gradient in (False, True):
@@ -31,49 +39,25 @@ for vocabulary, targets, cap, dtype in ((37, 1, 0.0, torch.float32), (300, 3, 5.
         weights = torch.rand(4, targets, generator=random)
         plain, there = logits.clone(), logits.clone().to(device)
         expected = operations.block_loss_(plain, index, weights, cap, gradient)
-        log_z = operations._on_card(there, index.to(device), weights.to(device), cap, gradient)
-        apart = (there.cpu().float() - plain.float()).abs().max() / plain.float().abs().max()
-        found.append({"narrow": dtype == torch.bfloat16, "changed": not torch.equal(plain, logits), "of": gradient,
-                      "log_z": float((log_z.cpu() - expected).abs().max()), "logits": float(apart)})
-print(json.dumps(found))
+        log_z = by_kernels(operations.block_loss_, there, index.to(device), weights.to(device), cap, gradient)
+        off = (there.cpu().float() - plain.float()).abs().max() / plain.float().abs().max()
+        loss.append({"narrow": dtype == torch.bfloat16, "changed": not torch.equal(plain, logits), "of": gradient,
+                     "log_z": float((log_z.cpu() - expected).abs().max()), "logits": float(off)})
+print(json.dumps([apart, loss]))
 """
-INTERPRETED = """
-import json, torch
-from workings.engines.torch.triton import check, operations
-from workings.engines.torch.triton import kernels
-cpu, fill, apart = torch.device("cpu"), operations._fill, {}
-for name, compute in check.CASES.items():
-    if name != "loss":
-        operations._fill = fill
-        plain = compute(cpu)
-        operations._fill = lambda x, kernel, plain: kernel(kernels)
-        apart[name] = max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(plain, compute(cpu), strict=True))
-print(json.dumps(apart))
-"""
-needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="needs Triton, which PyTorch for CUDA brings")
 
 
-@needs_triton
-def test_the_kernel_of_the_loss_computes_what_its_plain_version_does(run_python) -> None:
+@pytest.mark.skipif(not find_spec("triton"), reason="needs Triton, which PyTorch for CUDA brings")
+def test_kernels_compute_what_their_plain_versions_do(run_python) -> None:
     # Triton looks for its interpreter when it is imported, so this takes a child.
-    done = run_python("-c", BLOCKS_OF_LOSS, environment={} if ON_CARD else {"TRITON_INTERPRET": "1"})
-    found = json.loads(done.stdout)
-    assert len(found) == 8
-    for case in found:
+    done = run_python("-c", KERNELS, environment={} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"})
+    apart, loss = json.loads(done.stdout)
+    assert all(each < check.CLOSE for each in apart.values())
+    assert apart["AdamW"] < 1e-5
+    for case in loss:
         assert case["changed"] is case["of"]
         assert case["log_z"] < 1e-5
         assert case["logits"] <= (2 ** -7 if case["narrow"] else 1e-6)
-
-
-@needs_triton
-def test_the_other_kernels_compute_what_their_plain_versions_do(run_python) -> None:
-    if ON_CARD:
-        assert check.kernel_problem(torch.device("cuda")) == ""
-        return
-    apart = json.loads(run_python("-c", INTERPRETED, environment={"TRITON_INTERPRET": "1"}).stdout)
-    assert apart.keys() == check.CASES.keys() - {"loss"}
-    assert all(each < check.CLOSE for each in apart.values())
-    assert apart["AdamW"] < 1e-5
 
 
 def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:

@@ -1,6 +1,6 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from workings.config.method import FullConfig
 from workings.engines import checkpoint_files as files
 from workings.engines.safetensors_file import WHOLE, write_shard, write_tensors
-from workings.engines.torch.lora import LazyTensor, base_weights, merged, store_weight
+from workings.engines.torch.lora import base_weights, lora_layers, merged, store_weight
 from workings.engines.torch.sharding import as_split, gathered, local, own_rows, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
@@ -45,15 +45,13 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return to_numpy(torch.empty(0, dtype=dtype)).dtype
 
 
-def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
-    """Write tensors one by one; parts that several processes hold are gathered, and the first process writes."""
+def write(path: Path, tensors: Mapping[str, Tensor], make: Callable[[str], Tensor] | None = None) -> None:
+    """Write tensors one by one; parts that several processes hold are gathered, and the first process writes.
+
+    With ``make``, of ``tensors`` only shape and format are read; it gives a tensor when its turn has come.
+    """
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
-
-    def full_tensor(name: str) -> Tensor:
-        # Made or gathered when its turn comes: never more than one tensor at a time.
-        x = tensors[name]
-        return x.make() if isinstance(x, LazyTensor) else gathered(x)
-
+    full_tensor = make or (lambda name: gathered(tensors[name]))
     if not dist.is_initialized() or dist.get_rank() == 0:
         write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), files.METADATA)
         return
@@ -152,7 +150,11 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
             config["architectures"] = [type(state.model).__name__]
         files.write_configs(directory, config, spec.request.method,
                             () if isinstance(spec.request.method, FullConfig) else spec.request.method.target_modules)
+    weights, layers = base_weights(state.model), lora_layers(state.model)
+    sizes = {name: torch.empty(size, dtype=spec.parameter_dtype, device="meta")
+             for name, size in tensor_shapes(spec.shape).items()}
     # Gathering takes every process, so all of them enter both writes.
-    write(directory / files.MODEL_FILE, merged(spec, state.model))
+    write(directory / files.MODEL_FILE, {name: sizes[name] for name in weights},
+          lambda name: merged(spec, weights[name], layers.get(name.removesuffix(".weight"))))
     if not isinstance(spec.request.method, FullConfig):
         write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, state.trained)

@@ -41,7 +41,6 @@ from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, g
 from workings.engines.torch.length_bucketing import LengthBuckets
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
-    RootWithoutAdapters,
     base_weights,
     fill_adapters,
     refuse_unknown,
@@ -177,7 +176,7 @@ class TorchEngine(TorchPlanning):
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        sums = [state.root(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
+        sums = [state.run(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
         # float64 from here on: the order of micro batches and processes then hardly matters.
         total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
         return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
@@ -187,7 +186,7 @@ class TorchEngine(TorchPlanning):
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         parts = self._parts(batch)
         micro_batches = [rows for part in parts.batches for rows in to_rows(self.spec, part)]
-        values = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
+        values = (state.run(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
         return self._at_positions(parts, micro_batches, values)
 
     def _at_positions(self, parts: LengthBuckets, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
@@ -206,7 +205,7 @@ class TorchEngine(TorchPlanning):
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
         micro_batches = to_rows(self.spec, batch)
-        values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
+        values = [state.run(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
         # Floats represent every id exactly, so that tokens and log probabilities are combined in the same way.
         unsplit = LengthBuckets.unsplit(batch)
@@ -217,7 +216,7 @@ class TorchEngine(TorchPlanning):
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the weights of ``state``, so it stays valid after further steps."""
         require_adapters(self.request.method)
-        return State(root=RootWithoutAdapters(state.root), trained={}, moments={}, step=state.step)
+        return State(root=state.root, trained={}, moments={}, step=state.step, without_adapters=True)
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
@@ -256,10 +255,10 @@ class TorchEngine(TorchPlanning):
         # cannot be repeated.
         processes = mesh.processes
         copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // processes)) if self.spec.shape.verified else 1
-        for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.root.model)):
+        for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.model)):
             pick_token: PickToken = pick(indices[mesh.rows(len(indices))])
             with torch.no_grad():
-                completions = state.root(partial(
+                completions = state.run(partial(
                     complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
                     stop_ids=stop_ids, pick=pick_token, copies=copies, tell=tell))
             for i, completion in zip(indices, completions, strict=True):
@@ -285,7 +284,7 @@ class TorchEngine(TorchPlanning):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
-        checkpoint.read_saved(self.spec, directory, trainable_parameters(state.root.model))
+        checkpoint.read_saved(self.spec, directory, trainable_parameters(state.model))
         return state
 
     def export(self, state: State, directory: Path) -> None:

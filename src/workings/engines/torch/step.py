@@ -6,8 +6,10 @@ it. With the optimizer in backward a tensor is updated as soon as its gradient i
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,7 @@ from transformers import PreTrainedModel
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
-from workings.engines.torch.lora import dropping_inputs, trainable_parameters
+from workings.engines.torch.lora import dropping_inputs, switched_off, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
@@ -44,11 +46,17 @@ class State:
     step: int = 0
     in_backward: BackwardOptimizer | None = field(default=None, repr=False)
     """Hooks of the optimizer in backward, from the first step on."""
+    without_adapters: bool = False
 
     @property
     def model(self) -> PreTrainedModel:
         """The model; on several processes it must be called through ``root``."""
         return self.root.model
+
+    def run(self, work: Callable[[PreTrainedModel], Any]) -> Any:
+        """``work(model)``, through the root, which gathers parameters that are split among processes."""
+        with switched_off(self.model) if self.without_adapters else nullcontext():
+            return self.root(work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +245,7 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
         allow_sum_between_copies(state.root, number == len(micro_batches))
         # Every process has rows, and so a mask, that the others do not have.
         with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
-            loss, value, more_metrics, log_probs = state.root(partial(
+            loss, value, more_metrics, log_probs = state.run(partial(
                 micro_batch_objective, spec, rows=rows, divisor=divisor))
             # Frees this micro batch's activations before the forward of the next one; only gradients stay.
             loss.backward()

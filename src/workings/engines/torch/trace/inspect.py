@@ -59,8 +59,8 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
     if shared.processes > 1:
         refuse_unsplit(request, shared.processes)
     # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
-    with pretended(shared) as mesh:
-        spec, notes = _spec(request, platform, card, mesh)
+    with pretended(shared):
+        spec, notes = _spec(request, platform, card, shared)
         log = trace(spec, program, size, platform)
     # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
@@ -156,18 +156,18 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
 
 
 @contextmanager
-def pretended(mesh: ProcessMesh) -> Iterator[ProcessMesh]:
-    """The mesh of process 0, whose parts are the largest, of processes that are not there: nothing is sent.
+def pretended(mesh: ProcessMesh) -> Iterator[None]:
+    """Inside, this is process 0, whose parts are the largest, of processes that are not there: nothing is sent.
 
     Only in a program without real processes: PyTorch keeps plans of communication by the shape of a mesh, and
     would take those of one for the other.
     """
     if mesh.processes == 1:
-        yield mesh
+        yield
         return
     # PyTorch's own group for tests: its collectives have shapes, and return at once.
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=mesh.processes)
     try:
-        yield mesh
+        yield
     finally:
         dist.destroy_process_group()

@@ -36,7 +36,7 @@ def step(spec: TorchSpec, state: State, size: BatchShape) -> None:
 @torch.no_grad()
 def _forward(spec: TorchSpec, state: State, size: BatchShape, ask: Any) -> None:
     for rows in blank_rows(spec, size):
-        state.root(partial(ask, spec, rows=rows))
+        state.run(partial(ask, spec, rows=rows))
 
 
 def evaluation(spec: TorchSpec, state: State, size: BatchShape) -> None:
@@ -60,7 +60,7 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickT
     `engines/torch/generate.py` stops when all rows are done, which a trace cannot know.
     """
     state.model.eval()
-    state.root(lambda model: _generate(spec, model, size, pick, copies))
+    state.run(lambda model: _generate(spec, model, size, pick, copies))
     state.model.train()
 
 
