@@ -65,7 +65,7 @@ class BackwardOptimizer:
         # Taken off first, so that the gradient is freed at the end of this call.
         grad, param.grad = param.grad, None
         with torch.no_grad():
-            # Summed before the update, which may use up the gradient.
+            # Before the update, which may use up the gradient.
             self.squares += sum_of_squares(grad)
             self.changed += update_tensor(self.optimizer, name, param, grad, slots_of(self.moments, name),
                                           self._context)

@@ -116,7 +116,6 @@ class Decoder:
         self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
         # Number of the next token, and the cache slot that it is read into.
         self.count, self.padded = torch.zeros(1, dtype=torch.int64, device=device), padded
-        # Other caches grow by themselves.
         self.slot, slots = (cache.slot, cache.slots) if isinstance(cache, FixedCache) else (
             torch.full_like(self.count, padded), padded)
         # Position of the token in each cache slot, and whether it may be attended to, which padding may not.
@@ -174,7 +173,6 @@ class Decoder:
         del hidden
         kind = self.spec.device.type
         for count in range(1, self.limit + 1):
-            # The host waits for the device here, once a token.
             unfinished = len(self.rows) - int(self.finished.sum())
             if tell is not None and unfinished:
                 tell(int(self.token[0]))
@@ -204,7 +202,7 @@ class Decoder:
         self.advance()
         if can_replay(self.spec):
             self.graph = torch.cuda.CUDAGraph()
-            # Nothing runs while it is recorded. Other threads, such as one that reads the card's load, may go on.
+            # Nothing runs while it is recorded. Other threads, such as one that reads the card's load, may continue.
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.advance()
 

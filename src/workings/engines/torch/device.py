@@ -119,7 +119,6 @@ def slow_formats(kind: str, *formats: str) -> list[str]:
     best = max(rates, key=lambda name: rates[name])
     said = []
     for name in dict.fromkeys(formats):
-        # A T4, for example, has matrix units for fp16, and none for bf16 and fp32.
         if name not in target.no_matrix_units:
             continue
         factor = "at a rate that no datasheet names"
@@ -159,7 +158,6 @@ def environment_files(device: torch.device) -> Mapping[str, str]:
 
 def cuda_check(device: torch.device) -> str:
     """Whether CUDA works here, from a kernel that ran, and which device this run uses."""
-    # A card that is listed may still not run a kernel, so one is run.
     finding = cuda_problem()
     lines = [f"device of this run: {device}", "CUDA works: " + (f"no ({finding})" if finding else "yes")]
     if not finding:

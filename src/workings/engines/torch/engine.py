@@ -119,7 +119,6 @@ class TorchEngine(TorchPlanning):
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""
-        # Formats are the same in all processes, so none has to be asked.
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
         held = [*state.model.parameters(), *(weight.codes for weight in base_weights(state.model).values()
@@ -144,7 +143,6 @@ class TorchEngine(TorchPlanning):
         else:
             checkpoint.load_weights(self.spec, state.model, directory)
         fill_adapters(state.model, seed)
-        # Masters come last: they copy the stored weights after rounding, not the numbers that were read.
         return self._checked(fill_masters(state))
 
     def _checked(self, state: State) -> State:
@@ -165,7 +163,7 @@ class TorchEngine(TorchPlanning):
                                     None if log_probs is None else self._at_positions(parts, rows, log_probs))
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
-        """Call ``tell`` in each step; a card runs behind its host, which then knows nothing of it."""
+        """Call ``tell`` in each step on a CPU; the host of a card does not see when a micro batch is computed."""
         if self.device.platform == "cpu":
             self._tell = tell
 

@@ -92,7 +92,6 @@ def difference_from_cpu(device: torch.device) -> str:
     Raises `DeviceError` where what comes back is further from the matrix than rounding to four bits explains.
     """
     random = torch.Generator().manual_seed(0)
-    # Made on the CPU, so that both devices get the same numbers.
     weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
     cpu, there = (on_device(weight, x, tested) for tested in (torch.device("cpu"), device))
     rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))
@@ -102,7 +101,6 @@ def difference_from_cpu(device: torch.device) -> str:
                           f"what rounding explains: {rounding:.3g}", "method=lora, or device=cpu to see the difference")
     different = int((cpu["codes"] != there["codes"]).sum())
     product = float((cpu["product"] - there["product"]).abs().max() / cpu["product"].abs().max())
-    # Products are added up in another order on every device.
     return "" if not different and product < 1e-5 else (
         f"four bits are not those of a CPU here: {different} of {cpu['codes'].numel()} bytes differ, and products by "
         f"{product:.2g} of the largest")

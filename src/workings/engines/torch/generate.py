@@ -140,5 +140,4 @@ def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, length
     """``[B, D]`` hidden state of each prompt's last token; keys and values go into the cache."""
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
     hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
-    # Only the last token of each prompt needs logits: [B, V], not [B, P, V].
     return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1]

@@ -52,7 +52,6 @@ class _HalfProduct(torch.autograd.Function):
             power = power_above(dy, -1)
             d_x = (multiply((dy / power).half(), _in_half(ctx, weight)) * power).view(*grads[0].shape[:-1], -1)
         if ctx.needs_input_grad[1]:
-            # Summed over the rows, so all rows have one power of two.
             dy = dy * scale
             power = power_above(dy)
             d_weight = wide_product((dy / power).half(), narrow).mul_(power).to(weight.dtype)

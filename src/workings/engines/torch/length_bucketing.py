@@ -32,7 +32,6 @@ class LengthBuckets:
         first, rows, length = batch.tokens.shape
         lengths = np.count_nonzero(batch.segment_ids, -1).reshape(-1)
         # By length, and then by tokens: rows with equal prefixes become neighbours, which prefix sharing needs.
-        # The micro batches follow from the batch alone.
         tokens = batch.tokens.reshape(-1, length).T[::-1]
         # `lexsort` takes its most important key last: the length, then the first token, then the second.
         order = np.lexsort((*tokens, lengths))

@@ -62,7 +62,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
     # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory. Dropout is
-    # `AdapterDropout`, for peft's draws from PyTorch's global generator, whose state no checkpoint has.
+    # `AdapterDropout`: peft's takes PyTorch's global generator, whose state no checkpoint has.
     inject_adapter_in_model(PeftConfig(
         r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
         target_modules=list(method.target_modules), lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
@@ -76,7 +76,6 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     if method.name == "qlora":
         # After the adapters were added: a projection with one is its wrapper's `base_layer`.
         quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
-        # A list, because modules are replaced while it is walked.
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
                 to_four_bits(module, spec.parameter_dtype)

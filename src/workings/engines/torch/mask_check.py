@@ -194,7 +194,6 @@ def _differences(spec: TorchSpec, model: PreTrainedModel) -> list[float]:
     positions = torch.arange(2 * half, device=spec.device)[None]
 
     hidden = hidden_states(model, one, positions, AttentionMask())
-    # Other tokens after the first half, which must not change it.
     changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), positions, AttentionMask())
     segments, restarted = positions // half + 1, positions % half
     # Other tokens in the segment before; its neighbour starts at position 0 and must not notice.
@@ -212,7 +211,6 @@ def _differences(spec: TorchSpec, model: PreTrainedModel) -> list[float]:
 
 def _difference(computed: Tensor, expected: Tensor) -> float:
     """The largest difference as a share of the largest number."""
-    # Relative to the largest number, because a class may scale all of its states.
     return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
 
 

@@ -88,7 +88,6 @@ def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
     plain = deepcopy(config)
     plain.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
     base = model.base_model
-    # A module of the model, so that it moves with it.
     base.plain_rotary_emb = type(base.rotary_emb)(plain)
 
     def turn(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -178,7 +177,6 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.verified
     if by_kernel:
         use_kernels(model, spec.shape)
-    # After `allocate`, because formats are read from the weights.
     mix_formats(model, spec.compute_dtype, spec.product_dtype, unrounded=by_kernel)
     # An unverified class may have an embedding that does more than look up rows, which must not be replaced.
     if spec.shape.verified or type(model.get_input_embeddings()) is nn.Embedding:

@@ -146,7 +146,6 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
             # Of two dimensions `fully_shard` copies along the first and splits along the second.
             devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.replicate == 1 else init_device_mesh(
                 device.type, (mesh.replicate, mesh.fsdp), mesh_dim_names=("replicate", "fsdp"))
-        # Gradients are summed over processes in float32, then go back to the parameter's format.
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
         # Layers first: the root takes what is left, that is embedding, last norm and head.
@@ -198,7 +197,6 @@ def own_rows(like: Tensor) -> slice | None:
     """The rows of a whole tensor that belong into this process's part of ``like``; None: it has all."""
     if not isinstance(like, DTensor):
         return None
-    # The last dimension of a mesh is the one that splits.
     mesh, axis = like.device_mesh, like.device_mesh.ndim - 1
     # `torch.chunk` rounds up: the last parts may be shorter, or empty.
     each = -(-like.shape[0] // mesh.size(axis))
@@ -223,6 +221,5 @@ def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
         return moment
     # Parts may differ in length, so the whole size cannot be told from one of them.
     size = torch.Size((param.shape[0], *moment.shape[1:]))
-    # On `meta` a tensor has a shape and strides, and no memory.
     stride = torch.empty(size, device="meta").stride()
     return DTensor.from_local(moment, param.device_mesh, param.placements, run_check=False, shape=size, stride=stride)

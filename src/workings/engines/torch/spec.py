@@ -61,7 +61,6 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
                            "a function that caps them", "memory.attention=chunked")
-    # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
     on_cpu = device.type == "cpu" and memory.cpu_optimizations
     kernels = kernels_run_on(device) and precision.compute != "fp16"

@@ -90,7 +90,6 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
     """This process's share of each micro batch; ``signals``: names of the batch's signals that are needed."""
     micro_batches = []
     for i in range(batch.tokens.shape[0]):
-        # Views of NumPy arrays: nothing is copied before it goes to the device.
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         # Padding has the id 0 and is at the end, so causality alone hides it from a row's only segment.
         packed = bool(own["segment_ids"].max() > 1)
@@ -99,7 +98,6 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
                                "data.packing=none")
         # Computed on the host: on a GPU the size of the result is data, which the host would have to wait for.
         index = np.flatnonzero(own["loss_mask"])
-        # A batch has int32; PyTorch's lookups and gathers take int64.
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}
         micro_batches.append(Rows(
@@ -136,7 +134,6 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     params = trainable_parameters(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in params.items():
-        # Moments have this process's rows only.
         own = spec.optimizer.init(local(param))
         if spec.request.precision.rounding == "master_fp32":
             # Undefined until `fill_masters`, because the weights are not read yet.
@@ -161,7 +158,6 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
         tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
         visible, index = AttentionMask(distinct=rows.distinct), rows.distinct.supervised_N
     hidden = hidden_states(model, tokens, positions, visible)
-    # The loss computes N rows only, however many positions are prompt or padding.
     # `index_select` and no mask: the number of rows is known without asking the device.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
 
@@ -247,7 +243,6 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
         with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
             loss, value, more_metrics, log_probs = state.run(partial(
                 micro_batch_objective, spec, rows=rows, divisor=divisor))
-            # Frees this micro batch's activations before the forward of the next one; only gradients stay.
             loss.backward()
         total += value
         metrics += more_metrics
@@ -267,16 +262,13 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         share of stored weights that changed, then sum and count of each metric; and log probabilities before the
         update. The host reads nothing back, so that the step can be traced.
     """
-    # Bias correction divides by 1 - beta ** step, so the first update has the number 1.
     context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, seed=spec.request.seed,
                             rounding=spec.request.precision.rounding)
     if spec.request.memory.optimizer_in_backward:
-        # Hooks stay on the parameters, so they are registered once, at the state's first step.
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
             value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
-        # Of gradients as they were when used; nothing is clipped here.
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
         value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
@@ -300,7 +292,6 @@ def _gradient(param: nn.Parameter) -> Tensor:
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tensor, Tensor]:
     """Update all parameters; returns the gradient norm and the number of stored weights that changed."""
-    # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
     norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     limit = spec.request.optimizer.clip_norm
     context = replace(context, reduce=spec.mesh.sum_of_a_copy, scale=clip_factor(norm, limit) if limit else 1.0)
@@ -309,6 +300,5 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     for name, param in state.trained.items():
         changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots_of(state.moments, name),
                                  replace(context, global_rows=param.shape[:1].numel()))
-        # Freed one by one: at the end only the moments are left.
         param.grad = None
     return norm, spec.mesh.sum_of_a_copy(changed)

@@ -100,7 +100,6 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
 
 def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: str) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
-    # Buffers of transformers are real: tables of a few kilobytes.
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
         on_card = platform == "gpu"
@@ -141,7 +140,6 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
                 limited = f"it fits only because the allocator gives cached blocks back {full.given_back} times"
         except OutOfMemory as error:
             limited = f"PyTorch's allocator would give up on this card: {error}"
-    # Where the card was too small, `reserved` stays what a card without a limit would have held.
     peak = live_peak(events, MIN_BLOCK)
     breakdown = peak.categories | {CONTEXT: CONTEXT_BYTES}
     if reserved > peak.size:

@@ -66,7 +66,6 @@ def norm(x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
 class _Norm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
-        # A kernel walks over memory by rows; strided views would need a stride for each axis.
         x = _dense(x)
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
         # Kept for backward in place of the normed rows: one float32 a row instead of a row.
