@@ -32,24 +32,21 @@ class Device:
 
 
 def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
-    """The device for ``auto|cpu|gpu|cuda|tpu``; under ``torchrun`` each process takes the card of its local rank.
+    """The device for ``auto|cpu|gpu|cuda``; under ``torchrun`` each process takes the card of its local rank.
 
     ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
     Raises `DeviceError` where the device asked for is absent, or hardware is present that PyTorch cannot use.
     """
     asked = without_alias(asked)
     present = accelerators() if present is None else present
-    if asked == "tpu":
-        raise DeviceError("engine torch cannot use a TPU", "device cpu or gpu, or engine jax",
-                          "engine=jax")
+    reason = ("asked for" if asked != "auto" else f"auto: {present['gpu']} is there" if "gpu" in present
+              else "auto: this machine shows no accelerator")
+    if asked == "auto" and [*present] == ["tpu"]:
+        raise DeviceError(f"engine torch cannot use {present['tpu']} of this machine", "an engine that drives a TPU",
+                          f"engine=jax, or {ASK_FOR_CPU}")
     # Before anything asks CUDA, which would take memory on a card that this run does not use.
-    if asked == "cpu":
-        return _cpu("asked for")
-    if asked == "auto" and "gpu" not in present:
-        if "tpu" in present:
-            raise DeviceError(f"engine torch cannot use {present['tpu']} of this machine",
-                              "an engine that drives a TPU", f"engine=jax, or {ASK_FOR_CPU}")
-        return _cpu("auto: this machine shows no accelerator")
+    if asked == "cpu" or (asked == "auto" and not present):
+        return Device(platform="cpu", device=torch.device("cpu"), reason=reason)
     card, cards = own_card(), torch.cuda.device_count()
     # Before a kernel runs, and on no other card: the first use of one takes some hundred MiB of it for good.
     if cards and card >= cards:
@@ -63,12 +60,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)
-    return Device(platform="gpu", device=torch.device("cuda", card),
-                  reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")
-
-
-def _cpu(reason: str) -> Device:
-    return Device(platform="cpu", device=torch.device("cpu"), reason=reason)
+    return Device(platform="gpu", device=torch.device("cuda", card), reason=reason)
 
 
 def own_card() -> int:

@@ -80,8 +80,6 @@ class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
 
     def __init__(self, request: EngineRequest, device: Device) -> None:
-        # Before this process waits for others.
-        refuse(torch_refusals(request))
         refuse_conflicts(request, 1)
         self.request = request
         self.device = device
@@ -100,6 +98,8 @@ class TorchEngine(TorchPlanning):
     @classmethod
     def open(cls, request: EngineRequest) -> "TorchEngine":
         """Find the device. Raises `DeviceError` if what was asked for is absent or unusable."""
+        # Before this process opens a device or waits for others.
+        refuse(torch_refusals(request))
         return cls(request, find_device(request.device))
 
     def describe(self) -> DeviceFacts:

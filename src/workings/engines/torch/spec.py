@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from workings.engines.base import EngineRequest
-from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch.attention import choose
 from workings.engines.torch.optimizers import make_optimizer
 from workings.engines.torch.optimizers.adamw import AdamW
@@ -56,7 +55,6 @@ class TorchSpec:
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory, shape = request.precision, request.memory, request.shape
-    refuse(torch_refusals(request))
     # PyTorch's fused attention has no argument for a cap of the scores.
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
