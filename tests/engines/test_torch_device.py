@@ -72,7 +72,7 @@ def test_a_tpu_is_the_other_engines() -> None:
 
 
 def test_formats_without_matrix_units_are_said_as_an_estimate() -> None:
-    said = slow_formats("Tesla T4", "fp32", "fp32")
+    said = slow_formats("Tesla T4", "fp32")
     assert len(said) == 1
     assert "65" not in said[0], "the catalog's rates stay in the catalog"
     assert "about 8 times below its fp16 rate (an estimate" in said[0]

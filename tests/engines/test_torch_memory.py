@@ -55,34 +55,19 @@ def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatc
     assert -(log_probs * weights).sum().item() / 7 == pytest.approx(expected.item(), rel=1e-6)
 
 
-def test_a_float32_head_under_bf16_arithmetic_gets_an_unrounded_gradient_by_the_kernel() -> None:
+@pytest.mark.parametrize(("compute", "stored", "kernel", "loss_off", "off"), [
+    # Logits and their gradient are rounded to bf16; or the gradient alone is.
+    (torch.bfloat16, torch.float32, True, 2 ** -7, 2 ** -6), (torch.float32, torch.bfloat16, False, 1e-6, 2 ** -8)])
+def test_a_head_of_another_format_is_never_converted_whole_without_the_kernel(
+        compute: Any, stored: Any, kernel: bool, loss_off: float, off: float) -> None:
     hidden, head, targets, weights = loss_inputs()
-    narrow = hidden.detach().bfloat16().requires_grad_()
-    assert loss.goes_over_positions(narrow, head, True)
-    assert not loss.goes_over_positions(narrow, head, False)
-    ours = linear_cross_entropy(narrow, head, targets, weights / 7, chunk=5, soft_cap=0.0, kernel=True)
-    expected = plain_loss(narrow, head.bfloat16(), targets, weights, 0.0)
-    # Logits and their gradient are rounded to bf16, nothing else.
-    assert ours.item() == pytest.approx(expected.item(), rel=2 ** -7)
-    mine, theirs = (torch.autograd.grad(x, head)[0] for x in (ours, expected))
-    assert mine.dtype == torch.float32
-    assert (mine - theirs).abs().max() <= 2 ** -6 * theirs.abs().max()
-
-
-def test_a_frozen_head_gets_no_gradient_and_a_mixed_one_is_never_converted_whole() -> None:
-    """LoRA's head is frozen; bf16 storage under fp32 arithmetic walks over the vocabulary."""
-    hidden, head, targets, weights = loss_inputs()
-    ours = linear_cross_entropy(hidden, head.detach(), targets, weights, chunk=5, soft_cap=0.0)
-    ours.backward()
-    assert hidden.grad is not None
-    stored = head.detach().bfloat16().requires_grad_()
-    assert loss.goes_over_positions(hidden, head)
-    assert not loss.goes_over_positions(hidden, stored)
-    mixed = linear_cross_entropy(hidden, stored, targets, weights / 7, chunk=5, soft_cap=0.0)
-    expected = plain_loss(hidden, stored, targets, weights, 0.0)
-    assert mixed.item() == pytest.approx(expected.item(), rel=1e-6)
-    mine, theirs = (torch.autograd.grad(x, stored)[0].float() for x in (mixed, expected))
-    assert (mine - theirs).abs().max() <= 2 ** -8 * theirs.abs().max()
+    hidden, head = hidden.detach().to(compute), head.detach().to(stored).requires_grad_()
+    assert loss.goes_over_positions(hidden, head, kernel) is kernel
+    ours = linear_cross_entropy(hidden, head, targets, weights / 7, chunk=5, soft_cap=0.0, kernel=kernel)
+    expected = plain_loss(hidden, head.to(torch.bfloat16), targets, weights, 0.0)
+    assert ours.item() == pytest.approx(expected.item(), rel=loss_off)
+    mine, theirs = (torch.autograd.grad(x, head)[0].float() for x in (ours, expected))
+    assert (mine - theirs).abs().max() <= off * theirs.abs().max()
 
 
 def start(matrix: tuple[int, int] = (70, 90)) -> dict[str, np.ndarray]:

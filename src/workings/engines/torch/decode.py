@@ -15,7 +15,6 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.linear_attention import choose_rows
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 
@@ -84,6 +83,10 @@ class FixedLayer:
                 by_prompt = held.unflatten(0, (-1, cache.copies))
                 by_prompt[cache.first_prompt:cache.first_prompt + len(new), :, :, :new.shape[2]] = new[:, None]
         return (self.keys, self.values) if cache.first_prompt is None else states
+
+    def reorder_cache(self, index: Tensor) -> None:
+        """Keep these rows."""
+        self.keys, self.values = self.keys.index_select(0, index), self.values.index_select(0, index)
 
     def get_seq_length(self) -> int:
         """Slots, filled or not; transformers asks before it looks at positions, which are given."""
@@ -159,7 +162,7 @@ class Decoder:
         self.graph = None
         self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen = (
             x[index] for x in (self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen))
-        choose_rows(self.cache, index)
+        self.cache.reorder_cache(index)
 
     def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
         """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.

@@ -101,25 +101,18 @@ def versions() -> dict[str, str]:
         {"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 
-def slow_formats(kind: str, *formats: str) -> list[str]:
-    """Notes about number formats that this GPU computes without matrix units, by the catalog."""
+def slow_formats(kind: str, name: str) -> list[str]:
+    """A note about a number format that this GPU computes without matrix units, by the catalog."""
     target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
-    if target is None:
+    if target is None or name not in target.no_matrix_units:
         return []
     # Formats in which this engine multiplies nothing would make the ratio too large.
     rates = {name: rate for name, rate in target.rates_tflops.items() if name not in ("int8", "fp8", "fp4")}
     best = max(rates, key=lambda name: rates[name])
-    said = []
-    for name in dict.fromkeys(formats):
-        if name not in target.no_matrix_units:
-            continue
-        factor = "at a rate that no datasheet names"
-        if name in rates:
-            factor = f"about {rates[best] / rates[name]:.0f} times below its {best} rate"
-        way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
-        said.append(f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet)"
-                    + way_out)
-    return said
+    factor = (f"about {rates[best] / rates[name]:.0f} times below its {best} rate" if name in rates
+              else "at a rate that no datasheet names")
+    way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
+    return [f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet){way_out}"]
 
 
 def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:

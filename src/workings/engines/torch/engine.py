@@ -299,7 +299,6 @@ class TorchEngine(TorchPlanning):
 
     def inspect(self, batch: Batch) -> Inspection:
         """Memory of a step for a batch of this shape, traced without running it."""
-        refuse_conflicts(self.request, batch.tokens.shape[0])
         platform, mesh, card = self.device.platform, self.spec.mesh, TracedCard()
         if platform == "gpu":
             facts = torch.cuda.get_device_properties(self.device.device)

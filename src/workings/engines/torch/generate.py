@@ -18,7 +18,7 @@ from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.decode import ROOM, Decoder, FixedCache, PickToken
-from workings.engines.torch.linear_attention import choose_rows, empty_cache, join_caches
+from workings.engines.torch.linear_attention import empty_cache, join_caches
 from workings.engines.torch.model import hidden_states
 from workings.engines.torch.spec import TorchSpec
 
@@ -131,7 +131,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
         last += [read_prompts(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
         cache = join_caches(caches) if len(caches) > 1 else caches[0]
         if copies > 1:
-            choose_rows(cache, torch.arange(len(tokens), device=tokens.device).repeat_interleave(copies))
+            cache.reorder_cache(torch.arange(len(tokens), device=tokens.device).repeat_interleave(copies))
     return torch.cat(last).repeat_interleave(copies, 0), cache
 
 

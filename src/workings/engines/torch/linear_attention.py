@@ -140,14 +140,6 @@ def empty_cache(model: PreTrainedModel) -> DynamicCache:
     return cache
 
 
-def choose_rows(cache: DynamicCache, index: Tensor) -> None:
-    """Keep only these rows of a cache, which may repeat; layer by layer, so that at most one layer exists twice."""
-    for layer in cache.layers:
-        for name in HELD:
-            if (held := getattr(layer, name, None)) is not None:
-                setattr(layer, name, held.index_select(0, index))
-
-
 def join_caches(caches: list[DynamicCache]) -> DynamicCache:
     """Caches of several batches as one: the first, whose layers then hold the rows of all."""
     for layers in zip(*(cache.layers for cache in caches), strict=True):
