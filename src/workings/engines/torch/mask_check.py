@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 from workings.engines.torch.attention import EVERYTHING, AttentionMask
 from workings.engines.torch.linear_attention import empty_cache, has_linear_state
 from workings.engines.torch.lora import base_weights, switched_off
-from workings.engines.torch.model import build_model, final_logits, hidden_states
+from workings.engines.torch.model import build_model, caching, final_logits, hidden_states
 from workings.engines.torch.sharding import FsdpRoot, ProcessMesh
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
@@ -193,16 +193,12 @@ def _difference(computed: Tensor, expected: Tensor) -> float:
 
 def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positions: Tensor) -> Tensor:
     """``[B, D]`` hidden state of the token after the first half, which is in a cache, with padding after it."""
-    was_training = model.training
-    model.eval()  # gradient checkpointing, where it is on, would drop the cache
-    try:
-        # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
-        padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
-        cache, position = empty_cache(model), positions[:, POSITIONS:POSITIONS + 1]
+    # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
+    padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
+    cache, position = empty_cache(model), positions[:, POSITIONS:POSITIONS + 1]
+    slots = torch.cat([positions[:, :padded], position], 1)
+    seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
+    visible = AttentionMask(distance=(position - slots)[:, None], seen=seen)
+    with caching(model):
         hidden_states(model, tokens[:, :padded], positions[:, :padded], AttentionMask(), cache)
-        slots = torch.cat([positions[:, :padded], position], 1)
-        seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
-        visible = AttentionMask(distance=(position - slots)[:, None], seen=seen)
         return hidden_states(model, tokens[:, POSITIONS:POSITIONS + 1], position, visible, cache)[:, -1]
-    finally:
-        model.train(was_training)

@@ -6,7 +6,8 @@ it is. What such a class may do that this engine does not expect is looked for b
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from inspect import signature
@@ -213,6 +214,17 @@ def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
     sizes = tensor_shapes(spec.shape)
     for name, weight in base_weights(model).items():
         store_weight(weight, random_value(spec, seed, name, torch.Size(sizes[name])))
+
+
+@contextmanager
+def caching(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, layers fill a cache; in training mode gradient checkpointing, if it is on, would drop it."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,

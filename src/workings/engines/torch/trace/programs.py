@@ -11,6 +11,7 @@ from workings.engines.base import GenerationShape, ProgramName
 from workings.engines.prefill import largest_divisor
 from workings.engines.torch.decode import Decoder, FixedCache, PickToken
 from workings.engines.torch.generate import MAX_ROWS, greedy, prefill_prompts, sampled
+from workings.engines.torch.model import caching
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
     State,
@@ -59,9 +60,8 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickT
 
     `engines/torch/generate.py` stops when all rows are done, which a trace cannot know.
     """
-    state.model.eval()
-    state.run(lambda model: _generate(spec, model, size, pick, copies))
-    state.model.train()
+    with caching(state.model):
+        state.run(lambda model: _generate(spec, model, size, pick, copies))
 
 
 def drawing(spec: TorchSpec, state: State, size: GenerationShape) -> None:
