@@ -3,6 +3,7 @@ PyTorch; and which modules of transformers compute by them."""
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -11,7 +12,6 @@ import torch
 from tests.engines.tiny import random_batch, request, tiny_shape
 from workings.config.training import PrecisionConfig
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import micro_batch_objective, to_rows
 from workings.engines.torch.triton import check, operations
 
@@ -143,7 +143,7 @@ def test_a_step_of_a_float32_model_with_bf16_products_takes_the_kernels_everywhe
     engine = TorchEngine.open(request(tiny_shape("gemma3"), precision=PrecisionConfig(compute="bf16")))
     losses = []
     for kernels in (False, True):
-        engine.spec = with_kernels(kernels, engine.spec)
+        engine.spec = replace(engine.spec, card_kernels=kernels)
         state, seen = engine.init(0), []
         for seed in range(3):
             state, result = engine.step(state, random_batch(engine.spec.shape, seed=seed), 1e-3)

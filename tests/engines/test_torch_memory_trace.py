@@ -114,7 +114,7 @@ def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> Non
     """
     asked = request(**{"shape": SHAPE} | changes)
     spec = build_spec(asked, torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", SIZE, "cpu").events, 512)
+    fake = live_peak(trace(spec, "step", SIZE).events, 512)
     live = LiveStorages()
     state = empty_state(spec)
     for param in state.model.parameters():

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.torch import decode, generate
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import State
 from workings.engines.torch.trace.allocator import PAGE, live_peak
 from workings.engines.torch.trace.inspect import follow
@@ -73,7 +73,7 @@ def engine(case: str, fsdp: int, replicate: int = 1) -> TorchEngine:
     """A vocabulary of 61 or 63 and vectors of 8 do not come out even on two processes, some tensors do."""
     opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp, replicate=replicate), **CASES[case]))
     if case == "kernels":
-        opened.spec = with_kernels(True, opened.spec)
+        opened.spec = replace(opened.spec, card_kernels=True)
     return opened
 
 

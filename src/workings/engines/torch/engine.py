@@ -226,7 +226,7 @@ class TorchEngine(TorchPlanning):
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy completions in the order of the prompts."""
-        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: greedy)
+        return self._answers(state, prompts, max_new_tokens, stop_ids)
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
@@ -235,17 +235,17 @@ class TorchEngine(TorchPlanning):
             if token not in stop_ids:
                 tell(token)
 
-        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: greedy, tell_token)[0]
+        return self._answers(state, [prompt], max_new_tokens, stop_ids, tell=tell_token)[0]
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
         check_sampling(prompts, temperature, seeds)
-        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: sampled(
-            temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
+        return self._answers(state, prompts, max_new_tokens, stop_ids, temperature, seeds)
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
-                 pick: Any, tell: Callable[[int], None] | None = None) -> list[Completion]:
+                 temperature: float = 0.0, seeds: Sequence[int] = (),
+                 tell: Callable[[int], None] | None = None) -> list[Completion]:
         check_prompts(prompts)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
@@ -254,11 +254,12 @@ class TorchEngine(TorchPlanning):
         processes = mesh.processes
         copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // processes)) if self.spec.shape.verified else 1
         for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.model)):
-            pick_token: PickToken = pick(indices[mesh.rows(len(indices))])
+            pick: PickToken = greedy if not temperature else sampled(temperature, uniform_numbers(
+                [seeds[i] for i in indices[mesh.rows(len(indices))]], max_new_tokens, self.device.device))
             with torch.no_grad():
                 completions = state.run(partial(
                     complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                    stop_ids=stop_ids, pick=pick_token, copies=copies, tell=tell))
+                    stop_ids=stop_ids, pick=pick, copies=copies, tell=tell))
             for i, completion in zip(indices, completions, strict=True):
                 answers[i] = completion
         return answers

@@ -1,6 +1,6 @@
 """From a request to the pieces of the step: dtypes, attention, checkpointing, optimizer, processes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,7 +8,6 @@ import torch
 from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import choose
 from workings.engines.torch.optimizers import make_optimizer
-from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.triton.check import kernels_run_on
@@ -25,6 +24,8 @@ class TorchSpec:
 
     request: EngineRequest
     device: torch.device
+    on_card: bool
+    """Whether it is the step of a card; in a trace ``device`` is a CPU."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
@@ -60,30 +61,21 @@ def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh |
         raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
                            "a function that caps them", "memory.attention=chunked")
     attention = choose(memory.attention, device.type, shape.attention_softcap)
-    on_cpu = device.type == "cpu" and memory.cpu_optimizations
-    kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     objective = request.objective
     mesh = mesh or ProcessMesh()
-    alone = on_cpu and mesh.processes == 1
-    return with_kernels(kernels, TorchSpec(
-        request=request, device=device, mesh=mesh, attention=attention,
+    alone = device.type == "cpu" and memory.cpu_optimizations and mesh.processes == 1
+    return TorchSpec(
+        request=request, device=device, on_card=device.type == "cuda", mesh=mesh, attention=attention,
         group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
         # A state has no distinct positions; an unverified model's attention may look at rows in its own way; with
         # dropout equal positions of two rows are not computed alike.
         share_prefixes=(alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state
                         and not request.method.dropout),
-        card_kernels=False, parameter_dtype=DTYPES[precision.parameters],
-        compute_dtype=DTYPES[precision.activations], product_dtype=DTYPES[precision.compute],
-        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments])))
-
-
-def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:
-    """The step by our kernels for cards, its optimizer included, or by PyTorch's own operations."""
-    if isinstance(spec.optimizer, AdamW):
-        spec.optimizer.by_kernel = kernels
-    # The optimizer is a separate object, so `replace` alone would not reach it.
-    return replace(spec, card_kernels=kernels)
+        card_kernels=kernels_run_on(device) and precision.compute != "fp16",
+        parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
+        product_dtype=DTYPES[precision.compute],
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]))
 
 
 def dtype_name(dtype: Any) -> str:

@@ -263,7 +263,7 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         update. The host reads nothing back, so that the step can be traced.
     """
     context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, seed=spec.request.seed,
-                            rounding=spec.request.precision.rounding)
+                            rounding=spec.request.precision.rounding, on_card=spec.on_card, kernel=spec.card_kernels)
     if spec.request.memory.optimizer_in_backward:
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks

@@ -34,13 +34,6 @@ class AdamW(Optimizer):
     splits_by_rows = True
     config: AdamWFields
 
-    def __init__(self, config: AdamWFields, moment_dtype: torch.dtype) -> None:
-        super().__init__(config, moment_dtype)
-        self.by_kernel = False
-        """Whether `fused` is the kernel for a card, which counts changes in the same pass."""
-        self.fused_block = 0
-        """Elements of a block of `fused`; 0: as the parameter's device has it. A trace says what its device would."""
-
     def init(self, param: Tensor) -> Slots:
         """Zero moments of the tensor's shape."""
         return {slot: torch.zeros_like(param, dtype=self.moment_dtype, requires_grad=False) for slot in self.slots}
@@ -69,14 +62,14 @@ class AdamW(Optimizer):
         c = self.config
         # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
         vectors = (param.view(-1), grad.reshape(-1), *(slots[slot].view(-1) for slot in self.slots))
-        if self.by_kernel:
+        if context.kernel:  # it counts changes in the same pass
             return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
                          beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
         # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
         # A fill, not a copy from the host, for which the host would wait.
         step = torch.full((), float(context.step), device=param.device)
         inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
-        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
+        size = CARD_BLOCK if context.on_card else FUSED_BLOCK
         counts = []
         for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace: the first block is like all
             new, g, first, second = (x[start:start + size] for x in vectors)

@@ -37,6 +37,9 @@ class UpdateContext:
     """Sum over the devices that hold the tensor's other rows."""
     global_rows: int = 0
     """Rows of the tensor over all devices; 0: those at hand."""
+    on_card: bool = False
+    kernel: bool = False
+    """As in `TorchSpec.card_kernels`."""
 
 
 def slots_of(moments: Mapping[str, Mapping[str, Tensor]], name: str) -> Slots:

@@ -20,10 +20,9 @@ from workings.engines.source_digest import library_versions
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.mask_check import grouped_products, refuse_unsuited
-from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
 from workings.engines.torch.planning import LIBRARIES, TracedCard
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
-from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
+from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import MIN_BLOCK, PAGE, CachingAllocator, Event, Log, OutOfMemory, live_peak
 from workings.engines.torch.trace.programs import PROGRAMS
@@ -61,7 +60,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
     # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
     with pretended(shared):
         spec, notes = _spec(request, platform, card, shared)
-        log = trace(spec, program, size, platform)
+        log = trace(spec, program, size)
     # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
         found = _on_card(log, card, program)
@@ -88,23 +87,19 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
     major = int(card.capability.split(".")[0]) if card.capability else FIRST_CAPABILITY
     kernels = card.kernels and major >= FIRST_CAPABILITY
-    if isinstance(spec.optimizer, AdamW):
-        # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
-        spec.optimizer.fused_block = CARD_BLOCK
     if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_CAPABILITY:
         attention = "plain"
         notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
                      "PyTorch makes the whole square of scores there, which is what was traced")
-    return with_kernels(kernels, replace(spec, attention=attention)), notes
+    return replace(spec, on_card=True, card_kernels=kernels, attention=attention), notes
 
 
-def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: str) -> Log:
+def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
-        on_card = platform == "gpu"
-        return follow(state, lambda: PROGRAMS[program](spec, state, size), on_card=on_card,
-                      host_table=on_card and spec.table_on_host)
+        return follow(state, lambda: PROGRAMS[program](spec, state, size), on_card=spec.on_card,
+                      host_table=spec.on_card and spec.table_on_host)
 
 
 def follow(state: State, run: Callable[[], None], *, on_card: bool = False, host_table: bool = False) -> Log:
