@@ -38,7 +38,7 @@ from workings.engines.torch.device import (
     versions,
 )
 from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
-from workings.engines.torch.length_bucketing import LengthBuckets
+from workings.engines.torch.length_bucketing import Part, one_part, parts_by_length
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
     base_weights,
@@ -156,20 +156,20 @@ class TorchEngine(TorchPlanning):
         refuse_conflicts(self.request, batch.tokens.shape[0])
         require_signals(self.request.objective, batch)
         parts = self._parts(batch)
-        rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.request.objective.signals)]
+        rows = [row for _, part in parts for row in to_rows(self.spec, part, self.request.objective.signals)]
         numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
         return state, StepResult.of(numbers.tolist(), self.request.objective.metrics,
-                                    None if log_probs is None else self._at_positions(parts, rows, log_probs))
+                                    None if log_probs is None else self._at_positions(batch, parts, rows, log_probs))
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
         """Call ``tell`` in each step on a CPU; the host of a card does not see when a micro batch is computed."""
         if self.device.platform == "cpu":
             self._tell = tell
 
-    def _parts(self, batch: Batch) -> LengthBuckets:
+    def _parts(self, batch: Batch) -> list[Part]:
         """The batch in the micro batches that are computed."""
-        return LengthBuckets.from_batch(batch) if self.spec.group_by_length else LengthBuckets.unsplit(batch)
+        return parts_by_length(batch) if self.spec.group_by_length else one_part(batch)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
@@ -183,21 +183,22 @@ class TorchEngine(TorchPlanning):
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         parts = self._parts(batch)
-        micro_batches = [rows for part in parts.batches for rows in to_rows(self.spec, part)]
+        micro_batches = [rows for _, part in parts for rows in to_rows(self.spec, part)]
         values = (state.run(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
-        return self._at_positions(parts, micro_batches, values)
+        return self._at_positions(batch, parts, micro_batches, values)
 
-    def _at_positions(self, parts: LengthBuckets, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
-                      *size: int) -> np.ndarray:
+    def _at_positions(self, batch: Batch, parts: list[Part], micro_batches: Iterable[Rows],
+                      values: Iterable[torch.Tensor], *size: int) -> np.ndarray:
         """``[A, B, S, *size]`` of all processes' values ``[N, *size]`` at supervised positions; 0 at others."""
-        arrays = [torch.zeros((*part.tokens.shape, *size)) for part in parts.batches]
-        outputs = (micro_batch for array in arrays for micro_batch in array)
-        for output, rows, value in zip(outputs, micro_batches, values, strict=True):
-            # A view: each process fills its own rows, and the sum over processes combines them.
-            own_rows = output[self.spec.mesh.rows(output.shape[0])]
-            own_rows.view(-1, *size)[rows.index.cpu()] = value.cpu()
-        merged = torch.from_numpy(parts.merge([array.numpy() for array in arrays]))
-        return self.spec.mesh.sum(merged.to(self.device.device)).cpu().numpy()
+        first, count, length = batch.tokens.shape
+        merged = torch.zeros(first * count, length, *size)
+        numbers = (rows for numbers, part in parts for rows in torch.from_numpy(numbers).view(part.tokens.shape[:2]))
+        for each, rows, value in zip(numbers, micro_batches, values, strict=True):
+            # Each process fills its own rows, and the sum over processes combines them.
+            own = torch.zeros(*rows.tokens.shape, *size)
+            own.view(-1, *size)[rows.index.cpu()] = value.cpu()
+            merged[each[self.spec.mesh.rows(len(each))], :own.shape[1]] = own
+        return self.spec.mesh.sum(merged.view(first, count, length, *size).to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
@@ -206,9 +207,8 @@ class TorchEngine(TorchPlanning):
         values = [state.run(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
         # Floats represent every id exactly, so that tokens and log probabilities are combined in the same way.
-        unsplit = LengthBuckets.unsplit(batch)
-        tokens, log_probs = (self._at_positions(unsplit, micro_batches, (pair[side].float() for pair in values), count)
-                             for side in range(2))
+        tokens, log_probs = (self._at_positions(batch, one_part(batch), micro_batches,
+                                                (pair[side].float() for pair in values), count) for side in range(2))
         return tokens.astype(np.int32), log_probs
 
     def without_adapters(self, state: State) -> State:
