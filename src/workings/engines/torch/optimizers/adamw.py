@@ -1,6 +1,6 @@
 """AdamW."""
 
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -116,10 +116,6 @@ def _zero(signed: bool) -> int:
         return int((_codes(signed, torch.device("cpu")) == 0).nonzero()[0])
 
 
-def _append(new: list[Tensor], _: object, value: Tensor) -> None:
-    new.append(value)
-
-
 class AdamW8bit(Optimizer):
     """AdamW; slots ``exp_avg`` (signed) and ``exp_avg_sq`` are bytes, ``…_absmax`` the scale of each block."""
 
@@ -157,13 +153,9 @@ class AdamW8bit(Optimizer):
             moments = {slot: torch.ops.bitsandbytes.dequantize_blockwise(
                 flat[slot][rows], slots[scale][blocks], codes[slot], BLOCK_OF_8BIT, torch.float32)
                 for slot, scale in SCALES.items()}
-            # Rounding is left to `write`: the rule inside gives float32 values.
-            block = UpdateContext(step=context.step, learning_rate=context.learning_rate, scale=context.scale)
-            new: list[Tensor] = []
-            self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
-                              self.decay_of(param))
+            # The rule inside has one block of elements at most, so it writes once. Rounding is left to `write`.
+            self.small.update(vector[rows], gradient[rows], moments, context,
+                              lambda _, value, rows=rows: write(rows, value), self.decay_of(param))
             for slot, scale in SCALES.items():
                 flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(
                     moments[slot], codes[slot], BLOCK_OF_8BIT)
-            # The rule inside had one block of elements at most, so it gave its values in one piece.
-            write(rows, new[0])
