@@ -82,7 +82,7 @@ def test_adamw_updates_as_pytorch_does_and_counts_what_changed() -> None:
 
 @pytest.fixture
 def found_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """The finding about the CPU, taken for a card on a machine with Triton."""
+    """The finding about a card of this capability, computed on the CPU."""
     def found(installed: str | None = "triton", capability: tuple[int, int] = (9, 0)) -> str:
         monkeypatch.setattr(check, "find_spec", lambda name: installed)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)

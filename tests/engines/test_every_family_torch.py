@@ -141,7 +141,7 @@ def test_four_bits_hold_projections_alone(form: str, count: int) -> None:
     state, found = losses(engine, engine.init(0), 6)
     assert found[-1] < found[0]
     four_bit = {name for name, place in base_weights(state.model).items() if isinstance(place, FourBitLinear)}
-    assert not count or len(four_bit) == count  # six of a layer with a state, of which Qwen 3.5 has two here
+    assert not count or len(four_bit) == count  # six of each layer with a state; Qwen 3.5 has two here
     if form in GEMMA4:
         kept = tensor_shapes(engine.spec.shape).keys() - four_bit
         assert all(".self_attn." in name or ".mlp." in name for name in four_bit)
