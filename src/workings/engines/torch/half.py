@@ -65,13 +65,7 @@ def _in_half(ctx: Any, weight: Tensor | None) -> Tensor:
 
 
 def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None) -> Tensor:
-    """``[..., out]`` float32.
-
-    Args:
-        x: ``[..., in]`` float32.
-        weight: ``[out, in]``; None for a frozen layer.
-        frozen: layer whose ``full`` gives the weight ``[out, in]``.
-    """
+    """``[..., out]`` float32 of x ``[..., in]`` float32 and a weight ``[out, in]``; None: that of ``frozen.full``."""
     y: Tensor = _HalfProduct.apply(x, weight, frozen)
     return y
 

@@ -219,8 +219,6 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
 
 LogProbs = list[Tensor] | None
 """``[N]`` float32 log probabilities of this process's targets, for each micro batch; None for cross entropy."""
-
-
 MicroBatchDone = Callable[[int, int], None]
 """Called with the number of micro batches that are computed, and of all."""
 
