@@ -32,7 +32,7 @@ from workings.models.weights import is_frozen, tensor_shapes
 GEMMA4 = [form for form in FORMS if form.startswith("gemma4")]
 QWEN = [form for form in FORMS if form.startswith("qwen3.5")]
 NEW = ["smollm3", "olmo3", "qwen3.5 4B"]
-OLDER = ["gemma", "gemma2", "gemma3", "gemma3 4B", "llama", "llama 3.1", "qwen2", "qwen2 7B", "qwen3"]
+OLDER = ["gemma", "gemma2", "gemma3 4B", "llama 3.1", "qwen2", "qwen2 7B", "qwen3"]
 LORA = LoraConfig(name="lora", rank=3, alpha=6)
 FEWER = LORA.model_copy(update={"target_modules": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj")})
 STATE = LORA.model_copy(update={"target_modules": ("in_proj_qkv", "in_proj_z", "out_proj", "q_proj")})
