@@ -115,10 +115,9 @@ def run(case: dict[str, Any], updates: int) -> None:
     import torch
 
     from workings.engines.torch.spec import build_spec
-    from workings.engines.torch.step import blank_rows, run_step
-    from workings.engines.torch.trace.inspect import empty_state
+    from workings.engines.torch.step import blank_rows, empty_state, run_step
 
-    spec = build_spec(request_of(case), torch.device("cpu"))
+    spec, size = build_spec(request_of(case), torch.device("cpu")), BatchShape(*case["batch"])
     state = empty_state(spec)
     with torch.no_grad():
         for param in state.trained.values():
@@ -128,8 +127,8 @@ def run(case: dict[str, Any], updates: int) -> None:
                 if slot != "master":
                     x.add_(0)  # touches memory that `zeros` only promises
     for _ in range(updates):
-        rows, total = blank_rows(spec, BatchShape(*case["batch"]))
-        run_step(spec, state, rows, total, 1e-3)
+        rows = blank_rows(spec, size)
+        run_step(spec, state, rows, float(size.all_rows * size.positions), 1e-3)
         del rows
 
 

@@ -16,7 +16,7 @@ from tests.engines.torch_oracle import (
     gradients,
     opened,
     plain,
-    rough,
+    roughened,
     same,
     their_logits,
     their_loss,
@@ -32,7 +32,7 @@ from workings.models.weights import is_frozen, tensor_shapes
 GEMMA4 = [form for form in FORMS if form.startswith("gemma4")]
 QWEN = [form for form in FORMS if form.startswith("qwen3.5")]
 NEW = ["smollm3", "olmo3", "qwen3.5 4B"]
-OLDER = ["gemma", "gemma2", "gemma3", "gemma3 4B", "llama", "llama 3.1", "qwen2", "qwen2 7B", "qwen3"]
+OLDER = ["gemma", "gemma2", "gemma3 4B", "llama 3.1", "qwen2", "qwen2 7B", "qwen3"]
 LORA = LoraConfig(name="lora", rank=3, alpha=6)
 FEWER = LORA.model_copy(update={"target_modules": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj")})
 STATE = LORA.model_copy(update={"target_modules": ("in_proj_qkv", "in_proj_z", "out_proj", "q_proj")})
@@ -48,7 +48,7 @@ def test_logits_loss_and_every_gradient_equal_transformers(form: str, tmp_path: 
     """
     length = 150 if form in QWEN else 14
     engine = opened(form, memory=MemoryConfig(attention="plain" if form in [*QWEN, "gemma4 E2B"] else "auto"))
-    state, batch = rough(engine), random_batch(engine.spec.shape, length=length)
+    state, batch = roughened(engine), random_batch(engine.spec.shape, length=length)
     engine.export(state, tmp_path)
     model = plain(tmp_path)
     tokens = np.random.default_rng(5).integers(0, 61, (2, length)).astype(np.int32)
@@ -78,7 +78,7 @@ def test_a_cache_and_recomputed_layers_change_nothing(form: str) -> None:
     found = []
     for remat in ("none", "layer"):
         engine = opened(form, memory=MemoryConfig(remat=remat))
-        state, batch = rough(engine), random_batch(engine.spec.shape, length=24)
+        state, batch = roughened(engine), random_batch(engine.spec.shape, length=24)
         batch.loss_mask[:] = 1.0
         found.append(gradients(engine, state, batch))
     assert all(torch.equal(x, found[1][name]) for name, x in found[0].items())
@@ -97,8 +97,8 @@ def test_packed_rows_have_the_loss_and_gradient_of_separate_rows(form: str, how:
     separate = Batch(**{name: np.stack([x[0, 0, :7].tolist() + [0] * 9, x[0, 0, 7:16].tolist() + [0] * 7])[None]
                         .astype(x.dtype) for name, x in packed.arrays.items()})
     engine, apart = opened(form, **PACKED[how]), opened(form, memory=MemoryConfig(attention="plain"))
-    _, one = engine.step(rough(engine), packed, 1e-3)
-    _, two = apart.step(rough(apart), separate, 1e-3)
+    _, one = engine.step(roughened(engine), packed, 1e-3)
+    _, two = apart.step(roughened(apart), separate, 1e-3)
     np.testing.assert_allclose([one.loss, one.grad_norm], [two.loss, two.grad_norm], rtol=2e-5)
 
 
@@ -112,7 +112,7 @@ def test_adapters_and_merged_weights_are_the_trained_model(form: str, tmp_path: 
     base.mkdir()
     out.mkdir()
     first = opened(form)
-    first.export(rough(first), base)
+    first.export(roughened(first), base)
     engine = opened(form, method=FEWER if form in GEMMA4 else LORA)
     state, shape = engine.load(base), engine.spec.shape
     if form in GEMMA4:
@@ -141,7 +141,7 @@ def test_four_bits_hold_projections_alone(form: str, count: int) -> None:
     state, found = losses(engine, engine.init(0), 6)
     assert found[-1] < found[0]
     four_bit = {name for name, place in base_weights(state.model).items() if isinstance(place, FourBitLinear)}
-    assert not count or len(four_bit) == count  # six of a layer with a state, of which Qwen 3.5 has two here
+    assert not count or len(four_bit) == count  # six of each layer with a state; Qwen 3.5 has two here
     if form in GEMMA4:
         kept = tensor_shapes(engine.spec.shape).keys() - four_bit
         assert all(".self_attn." in name or ".mlp." in name for name in four_bit)
@@ -157,8 +157,6 @@ IN_BACKWARD = {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor")
     ("gemma3", {}), ("gemma3", IN_BACKWARD),
     ("gemma3", {"precision": BF16, "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0)}),
     ("gemma3", {"precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="master_fp32")}),
-    pytest.param("smollm3", IN_BACKWARD, marks=pytest.mark.slow),
-    pytest.param("olmo3", IN_BACKWARD, marks=pytest.mark.full),
     pytest.param("qwen3.5 4B", IN_BACKWARD, marks=pytest.mark.slow),
     ("qwen3.5 4B", {"optimizer": AdamW8bitConfig(name="adamw8bit")}),
     ("qwen3.5 4B", {"method": STATE, "memory": MemoryConfig(remat="layer")}),

@@ -53,33 +53,18 @@ def test_float16_is_as_float32_within_rounding(family: str, method: MethodConfig
         assert half.loss != wide.loss  # products are not float32's
 
 
-def test_an_input_beyond_the_range_of_float16_is_multiplied() -> None:
-    draw = torch.Generator().manual_seed(0)
-    x = torch.randn(6, 32, generator=draw)
-    x[2] *= 1e6  # Gemma's feed-forward has such rows
-    weight = torch.randn(16, 32, generator=draw)
-    results = []
-    for product in (half_product, torch.nn.functional.linear):
-        a, b = x.clone().requires_grad_(), weight.clone().requires_grad_()
-        y = product(a, b)
-        (y * torch.linspace(-1, 1, 16)).sum().backward()
-        results.append((y.detach(), a.grad, b.grad))
-    for half, wide in zip(*results, strict=True):
-        assert half is not None
-        assert wide is not None
-        assert (half - wide).norm() < 1e-3 * wide.norm()
-
-
 @pytest.mark.parametrize("size", [1e-20, 1e12])
-def test_no_gradient_vanishes_or_overflows(size: float) -> None:
+def test_neither_inputs_nor_gradients_vanish_or_overflow(size: float) -> None:
     # A gradient of 1e-20 is zero in float16, and one of 1e12 infinite.
     draw = torch.Generator().manual_seed(0)
     x, weight, outer = (torch.randn(*shape, generator=draw) for shape in ((6, 32), (16, 32), (6, 16)))
+    x[2] *= 1e6  # Gemma's feed-forward has such rows
     q, k, v, outer_of_heads = torch.randn(4, 2, 3, 5, 16, generator=draw)
 
     def gradients(function: Function, outer: Tensor, *inputs: Tensor) -> list[Tensor]:
         own = [each.clone().requires_grad_() for each in inputs]
-        return list(torch.autograd.grad(function(*own), own, outer * size))
+        y = function(*own)
+        return [y.detach(), *torch.autograd.grad(y, own, outer * size)]
 
     def attend(attention: Attention) -> Function:
         return lambda q, k, v: attention(q, k, v, None, 0.25, 0.0)

@@ -24,8 +24,8 @@ from workings.engines.jax.sharding import make_layout
 from workings.engines.torch import loss as torch_loss
 from workings.engines.torch import optimizers as torch_optimizers
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.optimizers import update_tensors
-from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext
+from workings.engines.torch.optimizers import update_tensor
+from workings.engines.torch.optimizers.base import UpdateContext
 from workings.engines.torch.optimizers.base import clip_factor as torch_clip_factor
 from workings.models.batch import Batch
 
@@ -154,8 +154,8 @@ class Torch:
         value = torch.tensor(case.start)
         moments = optimizer.init(value)
         for step, grad in enumerate(case.grads, 1):
-            update_tensors(optimizer, [TensorUpdate(case.name, value, torch.tensor(grad), moments)],
-                           UpdateContext(step=step, learning_rate=case.rate))
+            update_tensor(optimizer, case.name, value, torch.tensor(grad), moments,
+                          UpdateContext(step=step, learning_rate=case.rate))
         return value, moments
 
     @staticmethod

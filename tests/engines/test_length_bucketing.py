@@ -7,18 +7,16 @@ import pytest
 
 from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.length_bucketing import LengthBuckets, rows_at_a_time
+from workings.engines.torch.length_bucketing import parts_by_length, rows_at_a_time
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
 
 SHAPE = tiny_shape("gemma2")
-OBJECTIVES = {"grpo": PolicyGradient(normalize="sequences"),
-              "gspo": PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05),
-              "cispo": PolicyGradient(bound="detached", clip_high=0.1)}
+GSPO = PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05)
 
 
 def completions(micro: int = 3, rows: int = 4, length: int = 40) -> Batch:
-    """Rows of many lengths, one without any token, of which the second halves are supervised; two begin alike."""
+    """Rows of many lengths, one without any token, with supervised second halves; two begin alike."""
     batch = random_batch(SHAPE, micro=micro, rows=rows, length=length, seed=2)
     lengths = np.count_nonzero(batch.segment_ids, -1, keepdims=True)
     lengths[0, 1] = 0
@@ -30,28 +28,26 @@ def completions(micro: int = 3, rows: int = 4, length: int = 40) -> Batch:
     return with_signals(plain, -4 * mask, divided_by=7.0)
 
 
-def test_rows_of_like_length_are_together_and_come_back_in_their_order() -> None:
+def test_rows_of_like_length_are_together() -> None:
     batch = completions()
-    parts = LengthBuckets.from_batch(batch)
+    parts = parts_by_length(batch)
     lengths = np.count_nonzero(batch.segment_ids, -1).reshape(-1)
     longest = np.sort(lengths).reshape(3, 4)[:, -1]
-    assert [part.tokens.shape for part in parts.batches] == [(1, 4, x) for x in longest]
-    assert {part.divisor for part in parts.batches} == {7.0}
-    assert sum(part.supervised_tokens for part in parts.batches) == batch.supervised_tokens
+    assert [part.tokens.shape for _, part in parts] == [(1, 4, x) for x in longest]
+    assert {part.divisor for _, part in parts} == {7.0}
+    assert sum(part.supervised_tokens for _, part in parts) == batch.supervised_tokens
+    assert sorted(np.concatenate([numbers for numbers, _ in parts])) == [*range(12)]
     for name, x in batch.arrays.items():
-        real = batch.segment_ids != 0
-        np.testing.assert_array_equal(parts.merge([part.arrays[name] for part in parts.batches])[real], x[real])
-    unsplit = LengthBuckets.unsplit(batch)
-    assert unsplit.batches == [batch]
-    assert unsplit.merge([batch.tokens]).tolist() == batch.tokens.tolist()
+        for numbers, part in parts:
+            np.testing.assert_array_equal(part.arrays[name][0], x.reshape(12, -1)[numbers, :part.tokens.shape[2]])
 
 
 def test_rows_that_begin_alike_are_neighbours() -> None:
     batch = Batch.blank((2, 4, 6))
     prompts = np.array([5, 3, 5, 3, 4, 3, 5, 4], np.int32).reshape(2, 4, 1)
     tokens = np.concatenate([prompts, prompts, np.arange(10, 42, dtype=np.int32).reshape(2, 4, 4)], -1)
-    parts = LengthBuckets.from_batch(replace(batch, tokens=tokens, segment_ids=np.ones_like(tokens)))
-    assert [part.tokens[0, :, 0].tolist() for part in parts.batches] == [[3, 3, 3, 4], [4, 5, 5, 5]]
+    parts = parts_by_length(replace(batch, tokens=tokens, segment_ids=np.ones_like(tokens)))
+    assert [part.tokens[0, :, 0].tolist() for _, part in parts] == [[3, 3, 3, 4], [4, 5, 5, 5]]
 
 
 def test_many_rows_are_computed_some_at_a_time() -> None:
@@ -60,13 +56,11 @@ def test_many_rows_are_computed_some_at_a_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", [name if name == "gspo" else pytest.param(name, marks=pytest.mark.full)
-                                       for name in OBJECTIVES])
-def test_an_update_is_the_one_of_whole_rows(objective: str) -> None:
+def test_an_update_is_the_one_of_whole_rows() -> None:
     """Value, norm of the gradient, metrics and log probabilities of two steps; then those asked for by themselves."""
     batch, found = completions(), []
     for on in (False, True):
-        one = TorchEngine.open(request(SHAPE, objective=OBJECTIVES[objective], cpu_optimizations=on))
+        one = TorchEngine.open(request(SHAPE, objective=GSPO, cpu_optimizations=on))
         state, numbers = one.init(0), []
         for _ in range(2):
             state, result = one.step(state, batch, 1e-3)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.engines.tiny import our_logits, request, tiny_shape
 from tests.engines.torch_oracle import plain, roughened, their_logits
@@ -23,22 +24,15 @@ def rows(count: int = 40) -> np.ndarray:
     return np.random.default_rng(5).integers(0, 61, (2, count)).astype(np.int32)
 
 
-def test_global_layers_of_an_olmo_are_stretched_as_transformers_stretches_them(tmp_path: Path) -> None:
-    """All layers global: plain transformers computes the very same, frequencies and longer keys and queries."""
-    engine = opened(layer_types=("global",) * 4)
-    state = roughened(engine)
-    engine.export(state, tmp_path)
-    ours, theirs = our_logits(engine, state, rows()), their_logits(plain(tmp_path), rows())
-    assert np.abs(ours - theirs).max() < 2e-5 * np.abs(theirs).max()
-
-
-def test_sliding_layers_of_an_olmo_are_not_stretched(tmp_path: Path) -> None:
-    """All layers slide: they compute what plain transformers computes without YaRN."""
-    engine = opened(layer_types=("sliding",) * 4)
+@pytest.mark.parametrize("kind", ["global", "sliding"])
+def test_global_layers_of_an_olmo_are_stretched_and_sliding_ones_are_not(kind: str, tmp_path: Path) -> None:
+    """All layers of one kind: plain transformers computes the very same, with YaRN and without it."""
+    engine = opened(layer_types=(kind,) * 4)
     state = roughened(engine)
     engine.export(state, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    assert config.pop("rope_scaling")["rope_type"] == "yarn"
+    if kind == "sliding":
+        assert config.pop("rope_scaling")["rope_type"] == "yarn"
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     ours, theirs = our_logits(engine, state, rows()), their_logits(plain(tmp_path), rows())
     assert np.abs(ours - theirs).max() < 2e-5 * np.abs(theirs).max()

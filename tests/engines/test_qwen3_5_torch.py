@@ -22,7 +22,7 @@ from workings.engines.torch.lora import base_weights
 from workings.errors import RequestError
 from workings.objectives.preference import Preference
 
-FORMS = ("2B", "4B", "9B", "state last")
+FORMS = ("4B", "state last")
 
 
 def opened(form: str = "4B", **changes: Any) -> TorchEngine:

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from tests.engines.tiny import request, tiny_shape
 from workings.engines.torch import device
 from workings.engines.torch.device import find_device, slow_formats
-from workings.errors import DeviceError
+from workings.engines.torch.engine import TorchEngine
+from workings.errors import DeviceError, RequestError
 
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a working GPU")
 
@@ -61,15 +63,16 @@ def test_a_process_tries_its_own_card_alone(monkeypatch, rank: str, tried: list[
     assert devices == tried
 
 
-@pytest.mark.parametrize("asked", ["tpu", "auto"])
-def test_a_tpu_is_the_other_engines(asked: str) -> None:
+def test_a_tpu_is_the_other_engines() -> None:
     with pytest.raises(DeviceError) as caught:
-        find_device(asked, {"tpu": "/dev/accel0"})
+        find_device("auto", {"tpu": "/dev/accel0"})
     assert "engine=jax" in caught.value.try_next
+    with pytest.raises(RequestError, match="engine torch cannot use a TPU"):
+        TorchEngine.open(request(tiny_shape(), device="tpu"))
 
 
 def test_formats_without_matrix_units_are_said_as_an_estimate() -> None:
-    said = slow_formats("Tesla T4", "fp32", "fp32")
+    said = slow_formats("Tesla T4", "fp32")
     assert len(said) == 1
     assert "65" not in said[0], "the catalog's rates stay in the catalog"
     assert "about 8 times below its fp16 rate (an estimate" in said[0]

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chisquare
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -47,29 +46,11 @@ def test_what_is_impossible_is_never_picked_and_what_is_no_number_stays_in_range
     assert np.isnan(log_probs).all()
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_draws_follow_the_softmax_at_the_temperature(temperature: float) -> None:
-    """40,000 draws, ten tokens of each of 4,000 seeds, among 30 tokens, the rarest of which is expected 15 times."""
-    logits = np.random.default_rng(0).normal(size=30).astype(np.float32)
-    expected = np.exp(logits.astype(np.float64) / temperature)
-    expected /= expected.sum()
-    rows = torch.from_numpy(logits).expand(4_000, -1)
-    pick = sampled(temperature, uniform_numbers(range(4_000), 10, CPU))
-    drawn = (pick(rows, torch.tensor([count]), torch.arange(4_000)) for count in range(10))
-    tokens, log_probs = map(torch.cat, zip(*drawn, strict=True))
-    assert chisquare(np.bincount(tokens, minlength=30), expected * 40_000).pvalue > 1e-4
-    np.testing.assert_allclose(log_probs, np.log(expected)[tokens], rtol=1e-9)
-
-
 def test_numbers_follow_from_the_rows_own_seed_and_from_the_number_of_the_token() -> None:
     together = uniform_numbers([3, 2**32 - 1, 7], 5, CPU)
     assert uniform_numbers([2**32 - 1], 9, CPU)[:5, 0].tolist() == together[:, 1].tolist()
     many = uniform_numbers(range(400), 10, CPU)
     assert len(many.unique()) == many.numel()
-    # Rows of neighbouring seeds and neighbouring tokens fill a square evenly, 16 x 16 fields of it.
-    for one, other in ((many[:-1], many[1:]), (many[:, :-1], many[:, 1:])):
-        fields = (one * 16).long() * 16 + (other * 16).long()
-        assert chisquare(np.bincount(fields.flatten(), minlength=256)).pvalue > 1e-4
 
 
 def test_draws_with_a_vocabulary_of_gemma_s_size() -> None:
@@ -131,12 +112,10 @@ DECODED = [(family.name, "full") for family in families() if family.name != "qwe
     ("llama", "lora"), ("llama", "qlora"), ("gemma4", "lora")]
 
 
-@pytest.mark.parametrize("compute", ["fp32", "bf16"])
 @pytest.mark.parametrize(("family", "method"), DECODED)
-def test_a_further_token_asks_the_host_nothing(family: str, method: str, compute: str,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_further_token_asks_the_host_nothing(family: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A card records it as a graph, where each of these operations is an error."""
-    engine = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute=compute),
+    engine = TorchEngine.open(request(tiny_shape(family), precision=PrecisionConfig(compute="bf16"),
                                       method=METHODS[method]))
     state, asked, inner = engine.init(0), list[str](), decode.Decoder.advance
 

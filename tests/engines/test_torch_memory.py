@@ -1,5 +1,6 @@
 """What the PyTorch engine does to save memory: the same numbers as the plain ways, and less memory."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,15 +10,13 @@ import torch
 import transformers
 
 from tests.engines.tiny import request, tiny_shape
-from workings.config.training import AdafactorConfig, AdamW8bitConfig, AdamWConfig, MemoryConfig
+from workings.config.training import AdafactorConfig, AdamW8bitConfig, MemoryConfig
 from workings.engines.torch import loss
-from workings.engines.torch.backward_optimizer import BackwardOptimizer, refuse_conflicts
+from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.loss import linear_cross_entropy
-from workings.engines.torch.optimizers import base, in_groups, make_optimizer, update_tensors
-from workings.engines.torch.optimizers.adamw import FUSED_BLOCK
-from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, sum_of_squares
+from workings.engines.torch.optimizers import base, make_optimizer, update_tensor
+from workings.engines.torch.optimizers.base import UpdateContext
 from workings.errors import RequestError
-from workings.models.weights import tensor_shapes
 
 
 def loss_inputs(dtype: Any = torch.float32) -> tuple[Any, ...]:
@@ -56,34 +55,19 @@ def test_the_loss_in_chunks_equals_the_plain_loss(monkeypatch: pytest.MonkeyPatc
     assert -(log_probs * weights).sum().item() / 7 == pytest.approx(expected.item(), rel=1e-6)
 
 
-def test_a_float32_head_under_bf16_arithmetic_gets_an_unrounded_gradient_by_the_kernel() -> None:
+@pytest.mark.parametrize(("compute", "stored", "kernel", "loss_off", "off"), [
+    # Logits and their gradient are rounded to bf16; or the gradient alone is.
+    (torch.bfloat16, torch.float32, True, 2 ** -7, 2 ** -6), (torch.float32, torch.bfloat16, False, 1e-6, 2 ** -8)])
+def test_a_head_of_another_format_is_never_converted_whole_without_the_kernel(
+        compute: Any, stored: Any, kernel: bool, loss_off: float, off: float) -> None:
     hidden, head, targets, weights = loss_inputs()
-    narrow = hidden.detach().bfloat16().requires_grad_()
-    assert loss.goes_over_positions(narrow, head, True)
-    assert not loss.goes_over_positions(narrow, head, False)
-    ours = linear_cross_entropy(narrow, head, targets, weights / 7, chunk=5, soft_cap=0.0, kernel=True)
-    expected = plain_loss(narrow, head.bfloat16(), targets, weights, 0.0)
-    # Logits and their gradient are rounded to bf16, nothing else.
-    assert ours.item() == pytest.approx(expected.item(), rel=2 ** -7)
-    mine, theirs = (torch.autograd.grad(x, head)[0] for x in (ours, expected))
-    assert mine.dtype == torch.float32
-    assert (mine - theirs).abs().max() <= 2 ** -6 * theirs.abs().max()
-
-
-def test_a_frozen_head_gets_no_gradient_and_a_mixed_one_is_never_converted_whole() -> None:
-    """LoRA's head is frozen; bf16 storage under fp32 arithmetic walks over the vocabulary."""
-    hidden, head, targets, weights = loss_inputs()
-    ours = linear_cross_entropy(hidden, head.detach(), targets, weights, chunk=5, soft_cap=0.0)
-    ours.backward()
-    assert hidden.grad is not None
-    stored = head.detach().bfloat16().requires_grad_()
-    assert loss.goes_over_positions(hidden, head)
-    assert not loss.goes_over_positions(hidden, stored)
-    mixed = linear_cross_entropy(hidden, stored, targets, weights / 7, chunk=5, soft_cap=0.0)
-    expected = plain_loss(hidden, stored, targets, weights, 0.0)
-    assert mixed.item() == pytest.approx(expected.item(), rel=1e-6)
-    mine, theirs = (torch.autograd.grad(x, stored)[0].float() for x in (mixed, expected))
-    assert (mine - theirs).abs().max() <= 2 ** -8 * theirs.abs().max()
+    hidden, head = hidden.detach().to(compute), head.detach().to(stored).requires_grad_()
+    assert loss.goes_over_positions(hidden, head, kernel) is kernel
+    ours = linear_cross_entropy(hidden, head, targets, weights / 7, chunk=5, soft_cap=0.0, kernel=kernel)
+    expected = plain_loss(hidden, head.to(torch.bfloat16), targets, weights, 0.0)
+    assert ours.item() == pytest.approx(expected.item(), rel=loss_off)
+    mine, theirs = (torch.autograd.grad(x, head)[0].float() for x in (ours, expected))
+    assert (mine - theirs).abs().max() <= off * theirs.abs().max()
 
 
 def start(matrix: tuple[int, int] = (70, 90)) -> dict[str, np.ndarray]:
@@ -106,8 +90,8 @@ def assert_equal(config: Any, oracle: Any, steps: int, tolerance: float) -> dict
     for step in range(1, steps + 1):
         for name, grad in gradients(step, values).items():
             parameters[name].grad = torch.tensor(grad)
-            update_tensors(optimizer, [TensorUpdate(name, values[name], torch.tensor(grad), moments[name])],
-                           UpdateContext(step=step, learning_rate=3e-2))
+            update_tensor(optimizer, name, values[name], torch.tensor(grad), moments[name],
+                          UpdateContext(step=step, learning_rate=3e-2))
         for theirs in oracles:
             theirs.step()
     for name, expected in parameters.items():
@@ -126,38 +110,6 @@ def test_adafactor_equals_transformers_over_ten_steps(monkeypatch: pytest.Monkey
         theirs([parameters["a.weight"]], weight_decay=decay), theirs([parameters["norm.weight"]])], 10, 1e-6)
 
 
-def tensors_of(optimizer: Any, sizes: dict[str, tuple[int, ...]]) -> list[TensorUpdate]:
-    """Random tensors, one of bfloat16, with their moments."""
-    draw = torch.Generator().manual_seed(3)
-    found = []
-    for name, size in sizes.items():
-        dtype = torch.bfloat16 if name.startswith("half") else torch.float32
-        param = torch.randn(size, generator=draw).to(dtype)
-        found.append(TensorUpdate(name, param, torch.randn(size, generator=draw).to(dtype), optimizer.init(param)))
-    return found
-
-
-def test_small_tensors_are_updated_together_as_each_is_alone() -> None:
-    """No group is larger than a block or mixes decays; weights, moments and counts are equal."""
-    optimizer = make_optimizer(AdamWConfig(name="adamw", weight_decay=0.1), torch.float32)
-    sizes: dict[str, tuple[int, ...]] = {
-        "large": (FUSED_BLOCK + 7, 2), "a": (200, 200), "norm": (64,), "half": (8, 8), "b": (150, 100), "c": (90, 200),
-        "bias": (3,), "full": (FUSED_BLOCK // 8, 8)}
-    together, alone = tensors_of(optimizer, sizes), tensors_of(optimizer, sizes)
-    change = UpdateContext(step=3, learning_rate=1e-2, scale=torch.tensor(0.5))
-    groups = list(in_groups(optimizer, together, change))
-    assert [[each.name for each in group] for group in groups] == [
-        ["large"], ["half"], ["a", "b"], ["full"], ["c"], ["norm", "bias"]]
-    counts = [int(update_tensors(optimizer, group, change)) for group in groups]
-    expected = {each.name: int(update_tensors(optimizer, [each], change)) for each in alone}
-    assert counts == [sum(expected[each.name] for each in group) for group in groups]
-    for mine, its in zip(together, alone, strict=True):
-        assert torch.equal(mine.param, its.param), mine.name
-        assert all(torch.equal(mine.slots[slot], its.slots[slot]) for slot in mine.slots), mine.name
-    assert float(sum_of_squares(*(each.grad for each in together if each.name != "half"))) == pytest.approx(
-        sum(float(each.grad.double().square().sum()) for each in together if each.name != "half"), rel=1e-6)
-
-
 def test_adamw_in_8_bits_equals_bitsandbytes() -> None:
     bitsandbytes = pytest.importorskip("bitsandbytes")
     moments = assert_equal(AdamW8bitConfig(name="adamw8bit"), lambda parameters: [
@@ -174,7 +126,7 @@ def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:
     for rounding in ("nearest", "stochastic", "stochastic again", "master_fp32"):
         param = torch.ones(64, 64, dtype=torch.bfloat16)
         slots = optimizer.init(param) | ({"master": param.float()} if rounding == "master_fp32" else {})
-        changed = update_tensors(optimizer, [TensorUpdate("a", param, grad, slots)], UpdateContext(
+        changed = update_tensor(optimizer, "a", param, grad, slots, UpdateContext(
             step=1, learning_rate=1e-3, rounding=rounding.split()[0], seed=7))
         found[rounding] = param.float()
         assert int(changed) == int((param != 1).sum())
@@ -184,49 +136,10 @@ def test_bfloat16_weights_are_rounded_at_random_or_from_a_master() -> None:
     assert found["stochastic"].mean().item() == pytest.approx(1 - 1e-3, abs=2e-4)
 
 
-def one_update(inside: bool) -> tuple[float, int, np.ndarray]:
-    """Squared gradient norm, changed weights and the matrix after one step of a net that uses its matrix twice."""
-    params = {name: torch.nn.Parameter(torch.tensor(x) / 9) for name, x in start((90, 90)).items()}
-    optimizer = make_optimizer(AdafactorConfig(name="adafactor"), torch.float32)
-    moments: dict[str, dict] = {slot: {} for slot in optimizer.slots}
-    for name, param in params.items():
-        for slot, x in optimizer.init(param.data).items():
-            moments[slot][name] = x
-    hooks = BackwardOptimizer(params, optimizer, moments)
-    alive: list[int] = []
-    for param in params.values():
-        param.register_post_accumulate_grad_hook(
-            lambda _: alive.append(sum(p.grad is not None for p in params.values())))
-    change = UpdateContext(step=1, learning_rate=1e-2)
-    x = torch.linspace(-1, 1, 90)
-    value = ((params["a.weight"] @ torch.tanh(params["a.weight"] @ x)).sum() * params["norm.weight"]).sum()
-    if inside:
-        with hooks.armed(change):
-            value.backward()
-        assert alive == [0, 0]
-        return float(hooks.squares), int(hooks.changed), params["a.weight"].detach().numpy()
-    value.backward()
-    squares = sum(sum_of_squares(p.grad) for p in params.values())
-    changed = sum(update_tensors(optimizer, [TensorUpdate.of(name, p.data, p.grad, moments)], change)
-                  for name, p in params.items())
-    return float(squares), int(changed), params["a.weight"].detach().numpy()
-
-
-def test_an_optimizer_in_backward_does_what_one_after_it_does_and_frees_gradients() -> None:
-    """A tied matrix, used twice, is updated once with the sum; never more than one gradient is alive."""
-    results = [one_update(inside) for inside in (False, True)]
-    assert results[0][:2] == results[1][:2]
-    np.testing.assert_array_equal(results[0][2], results[1][2])
-
-
-def test_an_optimizer_in_backward_refuses_what_needs_all_gradients_with_the_bytes() -> None:
-    shape = tiny_shape()
-    asked = request(shape, memory=MemoryConfig(optimizer_in_backward=True),
-                    optimizer=AdafactorConfig(name="adafactor", clip_norm=1.0))
-    with pytest.raises(RequestError) as refused:
-        refuse_conflicts(asked, 4)
-    count = sum(int(np.prod(size)) for size in tensor_shapes(shape).values())
-    assert str(refused.value).count(f"{4 * count} bytes") == 2
-    assert "optimizer.clip_norm=0 batch.accumulation=1" in str(refused.value)
-    refuse_conflicts(request(shape, memory=MemoryConfig(optimizer_in_backward=True)), 1)
-    refuse_conflicts(request(shape), 4)
+def test_an_optimizer_in_backward_refuses_what_needs_all_gradients() -> None:
+    asked = request(tiny_shape(), memory=MemoryConfig(optimizer_in_backward=True))
+    clipped = replace(asked, optimizer=AdafactorConfig(name="adafactor", clip_norm=1.0))
+    with pytest.raises(RequestError, match=r"optimizer\.clip_norm: 1 and batch\.accumulation: 4"):
+        refuse_conflicts(clipped, 4)
+    refuse_conflicts(asked, 1)
+    refuse_conflicts(request(tiny_shape()), 4)

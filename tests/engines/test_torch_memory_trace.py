@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engines import torch_two_processes_memory as memory
 from tests.engines.tiny import request, tiny_shape
 from tests.engines.torch_oracle import FORMS
+from tests.engines.torch_two_processes import TRACED, TRACED_SHAPE, TRACED_SIZE
 from workings.config.method import QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.base import GenerationShape, program_shape
@@ -114,7 +114,7 @@ def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> Non
     """
     asked = request(**{"shape": SHAPE} | changes)
     spec = build_spec(asked, torch.device("cpu"))
-    fake = live_peak(trace(spec, "step", SIZE, "cpu", asked).events, 512)
+    fake = live_peak(trace(spec, "step", SIZE).events, 512)
     live = LiveStorages()
     state = empty_state(spec)
     for param in state.model.parameters():
@@ -124,7 +124,7 @@ def test_a_trace_sees_what_a_real_step_allocates(changes: dict[str, Any]) -> Non
     for of in state.moments.values():
         live.hold(of.values(), "moments")
     with live:
-        PROGRAMS["step"](spec, state, SIZE, asked)
+        PROGRAMS["step"](spec, state, SIZE)
     real = live_peak(live.log.events, 512)
     assert fake.size == pytest.approx(real.size, rel=0.01)
     assert fake.categories["parameters"] > 0
@@ -167,23 +167,6 @@ def test_a_card_has_context_workspaces_and_its_own_attention() -> None:
     assert full.peak_bytes > 420 * MIB
 
 
-def test_the_kernel_of_the_loss_holds_one_block_of_logits_and_the_head_in_bf16() -> None:
-    vocabulary, positions = 30_000, 512
-    asked = request(tiny_shape("gemma", vocab=vocabulary), precision=PrecisionConfig(compute="bf16"),
-                    memory=MemoryConfig(attention="plain"))
-
-    def loss_bytes(capability: str, *, kernel: bool = True) -> int:
-        card = TracedCard(capability=capability, kernels=kernel)
-        return inspect_step(asked, BatchShape(1, 2, positions // 2), "gpu", card).breakdown["logits and loss"]
-
-    block, width = 2 * positions * vocabulary, asked.shape.width
-    expected = block + 2 * width * (vocabulary + positions)
-    assert expected <= loss_bytes("9.0") < expected + 2 ** 14  # and a few numbers a position
-    # Without it a float32 block and its gradient in bf16 exist next to each other.
-    assert loss_bytes("9.0", kernel=False) > 2.5 * block
-    assert loss_bytes("7.5") == loss_bytes("9.0", kernel=False)
-
-
 def test_evaluation_and_generation_are_traced_beside_the_state() -> None:
     asked = request(SHAPE, optimizer=AdamWConfig(name="adamw"))
     state = 12 * parameter_count(SHAPE)
@@ -217,18 +200,15 @@ def test_the_trace_refuses_what_the_engine_refuses() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", memory.CASES)
+@pytest.mark.parametrize("case", TRACED)
 def test_the_trace_of_one_of_two_processes_is_what_each_of_two_real_ones_holds(run_ranks, case: str) -> None:
-    """The same step in two processes with gloo, followed storage by storage; next to it PyTorch's own count of what its
-    CPU allocator gave, which has gloo's copies of what it sends in it."""
-    said = run_ranks("tests.engines.torch_two_processes_memory", case)
-    found = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
-    head = 4 * memory.SHAPE.vocab_size * memory.SHAPE.width
-    traced = inspect_step(memory.ask(case), memory.SIZE, "cpu")
+    """The same step in two processes with gloo, followed storage by storage."""
+    found = json.loads(run_ranks("tests.engines.torch_two_processes", case).splitlines()[-1])
+    head = 4 * TRACED_SHAPE.vocab_size * TRACED_SHAPE.width
+    traced = inspect_step(TRACED[case], TRACED_SIZE, "cpu")
     assert "traced per device, world 2" in traced.notes[-1]
-    assert traced.peak_bytes == pytest.approx(found["pages"], rel=0.002)
-    assert 0 <= found["allocated"] - found["followed"] < 3 * head, "gloo copies a message at most three times"
-    alone = inspect_step(replace(memory.ask(case), mesh=MeshConfig(fsdp=1)), memory.SIZE, "cpu")
+    assert traced.peak_bytes == pytest.approx(found["peak"], rel=0.002)
+    alone = inspect_step(replace(TRACED[case], mesh=MeshConfig(fsdp=1)), TRACED_SIZE, "cpu")
     shares = [one.breakdown["parameters"] + one.breakdown["moments"] for one in (traced, alone)]
     assert 0.49 < shares[0] / shares[1] < 0.6
     assert traced.breakdown["gathered parameters"] > head / 2

@@ -24,7 +24,7 @@ from workings.errors import RequestError
 def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callable[..., str], tmp_path: Path) -> None:
     """Saved by one, continued by two, restored by one. Splits that do not come out even, a micro batch without
     supervised tokens for one process, clipping, weight decay, masters, adapters next to frozen weights. The shards of
-    the two have the same bits as the whole files; one process restores them, and two go on from them. With two split
+    the two have the same bits as the whole files; one process restores them, and two continue from them. With two split
     copies there are four processes. The second copy's shards are empty."""
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
@@ -72,7 +72,7 @@ def test_two_processes_go_on_like_one_and_come_back(case: str, run_ranks: Callab
 
 @pytest.fixture(scope="module")
 def of_adapters(run_ranks: Callable[..., str]) -> dict[str, Any]:
-    """What two processes say of a model with adapters, each of which has half of the rows and of the weights."""
+    """Report of two processes on a model with adapters; each has half of the rows and of the weights."""
     found: dict[str, Any] = json.loads(run_ranks("tests.engines.torch_two_processes").splitlines()[-1])
     return found
 

@@ -12,6 +12,7 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.lora import base_weights
 from workings.engines.torch.step import State, micro_batch_objective, to_rows
 from workings.models.batch import Batch
+from workings.models.weights import LAYER_SCALAR
 
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
          "global_kv_heads": 1}
@@ -33,25 +34,16 @@ cut. A stretched OLMo has its published numbers but for the original context, wh
 
 
 def roughened(engine: TorchEngine, seed: int = 3) -> State:
-    """Random norms, biases and larger matrices: at their initial values several features would be invisible."""
+    """Random norms, biases, layer scalars and larger matrices: initial values would hide several features."""
     state = engine.init(seed)
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for name, x in state.trained.items():
-            if ".layers." in name or ".h." in name:
-                x += 0.3 * torch.randn(x.shape, generator=draw)
-    return state
-
-
-def rough(engine: TorchEngine) -> State:
-    """Random norms and matrices, and layers that scale what they give by their own numbers."""
-    state = roughened(engine)
-    draw = torch.Generator().manual_seed(2)
-    with torch.no_grad():
         for name, x in base_weights(state.model).items():
-            if name.endswith("layer_scalar"):
-                assert isinstance(x, torch.Tensor)
+            assert isinstance(x, torch.Tensor)
+            if name.endswith(LAYER_SCALAR):
                 x.copy_(0.5 + torch.rand(x.shape, generator=draw))
+            elif ".layers." in name and name in state.trained:
+                x += 0.3 * torch.randn(x.shape, generator=draw)
     return state
 
 

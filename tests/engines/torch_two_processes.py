@@ -1,14 +1,15 @@
 """What each of two processes does that `torchrun` started; the first prints one JSON object.
 
 Usage: python -m torch.distributed.run --standalone --nproc-per-node 2 -m tests.engines.torch_two_processes CASE LOAD
-SAVE. Resumes from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. Without
-arguments: `rewarded_adapters` and `drawn`.
+SAVE. Resumes from the checkpoint in LOAD for three steps, evaluates, generates, saves and exports to SAVE. With a case
+of `TRACED` alone: `live_bytes`; without arguments: `rewarded_adapters` and `drawn`.
 """
 
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,15 @@ from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig, PrecisionConfig
 from workings.engines.torch import decode, generate
 from workings.engines.torch.engine import TorchEngine
-from workings.engines.torch.spec import with_kernels
 from workings.engines.torch.step import State
+from workings.engines.torch.trace.allocator import PAGE, live_peak
+from workings.engines.torch.trace.inspect import follow
+from workings.engines.torch.trace.programs import step
+from workings.models.batch import BatchShape
 from workings.objectives.policy_gradient import PolicyGradient
 
 CASES = {
     "adamw": {"optimizer": AdamWConfig(name="adamw", clip_norm=1.0), "shape": tiny_shape("gemma3", layers=3)},
-    "adafactor": {"optimizer": AdafactorConfig(name="adafactor", weight_decay=0.1), "shape": tiny_shape(
-        "llama", vocab=63), "memory": MemoryConfig(remat="layer", loss_chunk=8)},
     "mixed": {"optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0), "shape": tiny_shape("gemma2"),
               "precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="master_fp32")},
 }
@@ -54,19 +56,24 @@ CASES["gemma4 lora"] = {"shape": tiny_shape("gemma4"), "method": LoraConfig(name
 # Filters of three axes and vectors of one number a head, next to layers that attend.
 CASES["qwen3_5"] = {"shape": tiny_shape("qwen3_5"), "memory": MemoryConfig(remat="layer"),
                     "optimizer": AdafactorConfig(name="adafactor", clip_norm=1.0, weight_decay=0.1)}
-CASES["qwen3_5 lora"] = {"shape": tiny_shape("qwen3_5"), "method": LoraConfig(
-    name="lora", rank=3, target_modules=("in_proj_qkv", "out_proj", "q_proj")), "memory": MemoryConfig(remat="layer")}
 # What cards compute by kernels, here by their plain versions.
 CASES["kernels"] = {"shape": tiny_shape("gemma3"), "optimizer": AdamWConfig(name="adamw", clip_norm=1.0),
                     "precision": PrecisionConfig(compute="bf16")}
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
+TRACED_SHAPE, TRACED_SIZE = tiny_shape("gemma2", vocab=3000, layers=4, width=128, mlp_width=384,
+                                       head_dim=32), BatchShape(1, 4, 64)
+TRACED = {name: request(TRACED_SHAPE, mesh=MeshConfig(fsdp=2), memory=MemoryConfig(remat="layer", loss_chunk=32),
+                        **changes) for name, changes in {
+    "all weights": {"optimizer": AdafactorConfig(name="adafactor"),
+                    "precision": PrecisionConfig(parameters="bf16", compute="fp32", rounding="stochastic")},
+    "adapters": {"method": LoraConfig(name="lora", rank=8), "optimizer": AdamWConfig(name="adamw")}}.items()}
 
 
 def engine(case: str, fsdp: int, replicate: int = 1) -> TorchEngine:
     """A vocabulary of 61 or 63 and vectors of 8 do not come out even on two processes, some tensors do."""
     opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=fsdp, replicate=replicate), **CASES[case]))
     if case == "kernels":
-        opened.spec = with_kernels(True, opened.spec)
+        opened.spec = replace(opened.spec, card_kernels=True)
     return opened
 
 
@@ -144,6 +151,13 @@ def drawn(opened: TorchEngine) -> dict[str, Any]:
     return found
 
 
+def live_bytes(case: str) -> int:
+    """What a step takes in this process, followed storage by storage."""
+    opened = TorchEngine.open(TRACED[case])
+    state = opened.init(0)
+    return live_peak(follow(state, lambda: step(opened.spec, state, TRACED_SIZE)).events, PAGE).size
+
+
 def from_all(values: Any) -> list[Any]:
     """What each process has."""
     each: list[Any] = [None, None]
@@ -153,7 +167,10 @@ def from_all(values: Any) -> list[Any]:
 
 def main(case: str = "", load: str = "", save: str = "") -> None:
     torch.set_num_threads(1)
-    if case:
+    values: dict[str, Any]
+    if case in TRACED:
+        values = {"peak": live_bytes(case)}
+    elif case:
         values = go_on(case, Path(load), Path(save))
     else:
         opened = TorchEngine.open(request(mesh=MeshConfig(fsdp=2), objective=PolicyGradient(), **CASES["lora"]))

@@ -7,44 +7,25 @@ last micro batch).
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from math import prod
 
 import torch
 from torch import Tensor
 
-from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest
-from workings.engines.torch.optimizers import update_tensors
-from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext, sum_of_squares
+from workings.engines.torch.optimizers import update_tensor
+from workings.engines.torch.optimizers.base import Optimizer, UpdateContext, slots_of, sum_of_squares
 from workings.errors import RequestError
-from workings.models.weights import is_frozen, tensor_shapes
 
 
 def refuse_conflicts(request: EngineRequest, accumulation: int) -> None:
-    """Refuse what keeps all gradients alive with an optimizer in backward. Raises `RequestError` with the bytes."""
-    if not request.memory.optimizer_in_backward:
-        return
+    """Raise `RequestError` for an optimizer in backward next to what keeps all gradients alive."""
     clip = request.optimizer.clip_norm
     conflicts = {f"optimizer.clip_norm: {clip:g}": clip > 0, f"batch.accumulation: {accumulation}": accumulation > 1}
-    asked = [name for name, holds in conflicts.items() if holds]
-    if asked:
-        # The error says in bytes what the other setting costs.
-        held = gradient_bytes(request)
-        wanted = [f"{name} keeps all gradients alive, {held / 2 ** 30:.2f} GiB ({held} bytes)" for name in asked]
-        away = " ".join(word for word, holds in zip(("optimizer.clip_norm=0", "batch.accumulation=1"),
-                                                    conflicts.values(), strict=True) if holds)
-        raise RequestError("memory.optimizer_in_backward: true does not work with " + " and ".join(asked),
-                           "one or the other: " + "; ".join(wanted) + "; the optimizer in backward keeps one gradient",
-                           f"memory.optimizer_in_backward=false, or {away}")
-
-
-def gradient_bytes(request: EngineRequest) -> int:
-    """Bytes of all gradients of a full fine-tune, in the format of the parameters."""
-    # Frozen tensors have no gradient.
-    elements = sum(prod(size) for name, size in tensor_shapes(request.shape).items()
-                   if not is_frozen(name, request.shape))
-    return elements * BYTES_OF_FORMAT[request.precision.parameters]
+    if request.memory.optimizer_in_backward and any(conflicts.values()):
+        raise RequestError("memory.optimizer_in_backward: true does not work with "
+                           + " and ".join(name for name, holds in conflicts.items() if holds),
+                           "one gradient at a time; these keep all gradients alive",
+                           "memory.optimizer_in_backward=false, or optimizer.clip_norm=0 batch.accumulation=1")
 
 
 class BackwardOptimizer:
@@ -58,22 +39,20 @@ class BackwardOptimizer:
         self.optimizer = optimizer
         self.moments = moments
         self._context: UpdateContext | None = None
-        self.squares = torch.zeros(())
+        # They stay on the device: reading them here would make the host wait within backward.
+        device = next(iter(params.values())).device
+        self.squares = torch.zeros((), device=device)
         """Sum of the squares of all gradients of the last step, float32."""
-        self.changed = torch.zeros((), dtype=torch.int64)
+        self.changed = torch.zeros((), dtype=torch.int64, device=device)
         """Stored weights that the last step changed."""
         for name, param in params.items():
-            # Called once a parameter has its whole gradient, also where it is used twice.
             param.register_post_accumulate_grad_hook(lambda p, name=name: self._use(name, p))
-        self._device = next(iter(params.values())).device
 
     @contextmanager
     def armed(self, context: UpdateContext) -> Iterator[None]:
         """Inside, backward updates."""
-        # They stay on the device: reading them here would make the host wait within backward.
-        self.squares = torch.zeros((), dtype=torch.float32, device=self._device)
-        self.changed = torch.zeros((), dtype=torch.int64, device=self._device)
-        self._context = replace(context)
+        self.squares, self.changed = torch.zeros_like(self.squares), torch.zeros_like(self.changed)
+        self._context = context
         try:
             yield
         finally:
@@ -83,10 +62,10 @@ class BackwardOptimizer:
         # A backward outside of a step, such as one that a comparison of engines takes, must change nothing.
         if self._context is None or param.grad is None:
             return
-        # Taken off first, so that the gradient dies with this call while backward goes on.
+        # Taken off first, so that the gradient is freed at the end of this call.
         grad, param.grad = param.grad, None
         with torch.no_grad():
-            # Summed before the update, which may use up the gradient.
+            # Before the update, which may use up the gradient.
             self.squares += sum_of_squares(grad)
-            self.changed += update_tensors(
-                self.optimizer, [TensorUpdate.of(name, param, grad, self.moments)], self._context)
+            self.changed += update_tensor(self.optimizer, name, param, grad, slots_of(self.moments, name),
+                                          self._context)

@@ -1,7 +1,6 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from workings.config.method import FullConfig
 from workings.engines import checkpoint_files as files
 from workings.engines.safetensors_file import WHOLE, write_shard, write_tensors
-from workings.engines.torch.lora import LazyTensor, base_weights, merged, store_weight
+from workings.engines.torch.lora import base_weights, lora_layers, merged, store_weight
 from workings.engines.torch.sharding import as_split, gathered, local, own_rows, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
@@ -46,15 +45,13 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return to_numpy(torch.empty(0, dtype=dtype)).dtype
 
 
-def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
-    """Write tensors one by one; parts that several processes hold are gathered, and the first process writes."""
+def write(path: Path, tensors: Mapping[str, Tensor], make: Callable[[str], Tensor] | None = None) -> None:
+    """Write tensors one by one; parts that several processes hold are gathered, and the first process writes.
+
+    With ``make``, of ``tensors`` only shape and format are read; it gives a tensor when its turn has come.
+    """
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
-
-    def full_tensor(name: str) -> Tensor:
-        # Made or gathered when its turn comes: never more than one tensor at a time.
-        x = tensors[name]
-        return x.make() if isinstance(x, LazyTensor) else gathered(x)
-
+    full_tensor = make or (lambda name: gathered(tensors[name]))
     if not dist.is_initialized() or dist.get_rank() == 0:
         write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), files.METADATA)
         return
@@ -63,12 +60,12 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
 
 
 def _weights_file(spec: TorchSpec) -> str:
-    return files.MODEL_FILE if isinstance(spec.method, FullConfig) else files.ADAPTER_FILE
+    return files.MODEL_FILE if isinstance(spec.request.method, FullConfig) else files.ADAPTER_FILE
 
 
 def _saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
     """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
-    if not isinstance(spec.method, FullConfig):
+    if not isinstance(spec.request.method, FullConfig):
         return dict(state.trained)
     return {name: x for name, x in base_weights(state.model).items() if isinstance(x, Tensor)}
 
@@ -102,11 +99,7 @@ def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
                 own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
         write_shard(directory, file, (mesh.rank, mesh.processes),
                     {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
-                    partial(_on_host, own))
-
-
-def _on_host(tensors: Mapping[str, Tensor], name: str) -> np.ndarray:
-    return to_numpy(tensors[name])
+                    lambda key, own=own: to_numpy(own[key]))
 
 
 def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
@@ -155,9 +148,13 @@ def export(spec: TorchSpec, state: State, directory: Path) -> None:
         config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
         if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
             config["architectures"] = [type(state.model).__name__]
-        files.write_configs(directory, config, spec.method,
-                            () if isinstance(spec.method, FullConfig) else spec.method.target_modules)
+        files.write_configs(directory, config, spec.request.method,
+                            () if isinstance(spec.request.method, FullConfig) else spec.request.method.target_modules)
+    weights, layers = base_weights(state.model), lora_layers(state.model)
+    sizes = {name: torch.empty(size, dtype=spec.parameter_dtype, device="meta")
+             for name, size in tensor_shapes(spec.shape).items()}
     # Gathering takes every process, so all of them enter both writes.
-    write(directory / files.MODEL_FILE, merged(spec, state.model))
-    if not isinstance(spec.method, FullConfig):
+    write(directory / files.MODEL_FILE, {name: sizes[name] for name in weights},
+          lambda name: merged(spec, weights[name], layers.get(name.removesuffix(".weight"))))
+    if not isinstance(spec.request.method, FullConfig):
         write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, state.trained)

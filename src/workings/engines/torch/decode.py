@@ -15,7 +15,6 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.torch.attention import AttentionMask
-from workings.engines.torch.linear_attention import choose_rows
 from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 
@@ -85,6 +84,10 @@ class FixedLayer:
                 by_prompt[cache.first_prompt:cache.first_prompt + len(new), :, :, :new.shape[2]] = new[:, None]
         return (self.keys, self.values) if cache.first_prompt is None else states
 
+    def reorder_cache(self, index: Tensor) -> None:
+        """Keep these rows."""
+        self.keys, self.values = self.keys.index_select(0, index), self.values.index_select(0, index)
+
     def get_seq_length(self) -> int:
         """Slots, filled or not; transformers asks before it looks at positions, which are given."""
         return self.cache.slots
@@ -116,7 +119,6 @@ class Decoder:
         self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
         # Number of the next token, and the cache slot that it is read into.
         self.count, self.padded = torch.zeros(1, dtype=torch.int64, device=device), padded
-        # Other caches grow by themselves.
         self.slot, slots = (cache.slot, cache.slots) if isinstance(cache, FixedCache) else (
             torch.full_like(self.count, padded), padded)
         # Position of the token in each cache slot, and whether it may be attended to, which padding may not.
@@ -160,7 +162,7 @@ class Decoder:
         self.graph = None
         self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen = (
             x[index] for x in (self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen))
-        choose_rows(self.cache, index)
+        self.cache.reorder_cache(index)
 
     def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
         """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.
@@ -174,7 +176,6 @@ class Decoder:
         del hidden
         kind = self.spec.device.type
         for count in range(1, self.limit + 1):
-            # The host waits for the device here, once a token.
             unfinished = len(self.rows) - int(self.finished.sum())
             if tell is not None and unfinished:
                 tell(int(self.token[0]))
@@ -204,7 +205,7 @@ class Decoder:
         self.advance()
         if can_replay(self.spec):
             self.graph = torch.cuda.CUDAGraph()
-            # Nothing runs while it is recorded. Other threads, such as one that reads the card's load, may go on.
+            # Nothing runs while it is recorded. Other threads, such as one that reads the card's load, may continue.
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.advance()
 

@@ -1,7 +1,6 @@
 """Which device a request gets. Nothing is ever replaced silently."""
 
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from workings.engines.hardware_probe import accelerators, cpu_memory
 from workings.engines.kernel_check import check_products
+from workings.engines.source_digest import library_versions
 from workings.engines.torch.half import multiply
 from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
@@ -33,24 +32,21 @@ class Device:
 
 
 def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
-    """The device for ``auto|cpu|gpu|cuda|tpu``; under ``torchrun`` each process takes the card of its local rank.
+    """The device for ``auto|cpu|gpu|cuda``; under ``torchrun`` each process takes the card of its local rank.
 
     ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
     Raises `DeviceError` where the device asked for is absent, or hardware is present that PyTorch cannot use.
     """
     asked = without_alias(asked)
     present = accelerators() if present is None else present
-    if asked == "tpu":
-        raise DeviceError("engine torch cannot use a TPU", "device cpu or gpu, or engine jax",
-                          "engine=jax")
+    reason = ("asked for" if asked != "auto" else f"auto: {present['gpu']} is there" if "gpu" in present
+              else "auto: this machine shows no accelerator")
+    if asked == "auto" and [*present] == ["tpu"]:
+        raise DeviceError(f"engine torch cannot use {present['tpu']} of this machine", "an engine that drives a TPU",
+                          f"engine=jax, or {ASK_FOR_CPU}")
     # Before anything asks CUDA, which would take memory on a card that this run does not use.
-    if asked == "cpu":
-        return _cpu("asked for")
-    if asked == "auto" and "gpu" not in present:
-        if "tpu" in present:
-            raise DeviceError(f"engine torch cannot use {present['tpu']} of this machine",
-                              "an engine that drives a TPU", f"engine=jax, or {ASK_FOR_CPU}")
-        return _cpu("auto: this machine shows no accelerator")
+    if asked == "cpu" or (asked == "auto" and not present):
+        return Device(platform="cpu", device=torch.device("cpu"), reason=reason)
     card, cards = own_card(), torch.cuda.device_count()
     # Before a kernel runs, and on no other card: the first use of one takes some hundred MiB of it for good.
     if cards and card >= cards:
@@ -64,12 +60,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
                           f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)
-    return Device(platform="gpu", device=torch.device("cuda", card),
-                  reason="asked for" if asked == "gpu" else f"auto: {present['gpu']} is there")
-
-
-def _cpu(reason: str) -> Device:
-    return Device(platform="cpu", device=torch.device("cpu"), reason=reason)
+    return Device(platform="gpu", device=torch.device("cuda", card), reason=reason)
 
 
 def own_card() -> int:
@@ -104,32 +95,24 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
-def library_versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of what computes."""
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__, "numpy": np.__version__}
-    return versions | ({"cuda": str(torch.version.cuda)} if torch.version.cuda else {})
+    return library_versions(("torch", "transformers", "numpy")) | (
+        {"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 
-def slow_formats(kind: str, *formats: str) -> list[str]:
-    """Notes about number formats that this GPU computes without matrix units, by the catalog."""
+def slow_formats(kind: str, name: str) -> list[str]:
+    """A note about a number format that this GPU computes without matrix units, by the catalog."""
     target = next((row for row in targets().values() if row.platform == "gpu" and row.kind == kind), None)
-    if target is None:
+    if target is None or name not in target.no_matrix_units:
         return []
     # Formats in which this engine multiplies nothing would make the ratio too large.
     rates = {name: rate for name, rate in target.rates_tflops.items() if name not in ("int8", "fp8", "fp4")}
     best = max(rates, key=lambda name: rates[name])
-    said = []
-    for name in dict.fromkeys(formats):
-        # A T4, for example, has matrix units for fp16, and none for bf16 and fp32.
-        if name not in target.no_matrix_units:
-            continue
-        factor = "at a rate that no datasheet names"
-        if name in rates:
-            factor = f"about {rates[best] / rates[name]:.0f} times below its {best} rate"
-        way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
-        said.append(f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet)"
-                    + way_out)
-    return said
+    factor = (f"about {rates[best] / rates[name]:.0f} times below its {best} rate" if name in rates
+              else "at a rate that no datasheet names")
+    way_out = "; precision.compute=fp16 with engine=torch runs at that rate" if best == "fp16" else ""
+    return [f"{kind} has no matrix units for {name}: products run {factor} (an estimate from the datasheet){way_out}"]
 
 
 def check_kernels(device: torch.device, dtype: str = "fp32") -> dict[str, Any]:
@@ -151,16 +134,15 @@ QUERY = ("index", "name", "driver_version", "memory.total", "memory.used", "comp
 
 def environment_files(device: torch.device) -> Mapping[str, str]:
     """File name -> text: ``torch_version.txt``, ``cuda_check.txt``, ``nvidia_smi.txt``."""
-    versions = "".join(f"{name} {number}\n" for name, number in library_versions().items())
     # The long form names the compiler and the libraries that do the products.
-    build = "\n".join(line.rstrip() for line in torch.__config__.show().splitlines())
-    return {"torch_version.txt": versions + build + "\n", "cuda_check.txt": cuda_check(device),
+    lines = [*(f"{name} {number}" for name, number in versions().items()),
+             *(line.rstrip() for line in torch.__config__.show().splitlines())]
+    return {"torch_version.txt": "\n".join(lines) + "\n", "cuda_check.txt": cuda_check(device),
             "nvidia_smi.txt": nvidia_smi()}
 
 
 def cuda_check(device: torch.device) -> str:
     """Whether CUDA works here, from a kernel that ran, and which device this run uses."""
-    # A card that is listed may still not run a kernel, so one is run.
     finding = cuda_problem()
     lines = [f"device of this run: {device}", "CUDA works: " + (f"no ({finding})" if finding else "yes")]
     if not finding:
@@ -175,14 +157,10 @@ def cuda_check(device: torch.device) -> str:
 
 def nvidia_smi() -> str:
     """The driver's own words about every card, or why it has no words."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return "absent: no nvidia-smi on this machine\n"
     try:
-        done = subprocess.run([program, f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True,
+        done = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True,
                               text=True, check=False, timeout=60)
-    except subprocess.TimeoutExpired:  # the driver hangs; the run need not
-        return "absent: nvidia-smi did not answer within 60 s\n"
-    if done.returncode != 0:
-        return f"absent: nvidia-smi ended with {done.returncode}: {(done.stdout + done.stderr).strip()[:500]}\n"
-    return done.stdout
+    except (OSError, subprocess.TimeoutExpired) as error:  # there is none, or the driver hangs; the run need not
+        return f"absent: {error}\n"
+    said = done.stdout + done.stderr
+    return done.stdout if done.returncode == 0 else f"absent: nvidia-smi ended with {done.returncode}: {said[:500]}\n"

@@ -42,7 +42,6 @@ class StoredEmbedding(nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``[..., D]``."""
-        # Looked up first: only the batch's rows are cast, not the vocabulary.
         rows = F.embedding(input, self.weight) if self.shared is None else _Lookup.apply(
             self.weight, input, self.shared)
         return _times_scale(self, rows.to(self.compute))
@@ -71,7 +70,6 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, None, None]:
         weight, tokens = ctx.saved_tensors
-        # Left by the loss, whose part of this backward came first; the batch's rows are added to it.
         gradient = ctx.shared.take(weight)
         return add_rows(gradient, tokens.reshape(-1), outer[0].reshape(-1, weight.shape[1])), None, None
 

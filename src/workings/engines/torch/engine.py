@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,14 @@ from workings.engines.torch.device import (
     device_name,
     environment_files,
     find_device,
-    library_versions,
     memory_limit,
     slow_formats,
+    versions,
 )
 from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
-from workings.engines.torch.length_bucketing import LengthBuckets
+from workings.engines.torch.length_bucketing import Part, one_part, parts_by_length
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
-    RootWithoutAdapters,
     base_weights,
     fill_adapters,
     refuse_unknown,
@@ -49,7 +48,7 @@ from workings.engines.torch.lora import (
 )
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random, final_logits, hidden_states
-from workings.engines.torch.planning import TorchPlanning, trace_for
+from workings.engines.torch.planning import TorchPlanning, TracedCard, trace_for
 from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
@@ -65,7 +64,7 @@ from workings.engines.torch.step import (
     run_step,
     to_rows,
 )
-from workings.engines.torch.trace.inspect import TracedCard, inspect_step
+from workings.engines.torch.trace.inspect import inspect_step
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, peak_resident_bytes
@@ -77,16 +76,10 @@ def _formats(tensors: Iterable[torch.Tensor]) -> str:
     return " and ".join(sorted({dtype_name(x.dtype) for x in tensors}))
 
 
-inspect_once = lru_cache(maxsize=64)(inspect_step)
-"""A trace follows from its arguments, and a command that trains several runs asks for the same one again."""
-
-
 class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
 
     def __init__(self, request: EngineRequest, device: Device) -> None:
-        # Before this process waits for others.
-        refuse(torch_refusals(request))
         refuse_conflicts(request, 1)
         self.request = request
         self.device = device
@@ -105,6 +98,8 @@ class TorchEngine(TorchPlanning):
     @classmethod
     def open(cls, request: EngineRequest) -> "TorchEngine":
         """Find the device. Raises `DeviceError` if what was asked for is absent or unusable."""
+        # Before this process opens a device or waits for others.
+        refuse(torch_refusals(request))
         return cls(request, find_device(request.device))
 
     def describe(self) -> DeviceFacts:
@@ -120,11 +115,10 @@ class TorchEngine(TorchPlanning):
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
-            versions=library_versions(), reason="; ".join([self.device.reason, *notes]))
+            versions=versions(), reason="; ".join([self.device.reason, *notes]))
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""
-        # Formats are the same in all processes, so none has to be asked.
         with torch.device("meta"):
             state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
         held = [*state.model.parameters(), *(weight.codes for weight in base_weights(state.model).values()
@@ -149,39 +143,38 @@ class TorchEngine(TorchPlanning):
         else:
             checkpoint.load_weights(self.spec, state.model, directory)
         fill_adapters(state.model, seed)
-        # Masters come last: they copy the stored weights after rounding, not the numbers that were read.
         return self._checked(fill_masters(state))
 
     def _checked(self, state: State) -> State:
         """The state, after the attention masks of a model that is unverified have been checked on a short row."""
         if not self.spec.shape.verified:
-            check_masks(self.spec, state.root, self.request)
+            check_masks(self.spec, state.root)
         return state
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
         """One update with one batch; ``state`` is changed in place."""
         refuse_conflicts(self.request, batch.tokens.shape[0])
-        require_signals(self.spec.objective, batch)
+        require_signals(self.request.objective, batch)
         parts = self._parts(batch)
-        rows = [row for part in parts.batches for row in to_rows(self.spec, part, self.spec.objective.signals)]
+        rows = [row for _, part in parts for row in to_rows(self.spec, part, self.request.objective.signals)]
         numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
-        return state, StepResult.of(numbers.tolist(), self.spec.objective.metrics,
-                                    None if log_probs is None else self._at_positions(parts, rows, log_probs))
+        return state, StepResult.of(numbers.tolist(), self.request.objective.metrics,
+                                    None if log_probs is None else self._at_positions(batch, parts, rows, log_probs))
 
     def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
-        """Call ``tell`` in each step; a card runs behind its host, which then knows nothing of it."""
+        """Call ``tell`` in each step on a CPU; the host of a card does not see when a micro batch is computed."""
         if self.device.platform == "cpu":
             self._tell = tell
 
-    def _parts(self, batch: Batch) -> LengthBuckets:
+    def _parts(self, batch: Batch) -> list[Part]:
         """The batch in the micro batches that are computed."""
-        return LengthBuckets.from_batch(batch) if self.spec.group_by_length else LengthBuckets.unsplit(batch)
+        return parts_by_length(batch) if self.spec.group_by_length else one_part(batch)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        sums = [state.root(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
+        sums = [state.run(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
         # float64 from here on: the order of micro batches and processes then hardly matters.
         total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
         return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
@@ -190,38 +183,38 @@ class TorchEngine(TorchPlanning):
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         parts = self._parts(batch)
-        micro_batches = [rows for part in parts.batches for rows in to_rows(self.spec, part)]
-        values = (state.root(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
-        return self._at_positions(parts, micro_batches, values)
+        micro_batches = [rows for _, part in parts for rows in to_rows(self.spec, part)]
+        values = (state.run(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
+        return self._at_positions(batch, parts, micro_batches, values)
 
-    def _at_positions(self, parts: LengthBuckets, micro_batches: Iterable[Rows], values: Iterable[torch.Tensor],
-                      *size: int) -> np.ndarray:
+    def _at_positions(self, batch: Batch, parts: list[Part], micro_batches: Iterable[Rows],
+                      values: Iterable[torch.Tensor], *size: int) -> np.ndarray:
         """``[A, B, S, *size]`` of all processes' values ``[N, *size]`` at supervised positions; 0 at others."""
-        arrays = [torch.zeros((*part.tokens.shape, *size)) for part in parts.batches]
-        outputs = (micro_batch for array in arrays for micro_batch in array)
-        for output, rows, value in zip(outputs, micro_batches, values, strict=True):
-            # A view: each process fills its own rows, and the sum over processes combines them.
-            own_rows = output[self.spec.mesh.rows(output.shape[0])]
-            own_rows.view(-1, *size)[rows.index.cpu()] = value.cpu()
-        merged = torch.from_numpy(parts.merge([array.numpy() for array in arrays]))
-        return self.spec.mesh.sum(merged.to(self.device.device)).cpu().numpy()
+        first, count, length = batch.tokens.shape
+        merged = torch.zeros(first * count, length, *size)
+        numbers = (rows for numbers, part in parts for rows in torch.from_numpy(numbers).view(part.tokens.shape[:2]))
+        for each, rows, value in zip(numbers, micro_batches, values, strict=True):
+            # Each process fills its own rows, and the sum over processes combines them.
+            own = torch.zeros(*rows.tokens.shape, *size)
+            own.view(-1, *size)[rows.index.cpu()] = value.cpu()
+            merged[each[self.spec.mesh.rows(len(each))], :own.shape[1]] = own
+        return self.spec.mesh.sum(merged.view(first, count, length, *size).to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
         micro_batches = to_rows(self.spec, batch)
-        values = [state.root(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
+        values = [state.run(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
                   for rows in micro_batches]
         # Floats represent every id exactly, so that tokens and log probabilities are combined in the same way.
-        unsplit = LengthBuckets.unsplit(batch)
-        tokens, log_probs = (self._at_positions(unsplit, micro_batches, (pair[side].float() for pair in values), count)
-                             for side in range(2))
+        tokens, log_probs = (self._at_positions(batch, one_part(batch), micro_batches,
+                                                (pair[side].float() for pair in values), count) for side in range(2))
         return tokens.astype(np.int32), log_probs
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the weights of ``state``, so it stays valid after further steps."""
         require_adapters(self.request.method)
-        return State(root=RootWithoutAdapters(state.root), trained={}, moments={}, step=state.step)
+        return State(root=state.root, trained={}, moments={}, step=state.step, without_adapters=True)
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
@@ -233,7 +226,7 @@ class TorchEngine(TorchPlanning):
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
         """Greedy completions in the order of the prompts."""
-        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: greedy)
+        return self._answers(state, prompts, max_new_tokens, stop_ids)
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
@@ -242,17 +235,17 @@ class TorchEngine(TorchPlanning):
             if token not in stop_ids:
                 tell(token)
 
-        return self._answers(state, [prompt], max_new_tokens, stop_ids, lambda indices: greedy, tell_token)[0]
+        return self._answers(state, [prompt], max_new_tokens, stop_ids, tell=tell_token)[0]
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts; it depends on its own seed."""
         check_sampling(prompts, temperature, seeds)
-        return self._answers(state, prompts, max_new_tokens, stop_ids, lambda indices: sampled(
-            temperature, uniform_numbers([seeds[i] for i in indices], max_new_tokens, self.device.device)))
+        return self._answers(state, prompts, max_new_tokens, stop_ids, temperature, seeds)
 
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
-                 pick: Any, tell: Callable[[int], None] | None = None) -> list[Completion]:
+                 temperature: float = 0.0, seeds: Sequence[int] = (),
+                 tell: Callable[[int], None] | None = None) -> list[Completion]:
         check_prompts(prompts)
         answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
@@ -260,12 +253,13 @@ class TorchEngine(TorchPlanning):
         # cannot be repeated.
         processes = mesh.processes
         copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // processes)) if self.spec.shape.verified else 1
-        for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.root.model)):
-            pick_token: PickToken = pick(indices[mesh.rows(len(indices))])
+        for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.model)):
+            pick: PickToken = greedy if not temperature else sampled(temperature, uniform_numbers(
+                [seeds[i] for i in indices[mesh.rows(len(indices))]], max_new_tokens, self.device.device))
             with torch.no_grad():
-                completions = state.root(partial(
+                completions = state.run(partial(
                     complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                    stop_ids=stop_ids, pick=pick_token, copies=copies, tell=tell))
+                    stop_ids=stop_ids, pick=pick, copies=copies, tell=tell))
             for i, completion in zip(indices, completions, strict=True):
                 answers[i] = completion
         return answers
@@ -282,14 +276,14 @@ class TorchEngine(TorchPlanning):
         """The state that `save` wrote, bit for bit; frozen weights are read from where the run read them."""
         state = empty_state(self.spec)
         # The random adapters are overwritten by the checkpoint's; the frozen weights stay.
-        if not isinstance(self.spec.method, FullConfig):
+        if not isinstance(self.request.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
         return self._checked(checkpoint.restore(self.spec, state, directory))
 
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
-        checkpoint.read_saved(self.spec, directory, trainable_parameters(state.root.model))
+        checkpoint.read_saved(self.spec, directory, trainable_parameters(state.model))
         return state
 
     def export(self, state: State, directory: Path) -> None:
@@ -306,7 +300,6 @@ class TorchEngine(TorchPlanning):
 
     def inspect(self, batch: Batch) -> Inspection:
         """Memory of a step for a batch of this shape, traced without running it."""
-        refuse_conflicts(self.request, batch.tokens.shape[0])
         platform, mesh, card = self.device.platform, self.spec.mesh, TracedCard()
         if platform == "gpu":
             facts = torch.cuda.get_device_properties(self.device.device)
@@ -314,10 +307,9 @@ class TorchEngine(TorchPlanning):
                               kernels=kernels_run_on(self.device.device))
         request = replace(self.request, mesh=MeshConfig(fsdp=mesh.fsdp, replicate=mesh.replicate))
         if mesh.processes == 1:
-            return inspect_once(request, batch.shape, platform, card)
+            return inspect_step(request, batch.shape, platform, card)
         # In a child: processes that are not there cannot be told from the real ones that this one computes with.
-        return trace_for(request, {"step": batch.shape}, platform, capability=card.capability,
-                         limit_bytes=card.limit_bytes)["step"]
+        return trace_for(request, {"step": batch.shape}, platform, card)["step"]
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""

@@ -42,44 +42,25 @@ class FourBitLinear(nn.Linear):
         self.absmax.copy_(state.absmax)
         self.level.copy_(state.code)
 
-    def _state(self, dtype: torch.dtype) -> Any:
-        from bitsandbytes.functional import QuantState
-
-        # On a CPU with AVX-512 bitsandbytes 0.50 takes wrong scales for rows that begin within a block: such a weight
-        # has one block a row.
-        rows = (self.out_features, self.in_features) if self._has_whole_blocks else (self.absmax.numel(), BLOCK)
-        # Nothing is copied; `dtype` is the format that dequantizing gives.
-        return QuantState(absmax=self.absmax, shape=torch.Size(rows), code=self.level, blocksize=BLOCK,
-                          quant_type="nf4", dtype=dtype)
-
-    @property
-    def _has_whole_blocks(self) -> bool:
-        return self.in_features % BLOCK == 0
-
     def full(self, dtype: torch.dtype) -> Tensor:
         """The weight ``[out, in]`` that the codes represent."""
-        from bitsandbytes.functional import dequantize_4bit
+        from bitsandbytes.functional import QuantState, dequantize_4bit
 
-        return dequantize_4bit(self.codes, self._state(dtype)).view(self.out_features, self.in_features)
+        # A block a row: on a CPU with AVX-512 bitsandbytes 0.50 takes wrong scales for rows that begin within a block.
+        state = QuantState(absmax=self.absmax, shape=torch.Size((self.absmax.numel(), BLOCK)), code=self.level,
+                           blocksize=BLOCK, quant_type="nf4", dtype=dtype)
+        return dequantize_4bit(self.codes, state).view(self.out_features, self.in_features)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
         """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
-        from bitsandbytes import matmul_4bit
-
-        out: Tensor
-        if self.products == torch.float16:
-            out = half_product(input, None, self)
-        elif self._has_whole_blocks:
-            # The transposed codes are a view, in the form in which bitsandbytes' own layer hands them over.
-            out = matmul_4bit(input, self.codes.t(), quant_state=self._state(input.dtype))
-        else:
-            out = _FourBitProduct.apply(input, self)
+        out: Tensor = (half_product(input, None, self) if self.products == torch.float16
+                       else _FourBitProduct.apply(input, self))
         bias = self._parameters["bias"]
         return out if bias is None else out + bias.to(out.dtype)
 
 
 class _FourBitProduct(torch.autograd.Function):
-    """``x @ W.T`` of a layer whose rows are no whole blocks, which bitsandbytes' own product does not take right."""
+    """``x @ W.T`` with W dequantized, twice instead of kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: FourBitLinear) -> Tensor:
@@ -111,7 +92,6 @@ def difference_from_cpu(device: torch.device) -> str:
     Raises `DeviceError` where what comes back is further from the matrix than rounding to four bits explains.
     """
     random = torch.Generator().manual_seed(0)
-    # Made on the CPU, so that both devices get the same numbers.
     weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
     cpu, there = (on_device(weight, x, tested) for tested in (torch.device("cpu"), device))
     rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))
@@ -121,7 +101,6 @@ def difference_from_cpu(device: torch.device) -> str:
                           f"what rounding explains: {rounding:.3g}", "method=lora, or device=cpu to see the difference")
     different = int((cpu["codes"] != there["codes"]).sum())
     product = float((cpu["product"] - there["product"]).abs().max() / cpu["product"].abs().max())
-    # Products are added up in another order on every device.
     return "" if not different and product < 1e-5 else (
         f"four bits are not those of a CPU here: {different} of {cpu['codes'].numel()} bytes differ, and products by "
         f"{product:.2g} of the largest")

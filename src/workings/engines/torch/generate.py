@@ -18,8 +18,8 @@ from workings.engines.base import Completion
 from workings.engines.prefill import prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.decode import ROOM, Decoder, FixedCache, PickToken
-from workings.engines.torch.linear_attention import choose_rows, empty_cache, join_caches
-from workings.engines.torch.model import hidden_states
+from workings.engines.torch.linear_attention import empty_cache, join_caches
+from workings.engines.torch.model import caching, hidden_states
 from workings.engines.torch.spec import TorchSpec
 
 MAX_ROWS = 128
@@ -89,21 +89,16 @@ def complete(spec: TorchSpec, model: PreTrainedModel, prompts: Sequence[Sequence
     """
     # Padded like the others' prompts, so that all processes read them in as many passes.
     padded, prompts = max(map(len, prompts)), prompts[spec.mesh.rows(len(prompts))]
-    was_training = model.training
-    model.eval()  # in training mode gradient checkpointing, if it is on, would drop the cache
-    try:
-        with torch.no_grad():
-            lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
-            # On the right, where causality hides padding, so that no mask is needed to read prompts.
-            tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
-            # The last token is picked and never read, so it needs no slot.
-            last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies,
-                                          room=min(ROOM[spec.device.type], max_new_tokens - 1))
-            decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,
-                              pick=pick)
-            generated = decoder.run(last, tell)
-    finally:
-        model.train(was_training)
+    lengths = torch.tensor([len(prompt) for prompt in prompts], device=spec.device)
+    # On the right, where causality hides padding, so that no mask is needed to read prompts.
+    tokens = torch.tensor([[*prompt, *[0] * (padded - len(prompt))] for prompt in prompts], device=spec.device)
+    with caching(model):
+        # The last token is picked and never read, so it needs no slot.
+        last, cache = prefill_prompts(spec, model, tokens, lengths, copies=copies,
+                                      room=min(ROOM[spec.device.type], max_new_tokens - 1))
+        decoder = Decoder(spec, model, cache, lengths, padded=padded, limit=max_new_tokens, stop_ids=stop_ids,
+                          pick=pick)
+        generated = decoder.run(last, tell)
     return [Completion.of(row[0], stop_ids, *row[1:]) for row in zip(*generated, strict=True)]
 
 
@@ -131,7 +126,7 @@ def prefill_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, len
         last += [read_prompts(spec, model, *part, cache) for part, cache in zip(parts, caches, strict=True)]
         cache = join_caches(caches) if len(caches) > 1 else caches[0]
         if copies > 1:
-            choose_rows(cache, torch.arange(len(tokens), device=tokens.device).repeat_interleave(copies))
+            cache.reorder_cache(torch.arange(len(tokens), device=tokens.device).repeat_interleave(copies))
     return torch.cat(last).repeat_interleave(copies, 0), cache
 
 
@@ -140,5 +135,4 @@ def read_prompts(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, length
     """``[B, D]`` hidden state of each prompt's last token; keys and values go into the cache."""
     index = torch.arange(tokens.shape[1], device=spec.device).expand_as(tokens)
     hidden = hidden_states(model, tokens, index, AttentionMask(), cache)
-    # Only the last token of each prompt needs logits: [B, V], not [B, P, V].
     return hidden[torch.arange(len(tokens), device=spec.device), lengths - 1]

@@ -52,7 +52,6 @@ class _HalfProduct(torch.autograd.Function):
             power = power_above(dy, -1)
             d_x = (multiply((dy / power).half(), _in_half(ctx, weight)) * power).view(*grads[0].shape[:-1], -1)
         if ctx.needs_input_grad[1]:
-            # Summed over the rows, so all rows have one power of two.
             dy = dy * scale
             power = power_above(dy)
             d_weight = wide_product((dy / power).half(), narrow).mul_(power).to(weight.dtype)
@@ -66,19 +65,13 @@ def _in_half(ctx: Any, weight: Tensor | None) -> Tensor:
 
 
 def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None) -> Tensor:
-    """``[..., out]`` float32.
-
-    Args:
-        x: ``[..., in]`` float32.
-        weight: ``[out, in]``; None for a frozen layer.
-        frozen: layer whose ``full`` gives the weight ``[out, in]``.
-    """
+    """``[..., out]`` float32 of x ``[..., in]`` float32 and a weight ``[out, in]``; None: that of ``frozen.full``."""
     y: Tensor = _HalfProduct.apply(x, weight, frozen)
     return y
 
 
 class BackwardScale:
-    """Brings the gradient of a function that computes in float16 to the middle of its range, and back behind it.
+    """Brings the gradient of a function that computes in float16 to the middle of its range, and back after it.
 
     It goes through functions that are linear in the gradient: with any number of inputs and one output.
     """
@@ -88,26 +81,19 @@ class BackwardScale:
 
     def inputs(self, *tensors: Tensor) -> list[Tensor]:
         """The inputs, whose gradients are multiplied by what the output's was divided by."""
-        return [_ChangedBackward.apply(x, lambda gradient: gradient * self.power) for x in tensors]
+        return [_with_hook(x.view_as(x), lambda gradient: gradient * self.power) for x in tensors]
 
     def output(self, y: Tensor) -> Tensor:
         """The output, whose gradient is divided so that its largest element is about 1."""
-        found: Tensor = _ChangedBackward.apply(y, self._divide)
-        return found
+        return _with_hook(y, self._divide)
 
     def _divide(self, gradient: Tensor) -> Tensor:
         self.power = power_above(gradient, limit=1.0)
         return gradient / self.power
 
 
-class _ChangedBackward(torch.autograd.Function):
-    """The identity, whose gradient is what ``change`` makes of it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.change = change
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return ctx.change(grads[0]), None
+def _with_hook(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """``x``, whose gradient is what ``change`` makes of it."""
+    if x.requires_grad:
+        x.register_hook(change)
+    return x

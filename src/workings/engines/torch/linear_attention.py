@@ -48,7 +48,6 @@ def by_own_operations(model_type: str) -> Iterator[None]:
         raise RequestError(f"a {MODEL_TYPE} model does not run with transformers {transformers.__version__}: it has no "
                            f"{missing[0]}", "a version that takes its kernels by these names, as 5.12.1 does",
                            f"{interpreter()} -m pip install 'transformers==5.12.1'")
-    # The names are the module's globals: transformers reads them when a model is made.
     kept = {name: getattr(module, name) for name in (*KERNELS, FAST_PATH)}
     vars(module).update({**dict.fromkeys(KERNELS), FAST_PATH: True})
     try:
@@ -98,19 +97,16 @@ def delta_rule(query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tenso
     # [B, H, N, C, C]: what of an earlier token's share is left at a later one; the upper half must not overflow.
     left = (decay[..., :, None] - decay[..., None, :]).tril().exp().tril()
     written = k * beta[..., None]
-    # Both right sides at once: one triangular solve instead of two.
     wanted = torch.cat([v * beta[..., None], written * decay.exp()[..., None]], -1)
     solved = torch.linalg.solve_triangular(((written @ k.mT) * left).tril(-1), wanted, upper=False, unitriangular=True)
     # Each token's share as if the state before the chunk were zero, and what that state takes off it.
     share, known = solved.split([v.shape[-1], k.shape[-1]], -1)
-    # After the system: keys are not scaled, only queries are.
     q = q * q.shape[-1] ** -0.5
     inside, before = (q @ k.mT) * left, q * decay.exp()[..., None]
     end = decay[..., -1:]
     kept = (k * (end - decay).exp()[..., None]).mT
     state = q.new_zeros((*q.shape[:2], k.shape[-1], v.shape[-1])) if initial_state is None else initial_state.float()
     out = []
-    # Chunks depend on the state before them and go one after another; all else above runs for all chunks at once.
     for i in range(q.shape[2]):
         new = share[:, :, i] - known[:, :, i] @ state
         out.append(before[:, :, i] @ state + inside[:, :, i] @ new)
@@ -142,14 +138,6 @@ def empty_cache(model: PreTrainedModel) -> DynamicCache:
     cache = DynamicCache(config=model.config)
     cache.layers = [DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer for layer in cache.layers]
     return cache
-
-
-def choose_rows(cache: DynamicCache, index: Tensor) -> None:
-    """Keep only these rows of a cache, which may repeat; layer by layer, so that at most one layer exists twice."""
-    for layer in cache.layers:
-        for name in HELD:
-            if (held := getattr(layer, name, None)) is not None:
-                setattr(layer, name, held.index_select(0, index))
 
 
 def join_caches(caches: list[DynamicCache]) -> DynamicCache:

@@ -8,10 +8,8 @@ keys has none for keys and values. All else stays as it is, without adapters and
 4's table of per-layer embeddings and the small matrices that bring it into the layers, routers and experts.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -27,7 +25,7 @@ from transformers.pytorch_utils import Conv1D
 from workings.config.method import FullConfig
 from workings.engines.torch.four_bit import BLOCK, FourBitLinear, to_four_bits
 from workings.engines.torch.rounding import tensor_generator
-from workings.engines.torch.sharding import FsdpRoot, gathered, local, own_part
+from workings.engines.torch.sharding import gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
 from workings.models.weights import (
@@ -37,22 +35,12 @@ from workings.models.weights import (
     is_frozen,
     layer_shapes,
     projections,
-    tensor_shapes,
 )
-
-
-@dataclass(frozen=True)
-class LazyTensor:
-    """A tensor that is computed when it is written."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-    make: Callable[[], Tensor]
 
 
 def refuse_unknown(spec: TorchSpec) -> None:
     """Raise `RequestError` for projections that the model does not have, and for incomplete 4-bit blocks."""
-    method, shape = spec.method, spec.shape
+    method, shape = spec.request.method, spec.shape
     if isinstance(method, FullConfig):
         return
     find_projections(method.target_modules, shape)
@@ -68,13 +56,13 @@ def refuse_unknown(spec: TorchSpec) -> None:
 
 def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     """Freeze what is not trained in a model without memory (device ``meta``), and add adapters to projections."""
-    method = spec.method
+    method = spec.request.method
     if isinstance(method, FullConfig):
         for name, param in model.named_parameters():
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
     # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory. Dropout is
-    # `AdapterDropout`, for peft's draws from PyTorch's global generator, whose state no checkpoint has.
+    # `AdapterDropout`: peft's takes PyTorch's global generator, whose state no checkpoint has.
     inject_adapter_in_model(PeftConfig(
         r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
         target_modules=list(method.target_modules), lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
@@ -88,7 +76,6 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     if method.name == "qlora":
         # After the adapters were added: a projection with one is its wrapper's `base_layer`.
         quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
-        # A list, because modules are replaced while it is walked.
         for name, module in list(model.named_modules()):
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
                 to_four_bits(module, spec.parameter_dtype)
@@ -149,20 +136,6 @@ def switched_off(model: nn.Module) -> Iterator[None]:
             layer._disable_adapters = False
 
 
-class RootWithoutAdapters(FsdpRoot):
-    """A model with adapters that computes without them; it shares all tensors with the model."""
-
-    def __init__(self, root: FsdpRoot) -> None:
-        super().__init__(root.model)
-        self.root = root
-
-    def forward(self, work: Callable[[PreTrainedModel], Any]) -> Any:
-        """``work(model)``."""
-        with switched_off(self.model):
-            # Through the root, which gathers parameters that are split among processes.
-            return self.root(work)
-
-
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Trained parameters by their names in a checkpoint: Hugging Face's, or peft's for adapters."""
     # In the model peft's names contain the name of the adapter (`default`), in its files they do not.
@@ -207,21 +180,12 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
             local(param).zero_()
 
 
-def merged(spec: TorchSpec, model: nn.Module) -> dict[str, LazyTensor]:
-    """Whole weights by Hugging Face's names, computed one by one: adapters added in float32, rounded once."""
-    layers, sizes = lora_layers(model), tensor_shapes(spec.shape)
-    return {name: LazyTensor(torch.Size(sizes[name]), spec.parameter_dtype,
-                             partial(_merged_weight, spec, weight, layers.get(name.removesuffix(".weight"))))
-            for name, weight in base_weights(model).items()}
-
-
 @torch.no_grad()
-def _merged_weight(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any) -> Tensor:
-    """One whole weight with its adapter; a collective call of all processes."""
+def merged(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any) -> Tensor:
+    """One whole weight with the adapter of ``layer`` or None, added in float32; a collective call of all processes."""
     weight = stored.full(spec.parameter_dtype) if isinstance(stored, FourBitLinear) else gathered(stored)
     if layer is None:
         return weight
-    # Float32 temporaries of the weight's size are freed before the next weight is computed.
     delta = gathered(layer.lora_B["default"].weight) @ gathered(layer.lora_A["default"].weight) \
         * layer.scaling["default"]
     # Some unverified classes store their matrices [in, out].

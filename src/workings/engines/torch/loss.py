@@ -153,7 +153,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
                     needs_gradient: tuple[bool, bool], kernel: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
     loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-    # Every row is written by its block, so it need not be zero.
     d_hidden = torch.empty_like(hidden) if needs_gradient[0] else None
     d_weight = _gradient_of(weight) if needs_gradient[1] else None
     block, head = _block_by_kernel if kernel else _block, weight.to(hidden.dtype)
@@ -167,7 +166,6 @@ def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Te
             add_product_(d_weight, d_logits, hidden[rows])
         elif d_weight is not None:
             d_weight.addmm_(d_logits.t(), hidden[rows])
-        # Freed before the next block's logits are allocated.
         del d_logits
     return loss, d_hidden, d_weight
 
@@ -185,7 +183,6 @@ def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_
     if gradient:
         # `logits` is exp(logits - top) now: one buffer serves logits, probabilities and their gradient.
         logits.mul_((weights.sum(-1) / logits.sum(-1))[:, None])
-        # The derivative by the logits: the token's weight times (softmax minus one at the target).
         logits.scatter_add_(1, targets, -weights)
         logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
     return target_logits - log_z[:, None], logits
@@ -194,7 +191,6 @@ def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_
 def _block_by_kernel(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_cap: float,
                      gradient: bool) -> tuple[Tensor, Tensor]:
     """`_block` by the Triton kernel, which overwrites the logits with their gradient."""
-    # In the format of computation: the kernel widens each element while it reads it.
     logits = torch.mm(hidden, head.t())
     target_logits = logits.gather(1, targets).float()
     if soft_cap:
@@ -222,7 +218,6 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         in_slice, index = _index_in_slice(targets, start, logits.shape[1])
         slope = _cap_slope(logits, soft_cap)
         # With the normalizer of the first pass, exp gives the softmax itself, without another search for the largest.
-        # A target in another slice subtracts zero at some valid index.
         logits.sub_(log_z[:, None]).exp_().mul_(weights.sum(-1, keepdim=True))
         logits.scatter_add_(1, index, -weights * in_slice)
         d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)

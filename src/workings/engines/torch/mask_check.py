@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,11 +25,10 @@ from torch._subclasses.fake_tensor import (
 )
 from transformers import PreTrainedModel
 
-from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import EVERYTHING, AttentionMask
 from workings.engines.torch.linear_attention import empty_cache, has_linear_state
 from workings.engines.torch.lora import base_weights, switched_off
-from workings.engines.torch.model import build_model, final_logits, hidden_states
+from workings.engines.torch.model import build_model, caching, final_logits, hidden_states
 from workings.engines.torch.sharding import FsdpRoot, ProcessMesh
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
@@ -38,35 +36,13 @@ from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
 
 
-class _Grouped(torch.autograd.Function):
-    """Shapes of `torch.nn.functional.grouped_mm` and of its derivatives; no numbers."""
-
-    @staticmethod
-    def forward(ctx: Any, x_TI: Tensor, weight_EIO: Tensor) -> Tensor:
-        ctx.save_for_backward(x_TI, weight_EIO)
-        return x_TI.new_empty(x_TI.shape[0], weight_EIO.shape[2])
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        return (torch.empty_like(x) if ctx.needs_input_grad[0] else None,
-                torch.empty_like(weight) if ctx.needs_input_grad[1] else None)
-
-
 @contextmanager
 def grouped_products(dtype: torch.dtype) -> Iterator[None]:
-    """Inside, grouped products of this format can be traced."""
+    """Inside, grouped products of this format can be traced: all rows go to one expert, which gives the same sizes."""
     real = torch.nn.functional.grouped_mm
-    if dtype == torch.bfloat16:
-        yield
-        return
-
-    def grouped(x_TI: Tensor, weight_EIO: Tensor, *, offs: Tensor) -> Tensor:
-        del offs
-        out: Tensor = _Grouped.apply(x_TI, weight_EIO)
-        return out
-
-    torch.nn.functional.grouped_mm = grouped  # type: ignore[assignment]
+    if dtype != torch.bfloat16:
+        torch.nn.functional.grouped_mm = (  # type: ignore[assignment]
+            lambda x_TI, weight_EIO, *, offs: x_TI @ weight_EIO[0])
     try:
         yield
     finally:
@@ -174,12 +150,12 @@ FINDINGS = (
 """What `_differences` may find, what is expected instead, and what to try next."""
 
 
-def check_masks(spec: TorchSpec, root: FsdpRoot, request: EngineRequest) -> None:
+def check_masks(spec: TorchSpec, root: FsdpRoot) -> None:
     """Compute one short row in several ways. Raises `RequestError` if the engine would train another model."""
     with switched_off(root.model):
         found: list[float] = root(partial(_differences, spec))
     # Without packing no row is before another one, and the last difference has no effect.
-    for size, (what, expected, try_next) in zip(found if request.packed else found[:-1], FINDINGS, strict=False):
+    for size, (what, expected, try_next) in zip(found if spec.request.packed else found[:-1], FINDINGS, strict=False):
         if size > TOLERANCE[spec.compute_dtype]:
             raise RequestError(f"in a {spec.shape.family} model with model.verified: false {what} ({size:.2g} of the "
                                "largest number)", expected, try_next)
@@ -195,7 +171,6 @@ def _differences(spec: TorchSpec, model: PreTrainedModel) -> list[float]:
     positions = torch.arange(2 * half, device=spec.device)[None]
 
     hidden = hidden_states(model, one, positions, AttentionMask())
-    # Other tokens after the first half, which must not change it.
     changed = hidden_states(model, torch.cat([one[:, :half], other[:, half:]], 1), positions, AttentionMask())
     segments, restarted = positions // half + 1, positions % half
     # Other tokens in the segment before; its neighbour starts at position 0 and must not notice.
@@ -203,42 +178,27 @@ def _differences(spec: TorchSpec, model: PreTrainedModel) -> list[float]:
                         for tokens in (one, torch.cat([other[:, :half], one[:, half:]], 1)))
     # And the same row by transformers alone, which neither our mask nor our attention function takes part in.
     logits = final_logits(model, hidden, spec.shape.final_softcap)
-    with _own_attention(model):
-        reference = model(input_ids=one, position_ids=positions, use_cache=False).logits.float()
+    ours = model.config._attn_implementation
+    model.config._attn_implementation = "eager"
+    reference = model(input_ids=one, position_ids=positions, use_cache=False).logits.float()
+    model.config._attn_implementation = ours
     return [_difference(changed[:, :half], hidden[:, :half]), _difference(logits, reference),
             _difference(_with_cache(spec, model, one, positions), hidden[:, half]), _difference(repacked, packed)]
 
 
 def _difference(computed: Tensor, expected: Tensor) -> float:
     """The largest difference as a share of the largest number."""
-    # Relative to the largest number, because a class may scale all of its states.
     return float((computed.float() - expected.float()).abs().max() / expected.float().abs().max().clamp_min(1e-30))
 
 
 def _with_cache(spec: TorchSpec, model: PreTrainedModel, tokens: Tensor, positions: Tensor) -> Tensor:
     """``[B, D]`` hidden state of the token after the first half, which is in a cache, with padding after it."""
-    was_training = model.training
-    model.eval()  # gradient checkpointing, where it is on, would drop the cache
-    try:
-        # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
-        padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
-        cache, position = empty_cache(model), positions[:, POSITIONS:POSITIONS + 1]
+    # A state has no slots that a mask could leave out: such models are asked prompts of one length at a time.
+    padded = POSITIONS if has_linear_state(model) else POSITIONS + PADDING
+    cache, position = empty_cache(model), positions[:, POSITIONS:POSITIONS + 1]
+    slots = torch.cat([positions[:, :padded], position], 1)
+    seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
+    visible = AttentionMask(distance=(position - slots)[:, None], seen=seen)
+    with caching(model):
         hidden_states(model, tokens[:, :padded], positions[:, :padded], AttentionMask(), cache)
-        slots = torch.cat([positions[:, :padded], position], 1)
-        seen = torch.cat([positions[:, :padded] < POSITIONS, torch.ones_like(position, dtype=torch.bool)], 1)
-        visible = AttentionMask(distance=(position - slots)[:, None], seen=seen)
         return hidden_states(model, tokens[:, POSITIONS:POSITIONS + 1], position, visible, cache)[:, -1]
-    finally:
-        model.train(was_training)
-
-
-@contextmanager
-def _own_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, transformers computes attention and masks by itself."""
-    ours = model.config._attn_implementation
-    # transformers' plainest code, which all of its models are tested with.
-    model.config._attn_implementation = "eager"
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = ours

@@ -22,7 +22,6 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, unrounded: bool) -> Tensor:
-        # Only the stored weight is kept, which exists anyway; the cast one dies with this call.
         ctx.save_for_backward(x, weight)
         ctx.unrounded = unrounded
         return F.linear(x, weight.to(x.dtype))

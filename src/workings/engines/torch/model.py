@@ -6,7 +6,8 @@ it is. What such a class may do that this engine does not expect is looked for b
 Shape suffixes: B rows, S positions, D width, V vocabulary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from inspect import signature
@@ -88,7 +89,6 @@ def keep_plain_where_layers_slide(model: PreTrainedModel) -> None:
     plain = deepcopy(config)
     plain.rope_parameters = {"rope_type": "default", "rope_theta": config.rope_parameters["rope_theta"]}
     base = model.base_model
-    # A module of the model, so that it moves with it.
     base.plain_rotary_emb = type(base.rotary_emb)(plain)
 
     def turn(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -129,7 +129,7 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
     compute_states(model)
     add_adapters(spec, model)
     # Dropout of adapters has its own generators, so no generator's state is saved for the second forward.
-    if spec.checkpointing:
+    if spec.request.memory.remat == "layer":
         # The name in newer releases of transformers, which warn about the older name.
         enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
         enable({"use_reentrant": False, "preserve_rng_state": False})
@@ -178,7 +178,6 @@ def build_model(spec: TorchSpec) -> FsdpRoot:
     by_kernel = spec.card_kernels and spec.compute_dtype == torch.bfloat16 and spec.shape.verified
     if by_kernel:
         use_kernels(model, spec.shape)
-    # After `allocate`, because formats are read from the weights.
     mix_formats(model, spec.compute_dtype, spec.product_dtype, unrounded=by_kernel)
     # An unverified class may have an embedding that does more than look up rows, which must not be replaced.
     if spec.shape.verified or type(model.get_input_embeddings()) is nn.Embedding:
@@ -215,6 +214,17 @@ def fill_random(spec: TorchSpec, model: nn.Module, seed: int) -> None:
     sizes = tensor_shapes(spec.shape)
     for name, weight in base_weights(model).items():
         store_weight(weight, random_value(spec, seed, name, torch.Size(sizes[name])))
+
+
+@contextmanager
+def caching(model: PreTrainedModel) -> Iterator[None]:
+    """Inside, layers fill a cache; in training mode gradient checkpointing, if it is on, would drop it."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from workings.config.training import MeshConfig
@@ -25,15 +25,26 @@ from workings.hardware.catalog import Target
 from workings.hints import pip_install
 
 
-def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str, *,
-              capability: str, limit_bytes: int) -> dict[ProgramName, Inspection]:
+@dataclass(frozen=True, kw_only=True)
+class TracedCard:
+    """Properties of a CUDA GPU that decide how much memory a step reserves."""
+
+    capability: str = ""
+    """Compute capability, e.g. ``7.5``; empty where it is not known."""
+    limit_bytes: int = 0
+    """Memory of the card; 0: not known."""
+    kernels: bool = True
+    """Whether the kernels of `triton` run there, where the card's matrix units are new enough."""
+
+
+def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str,
+              card: TracedCard) -> dict[ProgramName, Inspection]:
     """Trace programs of the PyTorch engine on a ``gpu`` or ``cpu``; what is found about each, by its name.
 
     ``request.mesh`` says how many processes share a step. Raises `RequestError` for what the engine does not do and
     where PyTorch is not installed, and `WorkingsError` if the trace fails.
     """
-    ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "capability": capability,
-           "limit_bytes": limit_bytes}
+    ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "card": asdict(card)}
     answer, _ = ask_child("workings.engines.torch.planning", ask, "the trace of the PyTorch step")
     return {name: Inspection.from_json(inspected) for name, inspected in answer["programs"].items()}
 
@@ -42,13 +53,11 @@ def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
     """Trace the programs of a request, in the child process."""
     try:
         # Here, because only the child process may load PyTorch.
-        from workings.engines.torch.trace.inspect import TracedCard, inspect_program
+        from workings.engines.torch.trace.inspect import inspect_program
     except ModuleNotFoundError as error:
         return wrong(RequestError(f"a plan for engine torch needs {error.name}", "the libraries of this engine",
                                   pip_install("torch")))
-    card = TracedCard(capability=ask["capability"], limit_bytes=ask["limit_bytes"])
-    answers: dict[str, Any] = {}
-    request = EngineRequest.from_json(ask["request"])
+    request, card, answers = EngineRequest.from_json(ask["request"]), TracedCard(**ask["card"]), dict[str, Any]()
     try:
         for name, size in ask["programs"].items():
             traced = inspect_program(request, name, program_shape(name, size), ask["platform"], card)
@@ -94,9 +103,8 @@ class TorchPlanning:
         if request.mesh.fsdp == "auto":
             copies = request.mesh.replicate
             request = replace(request, mesh=MeshConfig(fsdp=target.devices // copies, replicate=copies))
-        inspections = trace_for(request, programs, target.platform,
-                                capability=target.compute_capability, limit_bytes=target.memory_bytes)
-        return {name: inspections[name] for name in programs}
+        return trace_for(request, programs, target.platform, TracedCard(
+            capability=target.compute_capability, limit_bytes=target.memory_bytes))
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:

@@ -38,7 +38,6 @@ class _ToRows(torch.autograd.Function):
         further = 1
         while further < min(MAX_ROWS, len(dy_BSW)):
             alike = (index_BS[further:] == index_BS[:-further])[..., None]
-            # The right side is computed whole before anything is added.
             dy_BSW[:-further] += dy_BSW[further:] * alike
             further *= 2
         return dy_BSW.flatten(0, 1).index_select(0, first_P), None, None
@@ -117,7 +116,6 @@ def _number_positions(tokens_BS: np.ndarray, segment_ids_BS: np.ndarray) -> tupl
         shared[row] = equal[row - 1] & (rank < MAX_ROWS - 1)
         rank = np.where(shared[row], rank + 1, 0)
     is_first = (segments > 0) & ~shared
-    # The running count of firsts is the number of a distinct position.
     index = np.where(is_first, is_first.cumsum().reshape(tokens.shape) - 1, 0)
     for row in range(1, len(tokens)):
         # Row by row: the row before may itself have taken its number from an earlier one.

@@ -47,7 +47,7 @@ class TorchProcesses:
         """A value as soon as it is there. Raises `RuntimeError` if the store does not answer.
 
         The store is part of process 0. While that process is stopped (SIGSTOP), PyTorch's client waits for it without
-        an end, whatever timeout it was given, so another thread looks. Once it was silent, it is not asked again.
+        an end and ignores its timeout, so another thread looks. Once it was silent, it is not asked again.
         """
         if self._silent:
             raise RuntimeError(SILENT)

@@ -5,7 +5,7 @@ Every process has the whole batch and takes its own rows. A parameter is split b
 so they are the same code on one device and on many.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +28,6 @@ REPLICATED_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimi
 """Moments that every process has whole; all others are split as their parameter is."""
 SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optimizer.splits_by_rows)
 """Optimizers whose moments can be split by rows."""
-SUMMED_TOGETHER = 1 << 22
-"""Numbers of a gradient that copies send at once: 16 MiB."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,6 @@ def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> Fs
             # Of two dimensions `fully_shard` copies along the first and splits along the second.
             devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.replicate == 1 else init_device_mesh(
                 device.type, (mesh.replicate, mesh.fsdp), mesh_dim_names=("replicate", "fsdp"))
-        # Gradients are summed over processes in float32, then go back to the parameter's format.
         policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
         layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
         # Layers first: the root takes what is left, that is embedding, last norm and head.
@@ -173,27 +170,11 @@ def sum_over_copies(mesh: ProcessMesh, params: Iterable[nn.Parameter]) -> None:
     """Sum the gradients of whole copies, in float32, once an update. Every process must call it."""
     if mesh.fsdp > 1 or mesh.replicate == 1:
         return
-    for group in _groups(params, SUMMED_TOGETHER):
-        # A process whose rows have nothing to learn takes part with zeros.
-        grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in group]
-        flat = torch.cat([grad.reshape(-1).float() for grad in grads])
-        dist.all_reduce(flat)
-        for param, grad, summed in zip(group, grads, flat.split([grad.numel() for grad in grads]), strict=True):
-            param.grad = grad.copy_(summed.view_as(grad))
-
-
-def _groups(params: Iterable[nn.Parameter], count: int) -> Iterator[list[nn.Parameter]]:
-    """Parameters in order, in groups of about ``count`` numbers."""
-    group: list[nn.Parameter] = []
-    size = 0
     for param in params:
-        group.append(param)
-        size += param.numel()
-        if size >= count:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+        # A process whose rows have nothing to learn takes part with zeros.
+        total = torch.zeros_like(param).float() if param.grad is None else param.grad.float().contiguous()
+        dist.all_reduce(total)
+        param.grad = total.to(param.dtype)
 
 
 def release_gathered(root: nn.Module) -> None:
@@ -216,7 +197,6 @@ def own_rows(like: Tensor) -> slice | None:
     """The rows of a whole tensor that belong into this process's part of ``like``; None: it has all."""
     if not isinstance(like, DTensor):
         return None
-    # The last dimension of a mesh is the one that splits.
     mesh, axis = like.device_mesh, like.device_mesh.ndim - 1
     # `torch.chunk` rounds up: the last parts may be shorter, or empty.
     each = -(-like.shape[0] // mesh.size(axis))
@@ -241,6 +221,5 @@ def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
         return moment
     # Parts may differ in length, so the whole size cannot be told from one of them.
     size = torch.Size((param.shape[0], *moment.shape[1:]))
-    # On `meta` a tensor has a shape and strides, and no memory.
     stride = torch.empty(size, device="meta").stride()
     return DTensor.from_local(moment, param.device_mesh, param.placements, run_check=False, shape=size, stride=stride)

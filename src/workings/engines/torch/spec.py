@@ -1,32 +1,31 @@
 """From a request to the pieces of the step: dtypes, attention, checkpointing, optimizer, processes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from workings.config.method import FullConfig, LoraConfig, QloraConfig
 from workings.engines.base import EngineRequest
-from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch.attention import choose
 from workings.engines.torch.optimizers import make_optimizer
-from workings.engines.torch.optimizers.adamw import AdamW
 from workings.engines.torch.optimizers.base import Optimizer
 from workings.engines.torch.sharding import ProcessMesh
 from workings.engines.torch.triton.check import kernels_run_on
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
-from workings.objectives.base import Objective, OfCompletions
+from workings.objectives.base import OfCompletions
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSpec:
-    """Everything the step is made of; two equal specs take the same step."""
+    """A request, and what this engine's step is made of for it."""
 
-    shape: ModelShape
+    request: EngineRequest
     device: torch.device
+    on_card: bool
+    """Whether it is the step of a card; in a trace ``device`` is a CPU."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
@@ -34,9 +33,6 @@ class TorchSpec:
     """Rows of an update are computed in micro batches of similar length (`length_bucketing`)."""
     share_prefixes: bool
     """Equal prefixes of rows are computed once (`prefix_sharing`)."""
-    checkpointing: bool
-    """Activations of a layer are computed again in backward (`memory.remat: layer`)."""
-    loss_chunk: int
     card_kernels: bool
     """Whether the kernels of `triton` compute what they can."""
     parameter_dtype: torch.dtype
@@ -44,55 +40,42 @@ class TorchSpec:
     """Format of what passes from layer to layer."""
     product_dtype: torch.dtype
     """Format of the factors of products: that of computation, or float16 where the rest is float32."""
-    rounding: str
-    seed: int
     optimizer: Optimizer
-    objective: Objective
-    clip_norm: float
-    optimizer_in_backward: bool
-    table_on_host: bool
-    """The table of per-layer embeddings is in the host's memory (`memory.per_layer_embeddings: host`)."""
-    method: FullConfig | LoraConfig | QloraConfig
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model."""
+        return self.request.shape
+
+    @property
+    def table_on_host(self) -> bool:
+        """Whether the table of per-layer embeddings is in the host's memory."""
+        return self.request.memory.per_layer_embeddings == "host"
 
 
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory, shape = request.precision, request.memory, request.shape
-    refuse(torch_refusals(request))
     # PyTorch's fused attention has no argument for a cap of the scores.
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
                            "a function that caps them", "memory.attention=chunked")
-    # By the device that is there: a trace for a card replaces it afterwards.
     attention = choose(memory.attention, device.type, shape.attention_softcap)
-    on_cpu = device.type == "cpu" and memory.cpu_optimizations
-    kernels = kernels_run_on(device) and precision.compute != "fp16"
     # Several processes share each micro batch by rows, which would have to be of like length, too.
     objective = request.objective
     mesh = mesh or ProcessMesh()
-    alone = on_cpu and mesh.processes == 1
-    return with_kernels(kernels, TorchSpec(
-        shape=shape, device=device, mesh=mesh, attention=attention,
+    alone = device.type == "cpu" and memory.cpu_optimizations and mesh.processes == 1
+    return TorchSpec(
+        request=request, device=device, on_card=device.type == "cuda", mesh=mesh, attention=attention,
         group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
         # A state has no distinct positions; an unverified model's attention may look at rows in its own way; with
         # dropout equal positions of two rows are not computed alike.
         share_prefixes=(alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state
                         and not request.method.dropout),
-        checkpointing=memory.remat == "layer", loss_chunk=memory.loss_chunk,
-        card_kernels=False,
+        card_kernels=kernels_run_on(device) and precision.compute != "fp16",
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
-        product_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
-        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=objective,
-        clip_norm=request.optimizer.clip_norm, optimizer_in_backward=memory.optimizer_in_backward,
-        table_on_host=memory.per_layer_embeddings == "host", method=request.method))
-
-
-def with_kernels(kernels: bool, spec: TorchSpec) -> TorchSpec:
-    """The step by our kernels for cards, its optimizer included, or by PyTorch's own operations."""
-    if isinstance(spec.optimizer, AdamW):
-        spec.optimizer.by_kernel = kernels
-    # The optimizer is a separate object, so `replace` alone would not reach it.
-    return replace(spec, card_kernels=kernels)
+        product_dtype=DTYPES[precision.compute],
+        optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]))
 
 
 def dtype_name(dtype: Any) -> str:

@@ -6,8 +6,10 @@ it. With the optimizer in backward a tensor is updated as soon as its gradient i
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +19,12 @@ from transformers import PreTrainedModel
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.backward_optimizer import BackwardOptimizer
 from workings.engines.torch.embedding import shared_gradient
-from workings.engines.torch.lora import dropping_inputs, trainable_parameters
+from workings.engines.torch.lora import dropping_inputs, switched_off, trainable_parameters
 from workings.engines.torch.loss import linear_cross_entropy, linear_log_probs, linear_most_likely
 from workings.engines.torch.model import build_model, hidden_states, unembedding
 from workings.engines.torch.objective import targets_of, token_weights
-from workings.engines.torch.optimizers import in_groups, update_tensors
-from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext, clip_factor, sum_of_squares
+from workings.engines.torch.optimizers import update_tensor
+from workings.engines.torch.optimizers.base import UpdateContext, clip_factor, slots_of, sum_of_squares
 from workings.engines.torch.prefix_sharing import DistinctPositions
 from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.sharding import FsdpRoot, allow_sum_between_copies, local, sum_over_copies
@@ -44,11 +46,17 @@ class State:
     step: int = 0
     in_backward: BackwardOptimizer | None = field(default=None, repr=False)
     """Hooks of the optimizer in backward, from the first step on."""
+    without_adapters: bool = False
 
     @property
     def model(self) -> PreTrainedModel:
         """The model; on several processes it must be called through ``root``."""
         return self.root.model
+
+    def run(self, work: Callable[[PreTrainedModel], Any]) -> Any:
+        """``work(model)``, through the root, which gathers parameters that are split among processes."""
+        with switched_off(self.model) if self.without_adapters else nullcontext():
+            return self.root(work)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +90,6 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
     """This process's share of each micro batch; ``signals``: names of the batch's signals that are needed."""
     micro_batches = []
     for i in range(batch.tokens.shape[0]):
-        # Views of NumPy arrays: nothing is copied before it goes to the device.
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
         # Padding has the id 0 and is at the end, so causality alone hides it from a row's only segment.
         packed = bool(own["segment_ids"].max() > 1)
@@ -91,7 +98,6 @@ def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[
                                "data.packing=none")
         # Computed on the host: on a GPU the size of the result is data, which the host would have to wait for.
         index = np.flatnonzero(own["loss_mask"])
-        # A batch has int32; PyTorch's lookups and gathers take int64.
         arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
                   for name in ("tokens", "positions", "segment_ids")}
         micro_batches.append(Rows(
@@ -112,9 +118,10 @@ def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
 
     # Indices and tokens are 0: a trace reads sizes and no values.
+    request = spec.request
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
-                 index=zeros(count * length), targets=zeros(count * length), packed=False,
-                 signals={name: torch.zeros(count * length, device=spec.device) for name in spec.objective.signals})
+                 index=zeros(count * length), targets=zeros(count * length), packed=request.packed,
+                 signals={name: torch.zeros(count * length, device=spec.device) for name in request.objective.signals})
             for _ in range(shape.accumulation)]
 
 
@@ -127,9 +134,8 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     params = trainable_parameters(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}
     for name, param in params.items():
-        # Moments have this process's rows only.
         own = spec.optimizer.init(local(param))
-        if spec.rounding == "master_fp32":
+        if spec.request.precision.rounding == "master_fp32":
             # Undefined until `fill_masters`, because the weights are not read yet.
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
@@ -152,7 +158,6 @@ def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
         tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
         visible, index = AttentionMask(distinct=rows.distinct), rows.distinct.supervised_N
     hidden = hidden_states(model, tokens, positions, visible)
-    # The loss computes N rows only, however many positions are prompt or padding.
     # `index_select` and no mask: the number of rows is known without asking the device.
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
 
@@ -161,13 +166,13 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Ten
     """Sum of the negative log likelihoods of one micro batch, regardless of the objective, a float32 scalar."""
     hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
-                                chunk=spec.loss_chunk, soft_cap=spec.shape.final_softcap, kernel=spec.card_kernels,
-                                products=spec.product_dtype)
+                                chunk=spec.request.memory.loss_chunk, soft_cap=spec.shape.final_softcap,
+                                kernel=spec.card_kernels, products=spec.product_dtype)
 
 
 def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
     """Hidden states and a soft cap that give the same logits divided by the objective's temperature."""
-    temperature = temperature_of(spec.objective)
+    temperature = temperature_of(spec.request.objective)
     # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: the soft cap is divided like the logits.
     return hidden if temperature == 1 else hidden / temperature, spec.shape.final_softcap / temperature
 
@@ -176,8 +181,8 @@ def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
 def micro_batch_log_probs(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N]`` float32 log probabilities of the targets of one micro batch."""
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
-    return linear_log_probs(hidden.to(spec.product_dtype), unembedding(model), rows.targets, chunk=spec.loss_chunk,
-                            soft_cap=soft_cap, kernel=spec.card_kernels)
+    return linear_log_probs(hidden.to(spec.product_dtype), unembedding(model), rows.targets,
+                            chunk=spec.request.memory.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels)
 
 
 @torch.no_grad()
@@ -185,7 +190,7 @@ def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
                             below: int) -> tuple[Tensor, Tensor]:
     """``[N, count]`` most likely tokens of one micro batch's supervised positions, and their log probabilities."""
     hidden = supervised(spec, model, rows).to(spec.product_dtype)
-    return linear_most_likely(hidden, unembedding(model), count, below, chunk=spec.loss_chunk,
+    return linear_most_likely(hidden, unembedding(model), count, below, chunk=spec.request.memory.loss_chunk,
                               soft_cap=spec.shape.final_softcap)
 
 
@@ -197,26 +202,23 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
         A scalar that has the objective's gradient; the objective's value; ``[K, 2]`` sums and counts
         of its metrics; and ``[N]`` log probabilities, or None for cross entropy and for several targets.
     """
-    head = unembedding(model)
+    head, objective, chunk = unembedding(model), spec.request.objective, spec.request.memory.loss_chunk
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
     weights, value, metrics, log_probs = token_weights(
-        spec.objective, hidden.to(spec.product_dtype), head, rows, chunk=spec.loss_chunk, soft_cap=soft_cap,
-        kernel=spec.card_kernels)
+        objective, hidden.to(spec.product_dtype), head, rows, chunk=chunk, soft_cap=soft_cap, kernel=spec.card_kernels)
     if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
         # Sums of empty tensors: backward then runs through every layer, and with it FSDP's collective calls.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
         # The weights are divided, not the gradient: the head's gradient is rounded once, in its own range.
-        loss = linear_cross_entropy(hidden, head, targets_of(spec.objective, rows), weights / divisor,
-                                    chunk=spec.loss_chunk, soft_cap=soft_cap, kernel=spec.card_kernels,
-                                    shared=shared_gradient(model), products=spec.product_dtype)
+        loss = linear_cross_entropy(hidden, head, targets_of(objective, rows), weights / divisor, chunk=chunk,
+                                    soft_cap=soft_cap, kernel=spec.card_kernels, shared=shared_gradient(model),
+                                    products=spec.product_dtype)
     return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
 
 
 LogProbs = list[Tensor] | None
 """``[N]`` float32 log probabilities of this process's targets, for each micro batch; None for cross entropy."""
-
-
 MicroBatchDone = Callable[[int, int], None]
 """Called with the number of micro batches that are computed, and of all."""
 
@@ -231,15 +233,14 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
         This process's share of the objective's value and of its metrics, and its log probabilities.
     """
     total = torch.zeros((), device=spec.device)
-    metrics = torch.zeros((len(spec.objective.metrics), 2), device=spec.device)
+    metrics = torch.zeros((len(spec.request.objective.metrics), 2), device=spec.device)
     all_log_probs: list[Tensor] = []
     for number, rows in enumerate(micro_batches, start=1):
         allow_sum_between_copies(state.root, number == len(micro_batches))
         # Every process has rows, and so a mask, that the others do not have.
-        with dropping_inputs(state.model, spec.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
-            loss, value, more_metrics, log_probs = state.root(partial(
+        with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
+            loss, value, more_metrics, log_probs = state.run(partial(
                 micro_batch_objective, spec, rows=rows, divisor=divisor))
-            # Frees this micro batch's activations before the forward of the next one; only gradients stay.
             loss.backward()
         total += value
         metrics += more_metrics
@@ -259,15 +260,13 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         share of stored weights that changed, then sum and count of each metric; and log probabilities before the
         update. The host reads nothing back, so that the step can be traced.
     """
-    # Bias correction divides by 1 - beta ** step, so the first update has the number 1.
-    context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, rounding=spec.rounding, seed=spec.seed)
-    if spec.optimizer_in_backward:
-        # Hooks stay on the parameters, so they are registered once, at the state's first step.
+    context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, seed=spec.request.seed,
+                            rounding=spec.request.precision.rounding, on_card=spec.on_card, kernel=spec.card_kernels)
+    if spec.request.memory.optimizer_in_backward:
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
             value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
-        # Of gradients as they were when used; nothing is clipped here.
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
         value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
@@ -291,24 +290,13 @@ def _gradient(param: nn.Parameter) -> Tensor:
 @torch.no_grad()
 def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tensor, Tensor]:
     """Update all parameters; returns the gradient norm and the number of stored weights that changed."""
-    # The clip factor needs every gradient, so no tensor is updated before the squares of all processes are summed.
     norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
-    if spec.mesh.processes > 1:
-        context = replace(context, reduce=spec.mesh.sum_of_a_copy)
-    if spec.clip_norm:
-        context = replace(context, scale=context.scale * clip_factor(norm, spec.clip_norm))
+    limit = spec.request.optimizer.clip_norm
+    context = replace(context, reduce=spec.mesh.sum_of_a_copy, scale=clip_factor(norm, limit) if limit else 1.0)
     # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
-    # A generator: zeros for a missing gradient are made only when the tensor's turn comes.
-    tensors = (TensorUpdate.of(name, local(param), _gradient(param), state.moments)
-               for name, param in state.trained.items())
-    for group in in_groups(spec.optimizer, tensors, context):
-        names = [tensor.name for tensor in group]
-        # Only Adafactor reads `global_rows`, and its groups have one tensor each.
-        rows = state.trained[names[0]].shape[0]
-        changed += update_tensors(spec.optimizer, group,
-                                  replace(context, global_rows=rows) if spec.mesh.processes > 1 else context)
-        for name in names:
-            # Freed group by group: at the end only the moments are left.
-            state.trained[name].grad = None
+    for name, param in state.trained.items():
+        changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots_of(state.moments, name),
+                                 replace(context, global_rows=param.shape[:1].numel()))
+        param.grad = None
     return norm, spec.mesh.sum_of_a_copy(changed)

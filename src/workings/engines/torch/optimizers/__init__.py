@@ -1,6 +1,4 @@
-"""Optimizers of the PyTorch engine, and updates of tensors by them: in groups where one kernel serves many, rounded."""
-
-from collections.abc import Iterable, Iterator, Sequence
+"""Optimizers of the PyTorch engine, and the update of a tensor by one of them, with its rounding."""
 
 import torch
 from torch import Tensor
@@ -8,8 +6,8 @@ from torch import Tensor
 from workings.config.training import OptimizerConfig
 from workings.engines.torch.memory_regions import region
 from workings.engines.torch.optimizers.adafactor import Adafactor
-from workings.engines.torch.optimizers.adamw import FUSED_BLOCK, AdamW, AdamW8bit
-from workings.engines.torch.optimizers.base import Optimizer, TensorUpdate, UpdateContext
+from workings.engines.torch.optimizers.adamw import AdamW, AdamW8bit
+from workings.engines.torch.optimizers.base import Optimizer, Slots, UpdateContext
 from workings.engines.torch.rounding import MASTER, stochastic_bfloat16, tensor_generator
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "adamw8bit": AdamW8bit}
@@ -22,42 +20,16 @@ def make_optimizer(config: OptimizerConfig, moment_dtype: torch.dtype) -> Optimi
     return OPTIMIZERS[config.name](config, moment_dtype)
 
 
-def _fusable(optimizer: Optimizer, each: TensorUpdate, context: UpdateContext) -> bool:
-    """Whether `AdamW.fused` does the same: AdamW itself, float32 throughout, so without master or random rounding."""
-    # The kernel sees them as vectors by `view`, which takes contiguous tensors only.
-    changed_in_place = (each.param, *each.slots.values())
-    return (type(optimizer) is AdamW and MASTER not in each.slots and context.rounding == "nearest"
-            and each.param.numel() > 0 and all(x.dtype == torch.float32 for x in (each.grad, *changed_in_place))
-            and all(x.is_contiguous() for x in changed_in_place))
-
-
-def in_groups(optimizer: Optimizer, tensors: Iterable[TensorUpdate],
-              context: UpdateContext) -> Iterator[list[TensorUpdate]]:
-    """Groups for `update_tensors`: small tensors that one call of PyTorch's kernel updates, and any other alone."""
-    waiting: dict[float, list[TensorUpdate]] = {}
-    for each in tensors:
-        if each.param.numel() >= FUSED_BLOCK or not _fusable(optimizer, each, context):
-            yield [each]
-            continue
-        assert isinstance(optimizer, AdamW)
-        # One call has one weight decay, so matrices and vectors wait apart.
-        group = waiting.setdefault(optimizer.decay_of(each.param), [])
-        if sum(other.param.numel() for other in group) + each.param.numel() > FUSED_BLOCK:
-            # A copy, because the list goes on collecting while the caller works.
-            yield group.copy()
-            group.clear()
-        group.append(each)
-    yield from (group for group in waiting.values() if group)
-
-
 @torch.no_grad()
-def update_tensors(optimizer: Optimizer, group: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-    """Update a tensor, or a group from `in_groups`, in place; how many stored weights changed, int64 on the device."""
-    name, param, grad, slots = group[0]
-    if _fusable(optimizer, group[0], context):
-        assert isinstance(optimizer, AdamW)
+def update_tensor(optimizer: Optimizer, name: str, param: Tensor, grad: Tensor, slots: Slots,
+                  context: UpdateContext) -> Tensor:
+    """Update a tensor in place; how many stored weights changed, int64 on the device."""
+    # The fused kernels are for AdamW in float32 throughout, on contiguous memory.
+    in_place = (param, *slots.values())
+    if (type(optimizer) is AdamW and MASTER not in slots and context.rounding == "nearest" and param.numel() > 0
+            and all(x.dtype == torch.float32 for x in (grad, *in_place)) and all(x.is_contiguous() for x in in_place)):
         with region(REGION):
-            return optimizer.fused(group, context)
+            return optimizer.fused(param, grad, slots, context)
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
     master = slots.get(MASTER)
     # One generator a tensor and step, so the order in which tensors come does not change the bits.

@@ -11,7 +11,6 @@ from workings.engines.torch.optimizers.base import (
     Slots,
     UpdateContext,
     WriteRows,
-    is_matrix,
     new_values,
     row_blocks,
 )
@@ -52,7 +51,7 @@ class Adafactor(Optimizer):
         for rows in row_blocks(grad):
             # Computed again: keeping it from the pass before would take a float32 copy of the matrix.
             direction = factor(rows).mul_(grad[rows].float() * context.scale).div_(shrink)
-            write(rows, new_values(param, rows, direction, context, c.weight_decay if is_matrix(param) else 0.0))
+            write(rows, new_values(param, rows, direction, context, self.decay_of(param)))
 
     def _factored(self, grad: Tensor, slots: Slots, decay: float, context: UpdateContext) -> Callable[[slice], Tensor]:
         global_rows = context.global_rows or grad.shape[0]

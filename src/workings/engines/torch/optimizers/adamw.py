@@ -1,7 +1,6 @@
 """AdamW."""
 
-from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -12,10 +11,8 @@ from workings.config.training import BLOCK_OF_8BIT, MIN_ELEMENTS_8BIT, AdamW8bit
 from workings.engines.torch.optimizers.base import (
     Optimizer,
     Slots,
-    TensorUpdate,
     UpdateContext,
     WriteRows,
-    is_matrix,
     new_values,
     row_blocks,
 )
@@ -24,8 +21,7 @@ from workings.errors import RequestError
 from workings.hints import pip_install
 
 FUSED_BLOCK = 2 ** 16
-"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache.
-Tensors of fewer share a block, on every device."""
+"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache."""
 CARD_BLOCK = 2 ** 24
 """Block size on a GPU: 64 MiB of old values in addition to the weights. With a quarter a GPU waited between
 kernels."""
@@ -38,22 +34,15 @@ class AdamW(Optimizer):
     splits_by_rows = True
     config: AdamWFields
 
-    def __init__(self, config: AdamWFields, moment_dtype: torch.dtype) -> None:
-        super().__init__(config, moment_dtype)
-        self.by_kernel = False
-        """Whether `fused` is the kernel for a card, which counts changes in the same pass."""
-        self.fused_block = 0
-        """Elements of a block of `fused`; 0: as the parameter's device has it. A trace says what its device would."""
-
     def init(self, param: Tensor) -> Slots:
         """Zero moments of the tensor's shape."""
         return {slot: torch.zeros_like(param, dtype=self.moment_dtype, requires_grad=False) for slot in self.slots}
 
     def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows,
-               matrix: bool | None = None) -> None:
-        """Update of independent elements; ``matrix``: whether decay applies, if the shape does not decide it."""
+               decay: float | None = None) -> None:
+        """Update of independent elements; ``decay``: the weight decay, if the shape does not decide it."""
         c = self.config
-        decay = self.decay_of(param, matrix)
+        decay = self.decay_of(param) if decay is None else decay
         mean_correction, square_correction = 1 - c.beta1 ** context.step, 1 - c.beta2 ** context.step
         for rows in row_blocks(param):
             g = grad[rows].float() * context.scale
@@ -68,37 +57,27 @@ class AdamW(Optimizer):
             del mean, square, root
             write(rows, new_values(param, rows, direction, context, decay))
 
-    def decay_of(self, param: Tensor, matrix: bool | None = None) -> float:
-        """Weight decay of a tensor; ``matrix``: whether it applies, where the shape does not say."""
-        return self.config.weight_decay if (is_matrix(param) if matrix is None else matrix) else 0.0
-
-    def fused(self, tensors: Sequence[TensorUpdate], context: UpdateContext) -> Tensor:
-        """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights.
-
-        Several tensors have the same decay and one block's elements at most.
-        """
-        c, param = self.config, tensors[0].param
+    def fused(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext) -> Tensor:
+        """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights."""
+        c = self.config
         # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
-        arrays = [(each.param.view(-1), each.grad.reshape(-1), *(each.slots[slot].view(-1) for slot in self.slots))
-                  for each in tensors]
-        if self.by_kernel:
-            return adamw(arrays, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
+        vectors = (param.view(-1), grad.reshape(-1), *(slots[slot].view(-1) for slot in self.slots))
+        if context.kernel:  # it counts changes in the same pass
+            return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
                          beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
         # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
         # A fill, not a copy from the host, for which the host would wait.
         step = torch.full((), float(context.step), device=param.device)
         inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
-        size = self.fused_block or (FUSED_BLOCK if param.device.type == "cpu" else CARD_BLOCK)
+        size = CARD_BLOCK if context.on_card else FUSED_BLOCK
         counts = []
         for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace: the first block is like all
-            new, grad, first, second = ([x[start:start + size] for x in column] for column in zip(*arrays, strict=True))
-            # `cat` copies even a single tensor: these are the values before the update.
-            old = torch.cat(new)
+            new, g, first, second = (x[start:start + size] for x in vectors)
+            old = new.clone()
             torch._fused_adamw_(
-                new, grad, first, second, [], [step] * len(new), lr=context.learning_rate, beta1=c.beta1,
-                beta2=c.beta2, weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False,
-                grad_scale=inverse)
-            counts.append(old.ne_(new[0] if len(new) == 1 else torch.cat(new)).sum())  # float32, exact up to 2 ** 24
+                [new], [g], [first], [second], [], [step], lr=context.learning_rate, beta1=c.beta1, beta2=c.beta2,
+                weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False, grad_scale=inverse)
+            counts.append(old.ne_(new).sum())  # float32, exact up to 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
 
 
@@ -137,10 +116,6 @@ def _zero(signed: bool) -> int:
         return int((_codes(signed, torch.device("cpu")) == 0).nonzero()[0])
 
 
-def _append(new: list[Tensor], _: object, value: Tensor) -> None:
-    new.append(value)
-
-
 class AdamW8bit(Optimizer):
     """AdamW; slots ``exp_avg`` (signed) and ``exp_avg_sq`` are bytes, ``…_absmax`` the scale of each block."""
 
@@ -169,7 +144,7 @@ class AdamW8bit(Optimizer):
         flat = {slot: slots[slot].view(-1) for slot in SCALES}
         vector, gradient = param.view(-1), grad.reshape(-1)
         if param.numel() < MIN_ELEMENTS_8BIT:
-            self.small.update(vector, gradient, flat, context, write, matrix=is_matrix(param))
+            self.small.update(vector, gradient, flat, context, write, self.decay_of(param))
             return
         codes = {slot: _codes(slot == "exp_avg", param.device) for slot in SCALES}
         # `row_blocks` cuts a vector at multiples of 2 ** 22, so no block of 256 is cut in two.
@@ -178,13 +153,9 @@ class AdamW8bit(Optimizer):
             moments = {slot: torch.ops.bitsandbytes.dequantize_blockwise(
                 flat[slot][rows], slots[scale][blocks], codes[slot], BLOCK_OF_8BIT, torch.float32)
                 for slot, scale in SCALES.items()}
-            # Rounding is left to `write`: the rule inside gives float32 values.
-            block = UpdateContext(step=context.step, learning_rate=context.learning_rate, scale=context.scale)
-            new: list[Tensor] = []
-            self.small.update(vector[rows], gradient[rows], moments, block, partial(_append, new),
-                              matrix=is_matrix(param))
+            # The rule inside has one block of elements at most, so it writes once. Rounding is left to `write`.
+            self.small.update(vector[rows], gradient[rows], moments, context,
+                              lambda _, value, rows=rows: write(rows, value), self.decay_of(param))
             for slot, scale in SCALES.items():
                 flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(
                     moments[slot], codes[slot], BLOCK_OF_8BIT)
-            # The rule inside had one block of elements at most, so it gave its values in one piece.
-            write(rows, new[0])

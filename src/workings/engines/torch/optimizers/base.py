@@ -9,7 +9,6 @@ with the same numbers.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,20 +37,14 @@ class UpdateContext:
     """Sum over the devices that hold the tensor's other rows."""
     global_rows: int = 0
     """Rows of the tensor over all devices; 0: those at hand."""
+    on_card: bool = False
+    kernel: bool = False
+    """As in `TorchSpec.card_kernels`."""
 
 
-class TensorUpdate(NamedTuple):
-    """A tensor, and what its update reads and writes."""
-
-    name: str
-    param: Tensor
-    grad: Tensor
-    slots: Slots
-
-    @classmethod
-    def of(cls, name: str, param: Tensor, grad: Tensor, moments: Mapping[str, Mapping[str, Tensor]]) -> "TensorUpdate":
-        """The update of a tensor, with its moments out of all ``moments``: slot -> name -> tensor."""
-        return cls(name, param, grad, {slot: tensors[name] for slot, tensors in moments.items() if name in tensors})
+def slots_of(moments: Mapping[str, Mapping[str, Tensor]], name: str) -> Slots:
+    """The moments of one tensor out of all ``moments``: slot -> name -> tensor."""
+    return {slot: tensors[name] for slot, tensors in moments.items() if name in tensors}
 
 
 class Optimizer(ABC):
@@ -77,6 +70,10 @@ class Optimizer(ABC):
     @abstractmethod
     def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
         """Hand the new float32 values of all rows of ``param`` to ``write``, in order; moments change in place."""
+
+    def decay_of(self, param: Tensor) -> float:
+        """Weight decay: that of matrices and filters. Pulled to zero, norms and biases would change a layer's scale."""
+        return self.config.weight_decay if param.ndim >= 2 else 0.0
 
 
 def row_blocks(x: Tensor) -> Iterator[slice]:
@@ -105,12 +102,6 @@ def clip_factor(norm: Tensor, limit: float) -> Tensor:
     """Factor that brings the gradients' global norm down to ``limit``; 1 if it is not above."""
     # The lower bound is for a gradient of zeros, whose factor is then 1.
     return (limit / norm.clamp(min=1e-30)).clamp(max=1.0)
-
-
-def is_matrix(x: Tensor) -> bool:
-    """Whether weight decay applies: to matrices and filters."""
-    # Norms and biases are vectors; to pull these to zero would change the scale of a layer.
-    return x.ndim >= 2
 
 
 def new_values(param: Tensor, rows: slice, direction: Tensor, context: UpdateContext, weight_decay: float) -> Tensor:

@@ -68,7 +68,6 @@ def live_peak(events: Iterable[Event], step: int) -> Peak:
             size, category = alive.pop(event.key)
             now[category] -= size
             total -= size
-            # The same bytes come back under another name, so the total does not move.
             if event.size == 0:
                 alive[event.key] = (size, event.category)
                 now[event.category] += size
@@ -143,7 +142,6 @@ class CachingAllocator:
         block = self._live.pop(key)
         block.free = True
         before, after = block.before, block.after
-        # Neighbours are of one segment. Joined they hold larger storages again, as in PyTorch's own allocator.
         if before is not None and before.free:
             self._unlist(before)
             block.size += before.size
@@ -160,7 +158,6 @@ class CachingAllocator:
 
     def _new_segment(self, size: int, small: bool) -> Block:
         if small:
-            # What PyTorch would ask of `cudaMalloc`; the card's memory counts by segments, used or not.
             segment_size = SMALL_SEGMENT
         else:
             segment_size = LARGE_SEGMENT if size < LARGE_LIMIT else rounded(size, LARGE_STEP)
@@ -183,7 +180,6 @@ class CachingAllocator:
 
     def _split(self, block: Block, size: int, rest: int) -> None:
         self._blocks += 1
-        # The rest stays next to the block in the same segment, where the two can be joined again.
         remainder = Block(self._blocks, rest, block.small, True, block, block.after)
         if block.after is not None:
             block.after.before = remainder

@@ -5,7 +5,8 @@ Nothing is computed and nothing is allocated.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from time import monotonic
 
@@ -19,9 +20,9 @@ from workings.engines.source_digest import library_versions
 from workings.engines.torch.attention import choose
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.mask_check import grouped_products, refuse_unsuited
-from workings.engines.torch.optimizers.adamw import CARD_BLOCK, AdamW
+from workings.engines.torch.planning import LIBRARIES, TracedCard
 from workings.engines.torch.sharding import ProcessMesh, per_layer_table, refuse_unsplit
-from workings.engines.torch.spec import TorchSpec, build_spec, with_kernels
+from workings.engines.torch.spec import TorchSpec, build_spec
 from workings.engines.torch.step import State, empty_state
 from workings.engines.torch.trace.allocator import MIN_BLOCK, PAGE, CachingAllocator, Event, Log, OutOfMemory, live_peak
 from workings.engines.torch.trace.programs import PROGRAMS
@@ -31,31 +32,20 @@ from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
 
 CONTEXT = "CUDA context"
-TRACED = ("torch", "transformers", "peft", "bitsandbytes")
-"""Distributions whose versions a trace names."""
+NO_CARD = TracedCard()
 
 
-@dataclass(frozen=True, kw_only=True)
-class TracedCard:
-    """Properties of a CUDA GPU that decide how much memory a step reserves."""
-
-    capability: str = ""
-    """Compute capability, e.g. ``7.5``; empty where it is not known."""
-    limit_bytes: int = 0
-    """Memory of the card; 0: not known."""
-    kernels: bool = True
-    """Whether the kernels of `triton` run there, where the card's matrix units are new enough."""
-
-
-def inspect_step(request: EngineRequest, batch: BatchShape, platform: str,
-                 card: TracedCard | None = None) -> Inspection:
+def inspect_step(request: EngineRequest, batch: BatchShape, platform: str, card: TracedCard = NO_CARD) -> Inspection:
     """Trace the step of a request for a batch; see `inspect_program`."""
-    return inspect_program(request, "step", batch, platform, card or TracedCard())
+    return inspect_program(request, "step", batch, platform, card)
 
 
+@lru_cache(maxsize=64)
 def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramShape, platform: str,
                     card: TracedCard) -> Inspection:
     """Trace one program of a run, for a batch of this size. Raises `RequestError` for what the engine does not do.
+
+    A command that trains several runs asks for the same one again, hence the cache.
 
     On platform ``cpu`` live bytes count; on ``gpu`` what the caching allocator reserves, and what CUDA takes in
     addition. Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with
@@ -68,9 +58,9 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
     if shared.processes > 1:
         refuse_unsplit(request, shared.processes)
     # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
-    with pretended(shared) as mesh:
-        spec, notes = _spec(request, platform, card, mesh)
-        log = trace(spec, program, size, platform, request)
+    with pretended(shared):
+        spec, notes = _spec(request, platform, card, shared)
+        log = trace(spec, program, size)
     # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
         found = _on_card(log, card, program)
@@ -79,7 +69,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
         found = Inspection(
             peak_bytes=live.size, source="traced", breakdown=live.categories, peak_operator=live.operator, versions={},
             notes=("traced: the engine's own step under fake tensors, two updates; bytes that are alive at one time",))
-    return replace(found, versions=library_versions(TRACED), notes=(*found.notes, *notes),
+    return replace(found, versions=library_versions(LIBRARIES), notes=(*found.notes, *notes),
                    seconds={"trace": round(monotonic() - start, 1)})
 
 
@@ -97,24 +87,19 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
     attention = choose(request.memory.attention, "cuda", request.shape.attention_softcap)
     major = int(card.capability.split(".")[0]) if card.capability else FIRST_CAPABILITY
     kernels = card.kernels and major >= FIRST_CAPABILITY
-    if isinstance(spec.optimizer, AdamW):
-        # Fake tensors call themselves CPU tensors, and would be updated in the CPU's small blocks.
-        spec.optimizer.fused_block = CARD_BLOCK
     if attention == "fused" and request.precision.compute == "bf16" and major < FIRST_CAPABILITY:
         attention = "plain"
         notes.append(f"fused attention in bf16 needs compute capability 8.0; this card has {card.capability} and "
                      "PyTorch makes the whole square of scores there, which is what was traced")
-    return with_kernels(kernels, replace(spec, attention=attention)), notes
+    return replace(spec, on_card=True, card_kernels=kernels, attention=attention), notes
 
 
-def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape, platform: str, request: EngineRequest) -> Log:
+def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape) -> Log:
     """The events of one program, from the first parameter on; of one process where several share it."""
-    # Buffers of transformers are real: tables of a few kilobytes.
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
-        on_card = platform == "gpu"
-        return follow(state, lambda: PROGRAMS[program](spec, state, size, request), on_card=on_card,
-                      host_table=on_card and spec.table_on_host)
+        return follow(state, lambda: PROGRAMS[program](spec, state, size), on_card=spec.on_card,
+                      host_table=spec.on_card and spec.table_on_host)
 
 
 def follow(state: State, run: Callable[[], None], *, on_card: bool = False, host_table: bool = False) -> Log:
@@ -150,7 +135,6 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
                 limited = f"it fits only because the allocator gives cached blocks back {full.given_back} times"
         except OutOfMemory as error:
             limited = f"PyTorch's allocator would give up on this card: {error}"
-    # Where the card was too small, `reserved` stays what a card without a limit would have held.
     peak = live_peak(events, MIN_BLOCK)
     breakdown = peak.categories | {CONTEXT: CONTEXT_BYTES}
     if reserved > peak.size:
@@ -165,18 +149,18 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
 
 
 @contextmanager
-def pretended(mesh: ProcessMesh) -> Iterator[ProcessMesh]:
-    """The mesh of process 0, whose parts are the largest, of processes that are not there: nothing is sent.
+def pretended(mesh: ProcessMesh) -> Iterator[None]:
+    """Inside, this is process 0, whose parts are the largest, of processes that are not there: nothing is sent.
 
     Only in a program without real processes: PyTorch keeps plans of communication by the shape of a mesh, and
     would take those of one for the other.
     """
     if mesh.processes == 1:
-        yield mesh
+        yield
         return
     # PyTorch's own group for tests: its collectives have shapes, and return at once.
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=mesh.processes)
     try:
-        yield mesh
+        yield
     finally:
         dist.destroy_process_group()

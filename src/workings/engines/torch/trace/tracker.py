@@ -143,7 +143,6 @@ class LiveStorages(TorchDispatchMode):
 
     def _within(self, size: int, name: str) -> None:
         self._count += 1
-        # It comes and goes within the operator: it can raise the peak, and nothing keeps it.
         self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
         self.log.hidden[name] += 1
 

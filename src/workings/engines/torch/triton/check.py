@@ -71,7 +71,7 @@ def _norm(device: torch.device) -> Sequence[Tensor]:
 def _update(device: torch.device) -> Sequence[Tensor]:
     param, grad, mean, square = _drawn(device, *[(5000,)] * 4, dtype=torch.float32)
     square.square_()
-    changed = adamw([(param, grad, mean, square)], scale=0.5, step=3, rate=0.1, beta1=0.9, beta2=0.95, epsilon=1e-8,
+    changed = adamw(param, grad, mean, square, scale=0.5, step=3, rate=0.1, beta1=0.9, beta2=0.95, epsilon=1e-8,
                     decay=0.1)
     return param, mean, square, changed.float()
 

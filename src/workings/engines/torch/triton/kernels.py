@@ -26,7 +26,6 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
         x = tl.load(logits + at, mask=at < VOCABULARY, other=-float("inf")).to(tl.float32)
         if CAPPED:
             x = tl.where(at < VOCABULARY, capped(x, cap), -float("inf"))
-        # What was added up so far counts from the largest logit seen, which may rise.
         # The running maximum keeps every exponent at most zero, so nothing overflows with any logits.
         larger = tl.maximum(top, tl.max(x))
         total = total * tl.exp(top - larger) + tl.sum(tl.exp(x - larger))
@@ -40,9 +39,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
             x = tl.load(logits + at, mask=at < VOCABULARY, other=0.0).to(tl.float32)
             if CAPPED:
                 x = capped(x, cap)
-            # The derivative of log z is the softmax, times the sum of the weights of the targets.
             d = tl.exp(x - z) * weight
-            # Unrolled, because the number of targets is a constant of the program.
             for k in tl.static_range(TARGETS):
                 d -= tl.where(at == tl.load(targets + row * TARGETS + k), tl.load(weights + row * TARGETS + k), 0.0)
             if CAPPED:

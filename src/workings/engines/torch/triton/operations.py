@@ -10,7 +10,7 @@ Shape suffixes: R rows, D elements of a row or width, C positions of a product o
 targets of a position.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,8 +20,8 @@ from torch.autograd import Function
 
 TILES = 16
 """Tiles of rows for which one program of a norm's gradient adds up the weight's, in an order that is fixed."""
-ELEMENTS = 1024
-"""Elements of a program where every element is for itself."""
+ELEMENTS = 4096
+"""Elements that one program of AdamW updates."""
 
 
 def _power_of_two(size: int) -> int:
@@ -66,7 +66,6 @@ def norm(x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
 class _Norm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
-        # A kernel walks over memory by rows; strided views would need a stride for each axis.
         x = _dense(x)
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
         # Kept for backward in place of the normed rows: one float32 a row instead of a row.
@@ -125,35 +124,31 @@ def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
     return left_CV.t().float() @ right_CD.float()
 
 
-def adamw(tensors: Sequence[tuple[Tensor, ...]], *, scale: Tensor | float, step: int, rate: float,
+def adamw(param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, *, scale: Tensor | float, step: int, rate: float,
           beta1: float, beta2: float, epsilon: float, decay: float) -> Tensor:
-    """Update float32 parameters in place; how many elements changed, an int64 scalar on the device.
+    """Update a float32 parameter in place; how many elements changed, an int64 scalar on the device.
 
-    ``tensors``: ``(parameter, gradient, mean, mean square)`` each, all dense and flat. Gradients are multiplied by
-    ``scale``, ``step`` counts from 1, and ``epsilon`` is added to the root after the correction.
+    All tensors are dense and flat; the moments are updated, too. The gradient is multiplied by ``scale``, ``step``
+    counts from 1, and ``epsilon`` is added to the root after the correction.
     """
-    device = tensors[0][0].device
-    changed = torch.zeros((), dtype=torch.int64, device=device)
+    changed = torch.zeros((), dtype=torch.int64, device=param.device)
     # A fill, not a copy from the host: that would make the host wait for the card.
-    factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=device)
+    factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=param.device)
     # Bias corrections are folded into two numbers on the host, so the kernel has no power to compute.
     kept, rate_now, root = 1 - rate * decay, rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
-    for param, grad, mean, square in tensors:
-        def plain(param: Tensor = param, grad: Tensor = grad, mean: Tensor = mean, square: Tensor = square) -> None:
-            g = grad * factor
-            mean.mul_(beta1).add_(g, alpha=1 - beta1)
-            square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-            new = kept * param - rate_now * mean / (square.sqrt() * root + epsilon)
-            changed.add_((new != param).sum())
-            param.copy_(new)
 
-        def on_card(kernels: Any, each: tuple[Tensor, ...] = (param, grad, mean, square)) -> None:
-            count = each[0].numel()
-            kernels.adamw[(-(-count // (4 * ELEMENTS)),)](
-                *each, changed, factor, count, kept, rate_now, beta1, 1 - beta1, beta2, 1 - beta2, root, epsilon,
-                BLOCK=4 * ELEMENTS, num_warps=8)
+    def plain() -> None:
+        g = grad * factor
+        mean.mul_(beta1).add_(g, alpha=1 - beta1)
+        square.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+        new = kept * param - rate_now * mean / (square.sqrt() * root + epsilon)
+        changed.add_((new != param).sum())
+        param.copy_(new)
 
-        _fill(param, on_card, plain)
+    count = param.numel()
+    _fill(param, lambda kernels: kernels.adamw[(-(-count // ELEMENTS),)](
+        param, grad, mean, square, changed, factor, count, kept, rate_now, beta1, 1 - beta1, beta2, 1 - beta2, root,
+        epsilon, BLOCK=ELEMENTS, num_warps=8), plain)
     return changed
 
 
@@ -161,55 +156,37 @@ LOSS_BLOCK, LOSS_WARPS = 8192, 16
 """Logits that one program has in registers at a time: the fastest of 4,096 to 32,768 on an H200."""
 
 
-@torch.library.custom_op("workings::block_loss_", mutates_args={"logits_CV"}, device_types="cpu")
 def block_loss_(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float, gradient: bool) -> Tensor:
     """Log of the sum of exponentials of each row ``[C]``, float32, of logits before the cap (0: no cap).
 
     With ``gradient`` the logits are replaced by the derivative of ``sum(weights * -log p(target))`` by them; without,
     they stay. Arithmetic is in float32, rounded once to the format of the logits.
     """
-    wide = logits_CV.float()
-    capped = soft_cap * torch.tanh(wide / soft_cap) if soft_cap else wide
-    log_z = torch.logsumexp(capped, -1)
-    if gradient:
-        d = (capped - log_z[:, None]).exp_() * weights_CK.sum(-1, keepdim=True)
-        d.scatter_add_(1, targets_CK, -weights_CK)
-        logits_CV.copy_(d * (1 - (capped / soft_cap).square()) if soft_cap else d)
-    return log_z
-
-
-@block_loss_.register_fake
-def _(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float, gradient: bool) -> Tensor:
-    return logits_CV.new_empty(logits_CV.shape[0], dtype=torch.float32)
-
-
-@block_loss_.register_kernel("cuda")
-def _on_card(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float, gradient: bool) -> Tensor:
-    # Only a machine with a card has Triton.
-    from workings.engines.torch.triton.kernels import block_loss
-
     rows, vocabulary = logits_CV.shape
-    log_z = torch.empty(rows, dtype=torch.float32, device=logits_CV.device)
+    log_z, totals = logits_CV.new_empty(rows, dtype=torch.float32), weights_CK.sum(-1)
     # Triton's blocks are powers of two; a small vocabulary gets a smaller one, with fewer warps.
     size = min(LOSS_BLOCK, _power_of_two(vocabulary))
-    block_loss[(rows,)](logits_CV, targets_CK, weights_CK, weights_CK.sum(-1), log_z, logits_CV.stride(0), soft_cap,
-                        VOCABULARY=vocabulary, TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient,
-                        BLOCK=size, num_warps=max(1, LOSS_WARPS * size // LOSS_BLOCK))
+
+    def plain() -> None:
+        wide = logits_CV.float()
+        capped = soft_cap * torch.tanh(wide / soft_cap) if soft_cap else wide
+        log_z.copy_(torch.logsumexp(capped, -1))
+        if gradient:
+            d = (capped - log_z[:, None]).exp_() * totals[:, None]
+            d.scatter_add_(1, targets_CK, -weights_CK)
+            logits_CV.copy_(d * (1 - (capped / soft_cap).square()) if soft_cap else d)
+
+    _fill(logits_CV, lambda kernels: kernels.block_loss[(rows,)](
+        logits_CV, targets_CK, weights_CK, totals, log_z, logits_CV.stride(0), soft_cap, VOCABULARY=vocabulary,
+        TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient, BLOCK=size,
+        num_warps=max(1, LOSS_WARPS * size // LOSS_BLOCK)), plain)
     return log_z
 
 
-@torch.library.custom_op("workings::add_product_", mutates_args={"total_VD"}, device_types="cpu")
 def add_product_(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
     """Add ``left.T @ right`` of bf16 matrices to a float32 matrix; the product is never rounded to bf16."""
-    total_VD.addmm_(left_CV.t().float(), right_CD.float())
-
-
-@add_product_.register_fake
-def _(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
-    return None
-
-
-@add_product_.register_kernel("cuda")
-def _(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
-    # An overload whose result has its own format: bf16 factors, and a float32 sum that is never rounded.
-    torch.ops.aten.addmm.dtype_out(total_VD, left_CV.t(), right_CD, torch.float32, out=total_VD)
+    if total_VD.is_cuda:
+        # An overload whose result has its own format.
+        torch.ops.aten.addmm.dtype_out(total_VD, left_CV.t(), right_CD, torch.float32, out=total_VD)
+    elif not is_fake(total_VD):
+        total_VD.addmm_(left_CV.t().float(), right_CD.float())
