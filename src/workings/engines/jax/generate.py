@@ -111,13 +111,14 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
     """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
     def layer(layers: Sequence[int]) -> Layer:
         attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape), layers)
-        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout, layers[0])
+        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, transform(xs[1]), spec.layout,
+                                   layers[0])
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
     inputs, transform = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
     # The scan only reads the caches and returns one token's keys and values; they are written once, after it.
-    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
+    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, keep_kv=True).run(params, x)
     return x[:, 0], cache.append(spec.shape, spec.layout, caches, kv_by_stack, count)
 
 
