@@ -122,7 +122,8 @@ def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
     params = roughened(engine)["params"]
     graph, state = nnx.split(nnx.eval_shape(model_class(shape, engine.spec.parameter_dtype)))
     model = nnx.merge(graph, filled(state, to_tunix(params, shape)))
-    back = from_tunix({path: x.get_value() for path, x in nnx.to_flat_state(nnx.state(model, nnx.Param))}, shape, params)
+    theirs = {path: x.get_value() for path, x in nnx.to_flat_state(nnx.state(model, nnx.Param))}
+    back = from_tunix(theirs, shape, params)
     assert jax.tree.structure(back) == jax.tree.structure(params)
     for ours, theirs in zip(jax.tree.leaves(params), jax.tree.leaves(back), strict=True):
         assert ours.dtype == theirs.dtype
