@@ -268,8 +268,6 @@ class Inspection:
     """Bytes of the program's heap by part, where the compiler wrote down its buffer assignment."""
     assumed: tuple[str, ...] = ()
     """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
-    tokens_per_device: tuple[int, ...] = ()
-    """Shape of the token array of one device's program; empty if it is not known."""
     why_estimated: str = ""
     """Why neither a compiler nor a trace was used, as a clause."""
     notes: tuple[str, ...] = ()
@@ -282,7 +280,7 @@ class Inspection:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
         """The inspection whose `dataclasses.asdict` was written as JSON, where tuples are lists."""
-        tuples = {name: tuple(values[name]) for name in ("assumed", "tokens_per_device", "notes") if name in values}
+        tuples = {name: tuple(values[name]) for name in ("assumed", "notes") if name in values}
         return cls(**{**values, **tuples})
 
 
