@@ -22,7 +22,6 @@ from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_tenso
 from workings.engines.jax.step import gradients
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
-from workings.models.batch import Batch
 from workings.models.shape import ModelShape
 from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen
 
@@ -41,13 +40,6 @@ def arrays(state: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(x) for name, x in flatten_params(state["params"]).items()}
 
 
-def computed(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, dict[str, np.ndarray]]:
-    """The loss and the gradients of a batch."""
-    rows = {name: getattr(batch, name) for name in ("tokens", "targets", "loss_mask", "segment_ids", "positions")}
-    (loss, _), tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], rows, np.float32(batch.divisor))
-    return float(loss), {name: np.asarray(x) for name, x in flatten_params(tree).items()}
-
-
 @pytest.mark.parametrize("memory", [MemoryConfig(), pytest.param(
     MemoryConfig(remat="dots", attention="chunked", loss_chunk=8), id="saving", marks=pytest.mark.full)])
 def test_layers_that_share_a_body_or_keys_get_the_gradients_of_the_other_engine(memory: MemoryConfig,
@@ -60,7 +52,8 @@ def test_layers_that_share_a_body_or_keys_get_the_gradients_of_the_other_engine(
     ours, expected = (each.generate(at, prompts, max_new_tokens=8, stop_ids=[])
                       for each, at in ((engine, state), (other, theirs)))
     assert [answer.tokens for answer in ours] == [answer.tokens for answer in expected]
-    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in computed(engine, state, batch)[1].items()
+    _, tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], batch.arrays, np.float32(batch.divisor))
+    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in flatten_params(tree).items()
              for i, each in enumerate(unstacked(name, x.shape[0]))}
     wanted = {name: x.numpy() for name, x in their_gradients(other, theirs, batch).items() if name != "loss"}
     assert found.keys() == wanted.keys()
