@@ -48,7 +48,7 @@ def write_text_part(folder: Path, base: Path, shape: ModelShape) -> dict[str, np
     (folder / "config.json").write_text(json.dumps(to_hf_config(shape) | {"dtype": "float32"}))
     read = model_weights(base, shape).read
     write_tensors(folder / "model.safetensors", {name: (read(name).dtype, size)
-                                                 for name, size in tensor_shapes(shape).items()}, read, {})
+                                                 for name, size in tensor_shapes(shape).items()}, read)
     draw = np.random.default_rng(0)
     adapters = {}
     for layer in range(shape.layers):
@@ -60,7 +60,7 @@ def write_text_part(folder: Path, base: Path, shape: ModelShape) -> dict[str, np
             adapters |= {f"{stem}lora_A.weight": draw.random((2, inner), np.float32),
                          f"{stem}lora_B.weight": draw.random((outer, 2), np.float32)}
     write_tensors(folder / "adapter" / ADAPTER_FILE, {name: (x.dtype, x.shape) for name, x in adapters.items()},
-                  adapters.__getitem__, {})
+                  adapters.__getitem__)
     (folder / "adapter" / ADAPTER_CONFIG).write_text(json.dumps({
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 4, "inference_mode": True,
         "target_modules": list(TARGETS)}))

@@ -56,7 +56,7 @@ def write(path: Path, tensors: Mapping[str, Tensor | LazyTensor]) -> None:
         return x.make() if isinstance(x, LazyTensor) else gathered(x)
 
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), files.METADATA)
+        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)))
         return
     for name in plan:  # take part, in the same order
         full_tensor(name)
