@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from tests.engines.tiny import random_batch, reference_loss_sum, request, tiny_shape, with_signals, with_top_tokens
+from tests.engines.tiny import random_batch, request, tiny_shape, with_signals, with_top_tokens
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, MeshConfig
 from workings.engines import prefill
 from workings.engines.jax import checkpoint, embedding, feed_forward
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.loss import LossPartition, split_loss_sum
-from workings.engines.jax.sharding import FSDP, TP, make_layout
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import TopTokens
@@ -149,7 +146,7 @@ def generation() -> dict:
 
 def places() -> dict:
     """Where things are in the compiled module: shape of each device's batch, and every array type that occurs."""
-    embedding.CHUNK = 4  # the usual 1024 positions would be the whole tiny batch
+    embedding.GATHERED = 32  # of eight devices, 4 each; the usual 8192 positions would be the whole tiny batch
     e = engine("8", vocab=128)
     compiled = e.compiled_step(Batch.blank((1, 16, 32)))
     batch = compiled.input_shardings[0][1]["tokens"].shard_shape((1, 16, 32))
@@ -160,34 +157,11 @@ def places() -> dict:
     return {"tokens": batch, "moment": moments, "text": compiled.as_text(), "saved": saved.as_text()}
 
 
-def pod() -> dict:
-    """Sixteen devices: loss, gradients and rows of an embedding next to the plain ones, and what is gathered."""
-    embedding.GATHERED = 32
-    layout, draw = make_layout(tuple(jax.devices()), MeshConfig(fsdp=16)), np.random.default_rng(0)
-    hidden, head = (jnp.asarray(draw.normal(size=size), jnp.float32) for size in ((16, 5, 8), (128, 8)))
-    targets = jnp.asarray(draw.integers(0, 128, (16, 5)))
-    weights = jnp.asarray(draw.integers(0, 2, (16, 5)), jnp.float32)
-    rows, own = layout.sharding(FSDP), layout.sharding((FSDP, TP))
-    placed = [jax.device_put(x, to) for x, to in ((hidden, rows), (head, own), (targets, rows), (weights, rows))]
-    partition = LossPartition(layout, 4, 0.0, True)
-    step = jax.jit(jax.value_and_grad(lambda *x: split_loss_sum(partition, *x), argnums=(0, 1)))
-    ours, lowered = step(*placed), step.lower(*placed).as_text()
-    plain = jax.value_and_grad(reference_loss_sum, argnums=(0, 1))(hidden, head, targets, weights)
-    looked = jax.jit(jax.value_and_grad(lambda table, at: (embedding.split_lookup(layout, table, at) ** 2).sum()))
-    table = looked(placed[1], placed[2])
-    direct = jax.value_and_grad(lambda table: (table[targets] ** 2).sum())(head)
-    return {"loss": float(abs(ours[0] / plain[0] - 1)), "rows": float(abs(table[0] / direct[0] - 1)),
-            "gradients": [float(abs(a - b).max()) for a, b in ((ours[1][0], plain[1][0]), (ours[1][1], plain[1][1]),
-                                                               (table[1], direct[1]))],
-            "gathered": "tensor<32x8xf32>" in lowered, "whole_chunks": "tensor<64x8xf32>" in lowered}
-
-
 if __name__ == "__main__":
     case, folder = sys.argv[1], Path(sys.argv[2])
     answers = {"qlora": lambda: adapters("qlora", folder), "dropout": lambda: adapters("dropout", folder),
                "checkpoint of adafactor": lambda: checkpoint_of_adafactor(folder), "generation": generation,
                "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
-               "pod": pod,
                "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", 2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
                "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4", 0)}
