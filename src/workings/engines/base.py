@@ -428,11 +428,6 @@ class Sampler(Protocol):
         """
 
 
-def sampler_of(engine: Engine) -> Sampler | None:
-    """The engine as the sampler of its completions; None if it does not write any."""
-    return engine if isinstance(engine, Sampler) else None
-
-
 @runtime_checkable
 class TaggedSampler(Sampler, Protocol):
     """A sampler that is another program, with weights that it took over."""

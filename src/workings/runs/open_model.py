@@ -10,7 +10,7 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.distributed.process_group import ProcessGroup, facts_of
-from workings.engines.base import Engine, EngineRequest, State, sampler_of
+from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
@@ -112,7 +112,6 @@ class SealedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            sampler=sampler_of(engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0, elsewhere: MeshConfig = _ONE_DEVICE
