@@ -557,7 +557,7 @@ class Processes(Protocol):
 class JoiningEngine(Protocol):
     """Optional: several processes. `join` is a class method of an engine's class."""
 
-    def join(self, device: str) -> Processes | None:
+    def join(self) -> Processes | None:
         """Connect to the other processes before a device is opened; None if no launcher started several.
 
         Raises `RequestError` for contradicting variables of a launcher.

@@ -166,10 +166,9 @@ def open_model(model: str | Path, weights: WeightsRequest | None, device: str = 
     return open_run(Path(model), device, group) if weights is None else open_weights(str(model), weights)
 
 
-def processes_of(path: Path, device: str) -> ProcessGroup:
+def processes_of(path: Path) -> ProcessGroup:
     """The processes that a launcher started to open a sealed run together. Raises as `ProcessGroup.of`."""
-    recipe = SealedRun.open(path).loaded.recipe
-    return ProcessGroup.of(recipe.engine, recipe.device if device == AS_RECORDED else without_alias(device))
+    return ProcessGroup.of(SealedRun.open(path).loaded.recipe.engine)
 
 
 def follow_run(path: Path, device: str, group: ProcessGroup) -> None:

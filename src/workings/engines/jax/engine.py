@@ -15,7 +15,6 @@ from workings.engines.base import (
     Inspection,
     LossSum,
     Memory,
-    Processes,
     StepResult,
     require_adapters,
     require_signals,
@@ -42,6 +41,8 @@ from workings.models.batch import ROWS, Batch
 class JaxEngine(JaxPlanning):
     """`workings.engines.base.Engine` on JAX. Open it with `JaxEngine.open`."""
 
+    join = staticmethod(join)
+
     def __init__(self, request: EngineRequest, devices: device.Devices) -> None:
         self.request = request
         self.devices = devices
@@ -55,12 +56,6 @@ class JaxEngine(JaxPlanning):
         self._generator = Generator(self.spec)
         self.compilations = 0
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
-
-    @classmethod
-    def join(cls, device: str) -> Processes | None:
-        """Meet the processes that a launcher started; None for one alone."""
-        del device
-        return join()
 
     @classmethod
     def open(cls, request: EngineRequest) -> "JaxEngine":

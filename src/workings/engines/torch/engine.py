@@ -17,7 +17,6 @@ from workings.engines.base import (
     Inspection,
     LossSum,
     Memory,
-    Processes,
     StepResult,
     require_adapters,
     require_signals,
@@ -84,6 +83,8 @@ inspect_once = lru_cache(maxsize=64)(inspect_step)
 class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
 
+    join = staticmethod(join)
+
     def __init__(self, request: EngineRequest, device: Device) -> None:
         # Before this process waits for others.
         refuse(torch_refusals(request))
@@ -95,12 +96,6 @@ class TorchEngine(TorchPlanning):
         # Before memory is allocated: both need the request and the class of the model alone.
         refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
-
-    @classmethod
-    def join(cls, device: str) -> Processes | None:
-        """Meet the processes that `torchrun` started; None for one alone."""
-        del device
-        return join()
 
     @classmethod
     def open(cls, request: EngineRequest) -> "TorchEngine":
