@@ -411,14 +411,10 @@ class AdapterReadingEngine(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """The role next to an engine: to write completions with the weights that the engine trains. Most engines play it.
+    """The role next to an engine: to sample completions with the weights that the engine trains. Most engines play it.
 
     ``state`` is the engine's; it is read, not consumed.
     """
-
-    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-                 stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy completions of token prompts, in the order of the prompts."""
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
