@@ -101,15 +101,6 @@ def adapters(method: str, folder: Path) -> dict:
     return found
 
 
-def checkpoint_of_adafactor(folder: Path) -> dict:
-    e, other = (engine(mesh, optimizer="adafactor") for mesh in ("8", "4"))
-    state, _ = curve(e, e.init(0), 3)
-    e.save(state, folder)
-    e.save_shards(state, folder / "shards")
-    return {"8": curve(e, state, 4, 3)[1], "4": curve(other, other.restore(folder), 4, 3)[1],
-            "4 from slices": curve(other, other.restore(folder / "shards"), 4, 3)[1]}
-
-
 def copies(folder: Path) -> dict:
     """Three steps of several copies and of one device, then three more: there, and on both from the slices."""
     found = {}
@@ -119,11 +110,16 @@ def copies(folder: Path) -> dict:
         (slices := folder / mesh).mkdir()
         state, losses = curve(e, e.init(0), 3)
         e.save_shards(state, slices)
+        four = []
+        if optimizer == "adafactor":  # its rows and columns of moments are split like the matrices they belong to
+            e.save(state, folder)
+            other = engine("4", vocab=vocab, optimizer=optimizer)
+            four = [curve(other, other.restore(place), 3, 3)[1] for place in (folder, slices)]
         losses += curve(e, state, 3, 3)[1]
         _, expected = curve(one, one.init(0), 6)
         prompts, asked = [[5, 9, 33], [8], [60, 7, 7, 2]], {"max_new_tokens": 6, "stop_ids": []}
         found[mesh] = {
-            "losses": losses, "one": expected, "resumed": curve(e, e.restore(slices), 3, 3)[1],
+            "losses": losses, "one": expected, "four": four, "resumed": curve(e, e.restore(slices), 3, 3)[1],
             "one resumed": curve(one, one.restore(slices), 3, 3)[1], "mesh": dict(e.describe().mesh),
             "place": e.shardings["params"]["layers"]["mlp.up_proj.weight"].shard_shape((3, 48, 32)),
             "answers": [[c.tokens for c in x.generate(x.init(2), prompts, **asked)] for x in (e, one)]}
@@ -160,8 +156,7 @@ def places() -> dict:
 if __name__ == "__main__":
     case, folder = sys.argv[1], Path(sys.argv[2])
     answers = {"qlora": lambda: adapters("qlora", folder), "dropout": lambda: adapters("dropout", folder),
-               "checkpoint of adafactor": lambda: checkpoint_of_adafactor(folder), "generation": generation,
-               "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
+               "generation": generation, "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
                "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", 2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
                "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4", 0)}

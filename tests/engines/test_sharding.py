@@ -59,25 +59,20 @@ def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: 
         assert found["places"]["mlp.up_proj.weight.absmax"] == [3, 2, 32]
 
 
-def test_a_checkpoint_of_eight_devices_goes_on_with_four(run_forked, tmp_path: Path) -> None:
-    """Adafactor's rows and columns of moments are split like the matrices that they belong to. The slices of eight
-    devices make up the same tensors."""
-    (tmp_path / "shards").mkdir()
-    found = ask(run_forked, "checkpoint of adafactor", tmp_path)
-    same_tensors(tmp_path, tmp_path / "shards", count=1)
-    assert found["4 from slices"] == found["4"]
-    np.testing.assert_allclose(found["4"], found["8"], rtol=1e-5)
-
-
 def test_copies_of_the_parameters_train_like_one(run_forked, tmp_path: Path) -> None:
     """replicate=2 x fsdp=2 x tp=2, replicate=2 x fsdp=4 (its vocabulary cannot be split) and replicate=8 against one
-    device. Of equal slices one copy's are written; the same mesh resumes from them bit for bit, one device closely."""
+    device. Of equal slices one copy's are written; the same mesh resumes from them bit for bit, one device and four
+    closely. The slices make up the tensors of whole files."""
     found = ask(run_forked, "copies", tmp_path)
     for mesh, each in found.items():
         np.testing.assert_allclose(each["losses"], each["one"], rtol=1e-5)
         assert each["resumed"] == each["losses"][3:], mesh
         np.testing.assert_allclose(each["one resumed"], each["losses"][3:], rtol=1e-5)
         assert each["answers"][0] == each["answers"][1]
+    same_tensors(tmp_path, tmp_path / "2x4x1", count=1)
+    whole, from_slices = found["2x4x1"]["four"]
+    assert from_slices == whole
+    np.testing.assert_allclose(whole, found["2x4x1"]["losses"][3:], rtol=1e-5)
     assert found["2x2x2"]["mesh"] == {"replicate": 2, "fsdp": 2, "tp": 2}
     # A copy is split as it would be on four devices alone.
     assert [found[mesh]["place"] for mesh in found] == [[3, 24, 16], [3, 48, 8], [3, 48, 32]]
