@@ -29,7 +29,6 @@ from workings.engines.torch.optimizers.base import TensorUpdate, UpdateContext
 from workings.engines.torch.optimizers.base import clip_factor as torch_clip_factor
 from workings.models.batch import Batch
 
-
 losses = pytest.mark.parametrize(("hidden", "head", "targets", "weights", "softcap", "expected"), [
     # Logits are logs of 1/2, 1/4, 1/4: ln 2 + ln 4 + ln 4.
     pytest.param(np.ones((3, 1)), np.log([[0.5], [0.25], [0.25]]), [0, 1, 2], [1, 1, 1], 0.0, 5 * math.log(2),
