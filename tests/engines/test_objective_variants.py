@@ -45,7 +45,8 @@ cases = pytest.mark.parametrize(("algorithm", "loss", "derivative"), [
     pytest.param(
         Cispo(name="cispo", clip_low=1.0, clip_high=0.4),
         (-2 * (1.4 * NOW[0][0] + 0.5 * NOW[0][1] + 1.1 * NOW[0][2]) + (0.6 * NOW[1][0] + 1.3 * NOW[1][1])) / 5,
-        ((-2.8 / 5, -1.0 / 5, -2.2 / 5), (0.6 / 5, 1.3 / 5)), id="cispo: log probabilities times ratios up to 1.4; every token teaches"),
+        ((-2.8 / 5, -1.0 / 5, -2.2 / 5), (0.6 / 5, 1.3 / 5)),
+        id="cispo: log probabilities times ratios up to 1.4; every token teaches"),
 ])
 """An algorithm, its loss, and the derivative of the loss in the log probability of each token."""
 
