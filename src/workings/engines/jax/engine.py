@@ -20,13 +20,12 @@ from workings.engines.base import (
     require_signals,
 )
 from workings.engines.gpu_settings import gpu_share
-from workings.engines.jax import checkpoint, device, spec
+from workings.engines.jax import checkpoint, device, processes, spec
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import final_logits, unembedding
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
-from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.step import State, all_hidden_states, evaluate, log_probs
@@ -41,7 +40,7 @@ from workings.models.batch import ROWS, Batch
 class JaxEngine(JaxPlanning):
     """`workings.engines.base.Engine` on JAX. Open it with `JaxEngine.open`."""
 
-    join = staticmethod(join)
+    join = staticmethod(processes.join)
 
     def __init__(self, request: EngineRequest, devices: device.Devices) -> None:
         self.request = request
@@ -61,7 +60,7 @@ class JaxEngine(JaxPlanning):
     def open(cls, request: EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         devices = device.find_devices(request.device)
-        refuse_strangers(devices.devices)
+        processes.refuse_strangers(devices.devices)
         # Before anything is compiled, because JAX opens its cache once in a process.
         if devices.platform == "cpu":
             device.keep_programs()

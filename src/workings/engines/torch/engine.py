@@ -23,7 +23,7 @@ from workings.engines.base import (
 )
 from workings.engines.prefill import check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
-from workings.engines.torch import checkpoint, four_bit
+from workings.engines.torch import checkpoint, four_bit, processes
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.decode import PickToken
 from workings.engines.torch.device import (
@@ -49,7 +49,6 @@ from workings.engines.torch.lora import (
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random, final_logits, hidden_states
 from workings.engines.torch.planning import TorchPlanning, trace_for
-from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
@@ -83,7 +82,7 @@ inspect_once = lru_cache(maxsize=64)(inspect_step)
 class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
 
-    join = staticmethod(join)
+    join = staticmethod(processes.join)
 
     def __init__(self, request: EngineRequest, device: Device) -> None:
         # Before this process waits for others.
