@@ -107,14 +107,12 @@ def test_tunix_classes_compute_our_logits_and_give_the_weights_back_bit_for_bit(
         family: str, changes: dict[str, Any], dtype: str) -> None:
     """Gemma 1 with both of Tunix's layouts of k and v; Gemma 2 with both caps, a window of four and its four norms;
     Gemma 3 with its norms on q and k, both rope bases and a scaled one."""
-    from workings.engines.tunix.bridge import filled, from_tunix, to_tunix
-    from workings.engines.tunix.trainer import model_class
+    from workings.engines.tunix.bridge import from_tunix, tunix_model
 
     shape = tiny_shape(family, **changes)
     engine = JaxEngine.open(request(shape, precision=PrecisionConfig(parameters=dtype)))
     params = roughened(engine)["params"]
-    graph, state = nnx.split(nnx.eval_shape(model_class(shape, engine.spec.parameter_dtype)))
-    model = nnx.merge(graph, filled(state, to_tunix(params, shape)))
+    model = tunix_model(params, shape)
     theirs = {path: x.get_value() for path, x in nnx.to_flat_state(nnx.state(model, nnx.Param))}
     back = from_tunix(theirs, shape, params)
     assert jax.tree.structure(back) == jax.tree.structure(params)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from workings.engines.jax.params_tree import Params
+from workings.engines.tunix.trainer import model_class
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import EMBEDDING, FINAL_NORM
@@ -71,6 +72,12 @@ def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape, like: Params
     # Tunix's arrays hold ours in another order, and the inverse of a permutation is its transpose.
     params: Params = jax.linear_transpose(partial(to_tunix, shape=shape), like)(dict(arrays))[0]
     return params
+
+
+def tunix_model(params: Params, shape: ModelShape) -> nnx.Module:
+    """Tunix's own model with our weights, bit for bit. Raises as `check_shape`."""
+    graph, state = nnx.split(nnx.eval_shape(model_class(shape, params[EMBEDDING].dtype)))
+    return nnx.merge(graph, filled(state, to_tunix(params, shape)))
 
 
 def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
