@@ -1,7 +1,7 @@
 """Objectives of preferences against numbers worked out by hand, for all three arrays: values, metrics, derivatives.
 
-Three pairs of rows of three positions; the third pair is padding. For objectives of pairs with a reference, by how many
-nats a row is likelier than under the reference, and its tokens:
+Three pairs of rows of three positions; the third pair is padding. For objectives of pairs with a reference, the log
+ratio of each row to the reference in nats, and its tokens:
 
     pair 1   chosen  ln 2 of 2 tokens   rejected -ln 2 of 1 token    apart by 2 ln 2 = ln 4
     pair 2   chosen -ln 2 of 1 token    rejected  ln 2 of 2 tokens   apart by -ln 4
