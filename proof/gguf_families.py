@@ -49,7 +49,7 @@ def write_folder(folder: Path, shape: ModelShape, tensors: dict[str, np.ndarray]
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(to_hf_config(shape)), encoding="utf-8")
     plan = {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-    write_tensors(folder / "model.safetensors", plan, tensors.__getitem__, {"format": "pt"})
+    write_tensors(folder / "model.safetensors", plan, tensors.__getitem__)
     return folder
 
 

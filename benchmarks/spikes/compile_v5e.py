@@ -62,7 +62,6 @@ def main(model: str, optimizer: str, rows: str, length: str, *options: str) -> N
         "floor_gib": round(floor / GIB, 3),
         "breakdown_gib": {name: round(size / GIB, 3) for name, size in found.breakdown.items()},
         "versions": dict(found.versions), "batch": list(batch), "mesh": {"fsdp": fsdp, "tp": tp},
-        "tokens_per_device": list(found.tokens_per_device),
         **{f"{name}_seconds": value for name, value in found.seconds.items()}}))
 
 

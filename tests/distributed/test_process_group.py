@@ -341,10 +341,10 @@ def same_answers(*units: Path) -> bool:
 
 def test_an_environment_without_a_launcher_is_one_process(monkeypatch) -> None:
     assert "WORLD_SIZE" not in os.environ
-    with ProcessGroup.of("torch", "cpu") as group:
+    with ProcessGroup.of("torch") as group:
         assert (group.is_coordinator, group.count, group.agree({}, {"a": 1}), group.stop_requested(True)) == (
             True, 1, [{"a": 1}], True)
         assert group.coordinate("engine") == "engine"
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RequestError, match="WORLD_SIZE=2 needs RANK, MASTER_ADDR, MASTER_PORT"):
-        ProcessGroup.of("torch", "cpu")
+        ProcessGroup.of("torch")

@@ -42,7 +42,7 @@ def test_auto_on_a_bare_machine_says_why_it_is_the_cpu() -> None:
 @pytest.mark.parametrize(("asked", "present", "said", "try_next"), [
     ("auto", {"gpu": "/dev/nvidia0"}, "JAX cannot use /dev/nvidia0", "ask for the CPU explicitly: device=cpu"),
     ("tpu", {"gpu": "/dev/nvidia0"}, "this machine shows no TPU", "device=gpu"),
-    ("cuda", {}, "this machine shows no GPU", "device=cpu")])
+    ("gpu", {}, "this machine shows no GPU", "device=cpu")])
 def test_what_is_absent_or_cannot_be_used_is_refused(asked: str, present: dict, said: str, try_next: str) -> None:
     with pytest.raises(DeviceError, match=said) as caught:
         find_devices(asked, present)

@@ -18,13 +18,11 @@ from workings.config.method import LoraConfig
 from workings.config.training import MemoryConfig
 from workings.engines.jax.checkpoint import unstacked
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.params_tree import LAYERS, flatten_params, layer_tensor, stacks
+from workings.engines.jax.params_tree import LAYERS, flatten_params, stacks
 from workings.engines.jax.step import gradients
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
-from workings.models.batch import Batch
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen
 
 pytestmark = pytest.mark.slow
 
@@ -35,17 +33,6 @@ NEIGHBORS = tiny_shape("gemma4", layers=9, sliding_pattern=3, shared_kv_layers=3
 def opened(**changes: Any) -> JaxEngine:
     shape = changes.pop("shape", None) or tiny_shape("gemma4")
     return JaxEngine.open(request(shape, **changes))
-
-
-def arrays(state: Any) -> dict[str, np.ndarray]:
-    return {name: np.asarray(x) for name, x in flatten_params(state["params"]).items()}
-
-
-def computed(engine: JaxEngine, state: Any, batch: Batch) -> tuple[float, dict[str, np.ndarray]]:
-    """The loss and the gradients of a batch."""
-    rows = {name: getattr(batch, name) for name in ("tokens", "targets", "loss_mask", "segment_ids", "positions")}
-    (loss, _), tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], rows, np.float32(batch.divisor))
-    return float(loss), {name: np.asarray(x) for name, x in flatten_params(tree).items()}
 
 
 @pytest.mark.parametrize("memory", [MemoryConfig(), pytest.param(
@@ -60,30 +47,15 @@ def test_layers_that_share_a_body_or_keys_get_the_gradients_of_the_other_engine(
     ours, expected = (each.generate(at, prompts, max_new_tokens=8, stop_ids=[])
                       for each, at in ((engine, state), (other, theirs)))
     assert [answer.tokens for answer in ours] == [answer.tokens for answer in expected]
-    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in computed(engine, state, batch)[1].items()
+    _, tree, _ = jax.jit(partial(gradients, engine.spec))(state["params"], batch.arrays, np.float32(batch.divisor))
+    found = {each: x[i] if name.startswith(LAYERS) else x for name, x in flatten_params(tree).items()
              for i, each in enumerate(unstacked(name, x.shape[0]))}
     wanted = {name: x.numpy() for name, x in their_gradients(other, theirs, batch).items() if name != "loss"}
-    assert found.keys() == wanted.keys()
+    assert found.keys() == wanted.keys(), "per-layer embeddings and layer scalars have none"
+    assert {*engine.abstract_state["moments"]["exp_avg"]} == {*flatten_params(tree)}
     largest = max(np.abs(x).max() for x in wanted.values())
     for name, x in wanted.items():
         np.testing.assert_allclose(found[name], x, rtol=1e-3, atol=1e-4 * largest, err_msg=name)
-
-
-@pytest.mark.full
-def test_nothing_trains_the_per_layer_embeddings_or_the_layer_scalars() -> None:
-    engine = opened()
-    state = engine.init(0)
-    before = arrays(state)
-    assert all((x == 1).all() for name, x in before.items() if layer_tensor(name) == "layer_scalar")
-    state, found = losses(engine, state, 6)
-    after = arrays(state)
-    assert found[-1] < found[0]
-    for name, x in before.items():
-        assert (x == after[name]).all() == is_frozen(name, engine.spec.shape), name
-    moments = {name for tree in state["moments"].values() for name in tree}
-    assert moments == {name for name in before if not is_frozen(name, engine.spec.shape)}
-    assert PER_LAYER_EMBEDDING in before
-    assert PER_LAYER_EMBEDDING not in moments
 
 
 @pytest.mark.full
@@ -98,7 +70,7 @@ def test_adapters_leave_everything_else_as_it_was(shape: dict[str, Any], tmp_pat
     tokens = np.random.default_rng(0).integers(0, 61, (1, 14)).astype(np.int32)
     theirs = their_logits(plain(tmp_path), tokens)
     assert np.abs(our_logits(engine, state, tokens) - theirs).max() < 1e-4 * np.abs(theirs).max()
-    with_keys = {name for name in arrays(state) if "k_proj.lora_A" in name}
+    with_keys = {name for name in flatten_params(state["params"]) if "k_proj.lora_A" in name}
     assert len(with_keys) == len([p for p in stacks(engine.spec.shape) if not engine.spec.shape.shares_keys(p[0])])
 
 

@@ -4,7 +4,7 @@
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -29,45 +29,20 @@ from workings.engines.torch.optimizers.base import UpdateContext
 from workings.engines.torch.optimizers.base import clip_factor as torch_clip_factor
 from workings.models.batch import Batch
 
-
-@dataclass(frozen=True)
-class LossCase:
-    """Hidden states ``[N, D]``, head ``[V, D]``, targets and weights ``[N]``, and the sum of weighted losses."""
-
-    hidden: Any
-    head: Any
-    targets: list[int]
-    weights: list[float]
-    softcap: float
-    expected: float
-
-
-LOSSES = {
+losses = pytest.mark.parametrize(("hidden", "head", "targets", "weights", "softcap", "expected"), [
     # Logits are logs of 1/2, 1/4, 1/4: ln 2 + ln 4 + ln 4.
-    "known probabilities": LossCase(np.ones((3, 1)), np.log([[0.5], [0.25], [0.25]]), [0, 1, 2], [1, 1, 1], 0.0,
-                                    5 * math.log(2)),
+    pytest.param(np.ones((3, 1)), np.log([[0.5], [0.25], [0.25]]), [0, 1, 2], [1, 1, 1], 0.0, 5 * math.log(2),
+                 id="known probabilities"),
     # All logits zero: every token costs ln V, and two of four positions count.
-    "only supervised positions count": LossCase(np.zeros((4, 8)), np.ones((61, 8)), [3, 1, 4, 1], [0, 1, 0, 1], 0.0,
-                                                2 * math.log(61)),
-    "weights multiply": LossCase(np.zeros((2, 8)), np.ones((7, 8)), [3, 1], [0.25, 2.0], 0.0, 2.25 * math.log(7)),
+    pytest.param(np.zeros((4, 8)), np.ones((61, 8)), [3, 1, 4, 1], [0, 1, 0, 1], 0.0, 2 * math.log(61),
+                 id="only supervised positions count"),
+    pytest.param(np.zeros((2, 8)), np.ones((7, 8)), [3, 1], [0.25, 2.0], 0.0, 2.25 * math.log(7),
+                 id="weights multiply"),
     # One logit of 60, capped at 30: 30 tanh 2, against one of 0.
-    "the soft cap is applied": LossCase([[1.0]], [[60.0], [0.0]], [1], [1], 30.0,
-                                        math.log1p(math.exp(30 * math.tanh(2.0)))),
-    "nothing is supervised": LossCase(np.ones((2, 1)), np.ones((3, 1)), [0, 0], [0, 0], 0.0, 0.0),
-}
-
-
-@dataclass(frozen=True)
-class UpdateCase:
-    """A tensor, its gradients step by step, and what comes out."""
-
-    config: AdamWConfig | AdafactorConfig
-    name: str
-    start: Any
-    grads: list[Any]
-    rate: float
-    expected: Any
-    moments: dict[str, Any]
+    pytest.param([[1.0]], [[60.0], [0.0]], [1], [1], 30.0, math.log1p(math.exp(30 * math.tanh(2.0))),
+                 id="the soft cap is applied"),
+])
+"""Hidden states ``[N, D]``, head ``[V, D]``, targets and weights ``[N]``, and the sum of weighted losses."""
 
 
 def adamw_in_float64(start: float, grads: list[float], rate: float) -> float:
@@ -79,28 +54,31 @@ def adamw_in_float64(start: float, grads: list[float], rate: float) -> float:
     return start
 
 
-UPDATES = {
+updates = pytest.mark.parametrize(("config", "name", "start", "grads", "rate", "expected", "moments"), [
     # First step: moments are (1 - beta) g and (1 - beta2) g², corrected to g and g².
     # 2 - 0.1 * (0.5 / (0.5 + 0.5) + 0.1 * 2) = 1.93; -1 - 0.1 * (-2 / 2.5 - 0.1) = -0.91
-    "one step of AdamW with decay": UpdateCase(
+    pytest.param(
         AdamWConfig(name="adamw", beta1=0.9, beta2=0.99, epsilon=0.5, weight_decay=0.1), "a.weight", [[2.0, -1.0]],
-        [[[0.5, -2.0]]], 0.1, [[1.93, -0.91]],
-        {"exp_avg": [[0.05, -0.2]], "exp_avg_sq": [[0.0025, 0.04]]}),
-    "two steps of a vector, which does not decay": UpdateCase(
+        [[[0.5, -2.0]]], 0.1, [[1.93, -0.91]], {"exp_avg": [[0.05, -0.2]], "exp_avg_sq": [[0.0025, 0.04]]},
+        id="one step of AdamW with decay"),
+    pytest.param(
         AdamWConfig(name="adamw", weight_decay=0.5), "model.norm.weight", [1.0], [[0.3], [-0.7]], 0.01,
-        [adamw_in_float64(1.0, [0.3, -0.7], 0.01)], {"exp_avg": [0.9 * 0.03 - 0.07]}),
+        [adamw_in_float64(1.0, [0.3, -0.7], 0.01)], {"exp_avg": [0.9 * 0.03 - 0.07]},
+        id="two steps of a vector, which does not decay"),
     # First step: decay is 0, so rows hold the means (1 + 9) / 2 = 5 and (4 + 36) / 2 = 20, columns 2.5 and 22.5.
     # Factors are 1 / sqrt(row / mean of rows * column) = 1 / sqrt(5 / 12.5 * 2.5) = 1, 1/3, 1/2, 1/6; the update is
     # therefore 1 everywhere, of root mean square 1, which the threshold of 0.5 halves; the decay adds 0.5.
-    "one step of Adafactor with decay, clipped by its own size": UpdateCase(
+    pytest.param(
         AdafactorConfig(name="adafactor", clip_threshold=0.5, weight_decay=0.5), "a.weight", [[1.0, 1.0], [1.0, 1.0]],
         [[[1.0, 3.0], [2.0, 6.0]]], 0.1, [[0.9, 0.9], [0.9, 0.9]],
-        {"exp_avg_sq_row": [5.0, 20.0], "exp_avg_sq_col": [2.5, 22.5]}),
+        {"exp_avg_sq_row": [5.0, 20.0], "exp_avg_sq_col": [2.5, 22.5]},
+        id="one step of Adafactor with decay, clipped by its own size"),
     # A vector's first update is the sign of its gradient.
-    "one step of Adafactor on a vector": UpdateCase(
+    pytest.param(
         AdafactorConfig(name="adafactor", weight_decay=0.5), "model.norm.weight", [1.0, 1.0], [[4.0, -0.5]], 0.1,
-        [0.9, 1.1], {"exp_avg_sq": [16.0, 0.25]}),
-}
+        [0.9, 1.1], {"exp_avg_sq": [16.0, 0.25]}, id="one step of Adafactor on a vector"),
+])
+"""A tensor, its gradients step by step, and what comes out."""
 
 
 class Jax:
@@ -109,22 +87,21 @@ class Jax:
     engine = JaxEngine
 
     @staticmethod
-    def loss(case: LossCase) -> float:
-        hidden, head = (jnp.asarray(x, jnp.float32) for x in (case.hidden, case.head))
-        shape = replace(tiny_shape(), final_softcap=case.softcap)
+    def loss(hidden: Any, head: Any, targets: list[int], weights: list[float], softcap: float) -> float:
+        hidden, head = (jnp.asarray(x, jnp.float32) for x in (hidden, head))
+        shape = replace(tiny_shape(), final_softcap=softcap)
         layout = make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
-        return float(jax_loss.loss_sum(hidden[None], head, jnp.asarray([case.targets]),
-                                       jnp.asarray([case.weights], jnp.float32), shape, layout, 0))
+        return float(jax_loss.loss_sum(hidden[None], head, jnp.asarray([targets]), jnp.asarray([weights], jnp.float32),
+                                       shape, layout, 0))
 
     @staticmethod
-    def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:
-        optimizer = jax_optimizers.make_optimizer(case.config, jnp.float32)
-        value = jnp.asarray(case.start, jnp.float32)
-        moments = {slot: tree[case.name] for slot, tree in optimizer.init({case.name: value}).items()
-                   if case.name in tree}
-        for step, grad in enumerate(case.grads, 1):
-            value, moments = optimizer.update(case.name, value, jnp.asarray(grad, jnp.float32), moments,
-                                              jnp.int32(step), jnp.float32(case.rate))
+    def update(config: Any, name: str, start: Any, grads: list[Any], rate: float) -> tuple[Any, dict[str, Any]]:
+        optimizer = jax_optimizers.make_optimizer(config, jnp.float32)
+        value = jnp.asarray(start, jnp.float32)
+        moments = {slot: tree[name] for slot, tree in optimizer.init({name: value}).items() if name in tree}
+        for step, grad in enumerate(grads, 1):
+            value, moments = optimizer.update(name, value, jnp.asarray(grad, jnp.float32), moments, jnp.int32(step),
+                                              jnp.float32(rate))
         return value, moments
 
     @staticmethod
@@ -142,20 +119,19 @@ class Torch:
     engine = TorchEngine
 
     @staticmethod
-    def loss(case: LossCase) -> float:
-        hidden, head = (torch.tensor(np.asarray(x), dtype=torch.float32) for x in (case.hidden, case.head))
-        return float(torch_loss.linear_cross_entropy(hidden, head, torch.tensor(case.targets),
-                                                     torch.tensor(case.weights, dtype=torch.float32), chunk=2,
-                                                     soft_cap=case.softcap))
+    def loss(hidden: Any, head: Any, targets: list[int], weights: list[float], softcap: float) -> float:
+        hidden, head = (torch.tensor(np.asarray(x), dtype=torch.float32) for x in (hidden, head))
+        return float(torch_loss.linear_cross_entropy(hidden, head, torch.tensor(targets), torch.tensor(
+            weights, dtype=torch.float32), chunk=2, soft_cap=softcap))
 
     @staticmethod
-    def update(case: UpdateCase) -> tuple[Any, dict[str, Any]]:
-        optimizer = torch_optimizers.make_optimizer(case.config, torch.float32)
-        value = torch.tensor(case.start)
+    def update(config: Any, name: str, start: Any, grads: list[Any], rate: float) -> tuple[Any, dict[str, Any]]:
+        optimizer = torch_optimizers.make_optimizer(config, torch.float32)
+        value = torch.tensor(start)
         moments = optimizer.init(value)
-        for step, grad in enumerate(case.grads, 1):
-            update_tensor(optimizer, case.name, value, torch.tensor(grad), moments,
-                          UpdateContext(step=step, learning_rate=case.rate))
+        for step, grad in enumerate(grads, 1):
+            update_tensor(optimizer, name, value, torch.tensor(grad), moments,
+                          UpdateContext(step=step, learning_rate=rate))
         return value, moments
 
     @staticmethod
@@ -171,19 +147,19 @@ both = pytest.mark.parametrize("engine", [Jax, Torch])
 
 
 @both
-@pytest.mark.parametrize("name", list(LOSSES))
-def test_losses(engine: Any, name: str) -> None:
-    np.testing.assert_allclose(engine.loss(LOSSES[name]), LOSSES[name].expected, rtol=1e-6, atol=1e-12)
+@losses
+def test_losses(engine: Any, hidden: Any, head: Any, targets: Any, weights: Any, softcap: Any, expected: Any) -> None:
+    np.testing.assert_allclose(engine.loss(hidden, head, targets, weights, softcap), expected, rtol=1e-6)
 
 
 @both
-@pytest.mark.parametrize("name", list(UPDATES))
-def test_updates(engine: Any, name: str) -> None:
-    case = UPDATES[name]
-    value, moments = engine.update(case)
-    np.testing.assert_allclose(value, case.expected, rtol=1e-6)
-    for slot, expected in case.moments.items():
-        np.testing.assert_allclose(moments[slot], expected, rtol=1e-6)
+@updates
+def test_updates(engine: Any, config: Any, name: str, start: Any, grads: Any, rate: float, expected: Any,
+                 moments: dict[str, Any]) -> None:
+    value, found = engine.update(config, name, start, grads, rate)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    for slot, x in moments.items():
+        np.testing.assert_allclose(found[slot], x, rtol=1e-6)
 
 
 @both

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +49,7 @@ def test_codes_scales_and_values_are_bitsandbytes(size: tuple[int, int], dtype: 
     for codes, absmax in (quantize(ours), jax.jit(lambda x: quantize(x, jnp))(ours)):
         assert (codes.shape, absmax.shape) == stored_shapes(size)
         found = in_order(np.asarray(codes), size).reshape(-1)
-        real = ours.reshape(-1, 64).any(-1).repeat(64)  # a block of zeros is zero whatever its codes
+        real = ours.reshape(-1, 64).any(-1).repeat(64)  # a block of zeros is zero with any codes
         np.testing.assert_array_equal((found[::2] * 16 + found[1::2])[real[::2]], expected[real[::2]])
         scales = np.asarray(absmax).T.reshape(-1) if absmax.ndim == 2 else np.asarray(absmax)
         np.testing.assert_array_equal(scales, state.absmax.numpy())
@@ -71,32 +70,32 @@ def test_both_ways_to_look_up_a_level_agree() -> None:
     np.testing.assert_array_equal(by_table(codes), LEVELS)
 
 
-def opened(shape: ModelShape, folder: Path) -> tuple[JaxEngine, Any, JaxEngine, Any]:
-    """QLoRA on random weights, and LoRA on what its four bits represent."""
-    base, plain = folder / "base", folder / "plain"
-    base.mkdir()
-    plain.mkdir()
+def base_weights(shape: ModelShape, folder: Path) -> Path:
+    """A folder with random weights."""
+    (base := folder / "base").mkdir()
     full = JaxEngine.open(request(shape))
     full.export(full.init(0), base)
+    return base
+
+
+@pytest.mark.parametrize("size", [pytest.param({}, id="blocks over rows"), WHOLE])
+def test_qlora_is_lora_on_the_dequantized_weights(size: dict[str, int], tmp_path: Path) -> None:
+    """The same losses and adapters to 1e-5; the four bits read from a folder are those of the seed."""
+    shape, plain = tiny_shape(**size), tmp_path / "plain"
+    base = base_weights(shape, tmp_path)
+    plain.mkdir()
     bits = JaxEngine.open(request(shape, method=QloraConfig(name="qlora", rank=4), weights=base))
     state = bits.load(base)
     bits.export(state, plain)  # B is zero: what is written is what the four bits represent
     name = "model.layers.1.mlp.up_proj.weight"
     before, after = (TensorFile(where / "model.safetensors").read(name) for where in (base, plain))
     assert 0.01 < np.abs(before - after).max() / np.abs(before).max() < 0.2
-    dense = JaxEngine.open(request(shape, method=LoraConfig(name="lora", rank=4)))
-    return bits, state, dense, dense.load(plain)
-
-
-@pytest.mark.parametrize("size", [pytest.param({}, id="blocks over rows"), WHOLE])
-def test_qlora_is_lora_on_the_dequantized_weights(size: dict[str, int], tmp_path: Path) -> None:
-    """The same losses and adapters to 1e-5; the four bits read from a folder are those of the seed."""
-    bits, state, dense, dense_state = opened(tiny_shape(**size), tmp_path)
-    drawn = bits.init(0)["params"]["layers"]
+    random = bits.init(0)["params"]["layers"]
     for name, x in state["params"]["layers"].items():
-        np.testing.assert_array_equal(x, drawn[name], err_msg=name)
+        np.testing.assert_array_equal(x, random[name], err_msg=name)
+    dense = JaxEngine.open(request(shape, method=LoraConfig(name="lora", rank=4)))
     trained, ours = losses(bits, state, 6, micro=2)
-    expected_state, expected = losses(dense, dense_state, 6, micro=2)
+    expected_state, expected = losses(dense, dense.load(plain), 6, micro=2)
     np.testing.assert_allclose(ours, expected, rtol=1e-5)
     for name, x in expected_state["params"]["layers"].items():
         if "lora_" in name:
@@ -113,11 +112,8 @@ def test_both_engines_store_a_float32_file_in_the_same_bits(tmp_path: Path) -> N
     pytest.importorskip("bitsandbytes")
     from workings.engines.torch.engine import TorchEngine
 
-    shape, base = tiny_shape("llama", **WHOLE), tmp_path / "base"
-    base.mkdir()
-    full = JaxEngine.open(request(shape))
-    full.export(full.init(0), base)
-    written = []
+    shape, written = tiny_shape("llama", **WHOLE), []
+    base = base_weights(shape, tmp_path)
     for kind in (JaxEngine, TorchEngine):
         engine = kind.open(request(shape, method=QloraConfig(name="qlora", rank=4), weights=base,
                                    precision=PrecisionConfig(parameters="bf16", compute="bf16")))

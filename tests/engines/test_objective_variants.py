@@ -3,8 +3,8 @@
 With NumPy, and with the functions of both engines, which find the derivatives by themselves.
 """
 
-from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, log
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,39 +22,33 @@ RATIOS = ((1.5, 0.5, 1.1), (0.6, 1.3))
 ADVANTAGES = (2.0, -1.0)
 NOW = tuple(tuple(log(p * r) for p, r in zip(*row, strict=True)) for row in zip(THEN, RATIOS, strict=True))
 """Log probability of each token now."""
-FIRST, SECOND = 0.825 ** (1 / 3), sqrt(0.78)
-"""Geometric means of the rows' ratios: 1.5 * 0.5 * 1.1 = 0.825, 0.6 * 1.3 = 0.78."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """An algorithm, its loss, and the derivative of the loss in the log probability of each token."""
-
-    algorithm: RewardWay
-    loss: float
-    derivative: tuple[tuple[float, float, float], tuple[float, float]]
+FIRST = 0.825 ** (1 / 3)
+"""Geometric mean of the first row's ratios, 1.5 * 0.5 * 1.1 = 0.825."""
 
 
 # A good completion's ratios 1.5, 0.5, 1.1 count 1.2 (the bound), 0.5, 1.1, times 2; a bad one's 0.6 and 1.3 count 0.8
 # (the bound) and 1.3, times -1. Beyond the bound the derivative is 0, else minus advantage times ratio.
-CASES = {
-    "grpo: mean of two means, of 3 and of 2 tokens": Case(
+cases = pytest.mark.parametrize(("algorithm", "loss", "derivative"), [
+    pytest.param(
         Grpo(name="grpo"), (-(2.4 + 1.0 + 2.2) / 3 + (0.8 + 1.3) / 2) / 2,
-        ((0.0, -1.0 / 6, -2.2 / 6), (0.0, 1.3 / 4))),
-    "dr_grpo: over the 2 * 4 tokens that there could have been": Case(
+        ((0.0, -1.0 / 6, -2.2 / 6), (0.0, 1.3 / 4)), id="grpo: mean of two means, of 3 and of 2 tokens"),
+    pytest.param(
         DrGrpo(name="dr_grpo", max_new_tokens=4), (-(2.4 + 1.0 + 2.2) + (0.8 + 1.3)) / 8,
-        ((0.0, -1.0 / 8, -2.2 / 8), (0.0, 1.3 / 8))),
-    "dapo: over the 5 tokens, the upper bound 1.28": Case(
+        ((0.0, -1.0 / 8, -2.2 / 8), (0.0, 1.3 / 8)), id="dr_grpo: over the 2 * 4 tokens that there could have been"),
+    pytest.param(
         Dapo(name="dapo"), (-(2.56 + 1.0 + 2.2) + (0.8 + 1.3)) / 5,
-        ((0.0, -1.0 / 5, -2.2 / 5), (0.0, 1.3 / 5))),
-    "gspo: the good row's 0.938 is below the bound 0.95 and counts, the bad row's 0.883 counts 0.95": Case(
+        ((0.0, -1.0 / 5, -2.2 / 5), (0.0, 1.3 / 5)), id="dapo: over the 5 tokens, the upper bound 1.28"),
+    pytest.param(
         Gspo(name="gspo", clip_low=0.05, clip_high=0.1), (-2 * FIRST + 0.95) / 2,
-        ((-2 * FIRST / 6, -2 * FIRST / 6, -2 * FIRST / 6), (0.0, 0.0))),
-    "cispo: log probabilities times ratios up to 1.4; every token teaches": Case(
+        ((-2 * FIRST / 6, -2 * FIRST / 6, -2 * FIRST / 6), (0.0, 0.0)),
+        id="gspo: the good row's 0.938 is below the bound 0.95 and counts, the bad row's 0.883 counts 0.95"),
+    pytest.param(
         Cispo(name="cispo", clip_low=1.0, clip_high=0.4),
         (-2 * (1.4 * NOW[0][0] + 0.5 * NOW[0][1] + 1.1 * NOW[0][2]) + (0.6 * NOW[1][0] + 1.3 * NOW[1][1])) / 5,
-        ((-2.8 / 5, -1.0 / 5, -2.2 / 5), (0.6 / 5, 1.3 / 5))),
-}
+        ((-2.8 / 5, -1.0 / 5, -2.2 / 5), (0.6 / 5, 1.3 / 5)),
+        id="cispo: log probabilities times ratios up to 1.4; every token teaches"),
+])
+"""An algorithm, its loss, and the derivative of the loss in the log probability of each token."""
 
 
 def padded(rows: tuple[tuple[float, ...], ...], empty: float = 0.0) -> np.ndarray:
@@ -63,16 +57,17 @@ def padded(rows: tuple[tuple[float, ...], ...], empty: float = 0.0) -> np.ndarra
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("name", CASES)
-def test_losses_and_derivatives_worked_out_by_hand(name: str, framework: str) -> None:
-    case, mask = CASES[name], padded(((1.0, 1.0, 1.0), (1.0, 1.0)))
+@cases
+def test_losses_and_derivatives_worked_out_by_hand(algorithm: RewardWay, loss: float, derivative: Any,
+                                                   framework: str) -> None:
+    mask = padded(((1.0, 1.0, 1.0), (1.0, 1.0)))
     signals = {ADVANTAGE: np.repeat(np.array(ADVANTAGES)[:, None], 3, 1),
                BEHAVIOR: padded(tuple(tuple(log(p) for p in row) for row in THEN))}
-    total, _, gradient = FRAMEWORKS[framework](case.algorithm.objective, padded(NOW), mask, signals)
-    divisor = case.algorithm.divisor(rows=2, tokens=5)
-    assert total / divisor == pytest.approx(case.loss, rel=1e-6)
+    total, _, gradient = FRAMEWORKS[framework](algorithm.objective, padded(NOW), mask, signals)
+    divisor = algorithm.divisor(rows=2, tokens=5)
+    assert total / divisor == pytest.approx(loss, rel=1e-6)
     if gradient is not None:
-        np.testing.assert_allclose(gradient / divisor, padded(case.derivative), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(gradient / divisor, padded(derivative), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

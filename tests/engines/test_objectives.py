@@ -20,9 +20,7 @@ from workings.objectives.policy_gradient import ADVANTAGE, PolicyGradient
 
 ENGINES = {"jax": JaxEngine, "torch": TorchEngine}
 OBJECTIVES = {
-    "ppo": PolicyGradient(),
     "grpo with a reference": PolicyGradient(kl_beta=0.3, normalize="sequences"),
-    "cispo": PolicyGradient(bound="detached", clip_high=0.1),
     "gspo": PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05),
     "hot": PolicyGradient(temperature=1.7)}
 
@@ -52,18 +50,25 @@ def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "chunk"), [
-    ("grpo with a reference", 5), pytest.param("hot", 0, marks=pytest.mark.full)])
-def test_a_step_has_value_gradient_and_metrics_of_the_objective(name: str, chunk: int) -> None:
-    engine, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
+    ("grpo with a reference", 5), ("gspo", 0), pytest.param("hot", 0, marks=pytest.mark.full)])
+def test_both_engines_take_the_step_that_all_logits_imply(name: str, chunk: int, tmp_path: Any) -> None:
+    """Value, gradient and metrics of the first step; then both take two further ones."""
+    ours, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
+    ours.export(state, tmp_path)
+    theirs = TorchEngine.open(asked)
+    other = theirs.load(tmp_path)
     plain = random_batch(asked.shape, micro=2)
-    batch = with_signals(plain, engine.log_probs(state, plain), divided_by=17.0)
-    value, norm, metrics = expected_step(engine, state, batch)
-    _, result = engine.step(state, batch, 1e-3)
-    np.testing.assert_allclose([result.loss, result.grad_norm], [value, norm], rtol=2e-5)
-    assert result.metrics.keys() == metrics.keys()
-    for key, expected in metrics.items():
-        np.testing.assert_allclose(result.metrics[key], expected, rtol=1e-4, atol=1e-6)
-    assert result.metrics["clip_fraction"] > 0
+    batch = with_signals(plain, ours.log_probs(state, plain), divided_by=17.0)
+    value, norm, metrics = expected_step(ours, state, batch)
+    for number in range(3):
+        state, here = ours.step(state, batch, 1e-3)
+        other, there = theirs.step(other, batch, 1e-3)
+        if number == 0:
+            np.testing.assert_allclose([here.loss, here.grad_norm], [value, norm], rtol=2e-5)
+            assert here.metrics == pytest.approx(metrics, rel=1e-4, abs=1e-6)
+            assert here.metrics["clip_fraction"] > 0
+        np.testing.assert_allclose([there.loss, there.grad_norm], [here.loss, here.grad_norm], rtol=2e-4, atol=1e-6)
+        assert there.metrics == pytest.approx(dict(here.metrics), rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -84,40 +89,20 @@ def test_a_step_says_the_log_probs_that_it_computed(name: str, on: bool) -> None
         np.testing.assert_array_equal(result.log_probs != 0, batch.loss_mask > 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gspo", "hot", pytest.param("grpo with a reference", marks=pytest.mark.full)])
-def test_both_engines_take_the_same_step(name: str, tmp_path: Any) -> None:
-    ours, state, asked = opened("jax", objective=OBJECTIVES[name])
-    ours.export(state, tmp_path)
-    theirs = TorchEngine.open(asked)
-    other = theirs.load(tmp_path)
-    plain = random_batch(asked.shape, micro=2)
-    batch = with_signals(plain, ours.log_probs(state, plain))
-    for _ in range(3):
-        state, here = ours.step(state, batch, 1e-3)
-        other, there = theirs.step(other, batch, 1e-3)
-        np.testing.assert_allclose([there.loss, there.grad_norm], [here.loss, here.grad_norm], rtol=2e-4, atol=1e-6)
-        assert there.metrics == pytest.approx(dict(here.metrics), rel=1e-3, abs=1e-5)
-
-
-ADAPTED = {"jax lora": ("jax", False), "jax lora, optimized for a CPU": ("jax", True), "torch lora": ("torch", False),
-           "jax qlora": ("jax", False), "torch qlora": ("torch", False)}
+LORA, QLORA = LoraConfig(name="lora", rank=4, alpha=8), QloraConfig(name="qlora", rank=4, alpha=8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [
-    case if case in ("jax lora, optimized for a CPU", "torch lora") else pytest.param(case, marks=pytest.mark.full)
-    for case in ADAPTED])
-def test_without_its_adapters_a_trained_model_is_the_first_one(case: str) -> None:
+@pytest.mark.parametrize(("name", "method", "optimized"), [
+    ("jax", LORA, True), ("torch", LORA, False),
+    *(pytest.param(name, QLORA, False, marks=pytest.mark.full) for name in ENGINES)])
+def test_without_its_adapters_a_trained_model_is_the_first_one(name: str, method: Any, optimized: bool) -> None:
     """Also after further steps, of the state that they return; the state itself trains on as if no one had asked.
 
     With the optimizations of a CPU, in a model with adapters in several stacks of layers.
     """
-    name, on = ADAPTED[case]
-    shape = tiny_shape("gemma4") if on else tiny_shape("gemma", width=64, mlp_width=128, head_dim=16)
-    method = (QloraConfig(name="qlora", rank=4, alpha=8) if "qlora" in case
-              else LoraConfig(name="lora", rank=4, alpha=8))
-    asked = request(shape, method=method, objective=PolicyGradient(), cpu_optimizations=on)
+    shape = tiny_shape("gemma4") if optimized else tiny_shape("gemma", width=64, mlp_width=128, head_dim=16)
+    asked = request(shape, method=method, objective=PolicyGradient(), cpu_optimizations=optimized)
     engine = ENGINES[name].open(asked)
     assert isinstance(engine, AdapterEngine)
     found = []

@@ -16,7 +16,7 @@ from workings.errors import RecordError, RequestError
 
 def write(path: Path, tensors: dict[str, np.ndarray]) -> None:
     sizes = {name: (x.dtype, x.shape) for name, x in tensors.items()}
-    write_tensors(path, sizes, tensors.__getitem__, {"format": "pt"})
+    write_tensors(path, sizes, tensors.__getitem__)
 
 
 def test_the_library_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_the_text_part_of_a_multimodal_checkpoint_is_found(prefix: str, tmp_path
 
 def test_a_tensor_of_another_shape_than_announced_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="announced as"):
-        write_tensors(tmp_path / "x", {"a": (np.dtype(np.float32), (3,))}, lambda _: np.zeros(2, np.float32), {})
+        write_tensors(tmp_path / "x", {"a": (np.dtype(np.float32), (3,))}, lambda _: np.zeros(2, np.float32))
 
 
 @pytest.mark.parametrize("engine", [JaxEngine, TorchEngine])

@@ -34,7 +34,7 @@ def tiny_shape(family: str = "gemma", *, vocab: int = 61, layers: int = 0, **cha
                    "shared_kv_layers": 2, "shared_mlp_width": 96, "rotated_part": 0.5} | changes
     elif shape.sliding_pattern:
         changes = {"sliding_window": 4, "sliding_pattern": 2} | changes
-        if family != "olmo3":  # it has no scale of its own
+        if family != "olmo3":  # its scale cannot be set
             changes = {"query_scale": 12 ** -0.5} | changes
     elif shape.linear_pattern:  # two turns of a layer with a state and one that attends
         changes = {"linear_pattern": 2, "linear_key_heads": 2, "linear_value_heads": 4, "linear_key_head_dim": 8,
@@ -152,7 +152,7 @@ def with_top_tokens(batch: Batch, tokens: np.ndarray, log_probs: np.ndarray) -> 
 
 
 def plain_batch(shape: ModelShape, seed: int) -> Batch:
-    """Rows of their own, whose targets are the next tokens."""
+    """Unpacked rows, whose targets are the next tokens."""
     batch = random_batch(shape, seed=seed)
     mask = np.where(np.roll(batch.segment_ids, -1, -1) > 0, batch.loss_mask, 0)
     mask[..., -1] = 0

@@ -99,10 +99,6 @@ class Elsewhere(Texts):
         """What was loaded last."""
         return {"name": "vllm", "version": "0.32.0", "adapter": f"{self.loaded:064d}"}
 
-    def generate(self, state: Any, prompts: Sequence[Sequence[int]], **more: Any) -> list[Completion]:
-        """Never asked here."""
-        raise NotImplementedError
-
     def load(self, state: Any) -> None:
         """Take over a state."""
         self.loaded = state

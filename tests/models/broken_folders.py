@@ -33,7 +33,7 @@ def folder(place: Path) -> Path:
     generator = np.random.default_rng(0)
     sizes = tensor_shapes(SHAPE)
     write_tensors(place / WEIGHTS, {name: (np.dtype(np.float32), size) for name, size in sizes.items()},
-                  lambda name: generator.normal(0, 0.02, sizes[name]).astype(np.float32), {"format": "pt"})
+                  lambda name: generator.normal(0, 0.02, sizes[name]).astype(np.float32))
     (place / CONFIG).write_text(json.dumps(to_hf_config(SHAPE)))
     train_tokenizer(["one and two are three", "<answer>3</answer>"], SHAPE.vocab_size).save(place)
     return place
@@ -102,7 +102,7 @@ def _listed(keep: Callable[[str], bool], *, norm: str = WEIGHTS) -> Break:
     """An index of the weights, and of a second shard with one more tensor; ``norm``: where it says one tensor is."""
     def write(place: Path) -> None:
         write_tensors(place / "part-1.safetensors", {"x": (np.dtype(np.float32), (1,))},
-                      lambda name: np.zeros(1, np.float32), {})
+                      lambda name: np.zeros(1, np.float32))
         places = {name: WEIGHTS for name in tensor_shapes(SHAPE) if keep(name)} | {"x": "part-1.safetensors"}
         (place / INDEX).write_text(json.dumps({"weight_map": places | ({NORM: norm} if keep(NORM) else {})}))
     return write
@@ -142,7 +142,7 @@ def _twice(text: bytes) -> bytes:
 def _other_shapes(place: Path) -> None:
     sizes = tensor_shapes(SHAPE) | {NORM: (17,)}
     write_tensors(place / WEIGHTS, {name: (np.dtype(np.float32), size) for name, size in sizes.items()},
-                  lambda name: np.zeros(sizes[name], np.float32), {})
+                  lambda name: np.zeros(sizes[name], np.float32))
 
 
 def _grown(place: Path) -> None:

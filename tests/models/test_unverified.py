@@ -96,7 +96,7 @@ def write(folder: Path, *, tensors: bool) -> Path:
     (folder / "config.json").write_text(json.dumps(CONFIG))
     if tensors:
         plan = {name: (np.dtype(np.float32), size) for name, size in STORED.items()}
-        write_tensors(folder / "model.safetensors", plan, lambda name: np.zeros(STORED[name], np.float32), {})
+        write_tensors(folder / "model.safetensors", plan, lambda name: np.zeros(STORED[name], np.float32))
     return folder
 
 

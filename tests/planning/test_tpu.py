@@ -71,11 +71,9 @@ def test_a_small_step_on_eight_chips(items, tmp_path, monkeypatch):
     again = make_plan(asked, shape, targets()["v5e-8"])
     assert again.verdict == found.verdict
     assert found.verdict.peak_bytes in {each["peak_bytes"] for each in kept}
-    step = next(each for each in kept if each["tokens_per_device"])  # a generation has none
-    assert step["tokens_per_device"] == [1, 2, 128]
+    step = next(each for each in kept if "activations kept for backward" in each["heap"])
     heap = step["heap"]
     assert 0 < sum(heap.values()) <= step["breakdown"]["temporaries"]
-    assert "activations kept for backward" in heap
 
 
 @pytest.mark.usefixtures("run_flags")

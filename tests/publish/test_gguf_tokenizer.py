@@ -44,7 +44,7 @@ def written(tokenizer: Tokenizer, folder: Path, family: str = "llama") -> Path:
     shape = from_hf_config(to_hf_config(small(family)) | {"vocab_size": tokenizer.vocab_size})
     tensors = random_tensors(shape)
     write_tensors(folder / "model.safetensors", {name: (x.dtype, x.shape) for name, x in tensors.items()},
-                  tensors.__getitem__, {})
+                  tensors.__getitem__)
     (folder / "config.json").write_text(json.dumps(to_hf_config(shape)))
     template = ChatTemplate.for_config("plain", tokenizer)
     write_gguf(folder, folder / "model.gguf", "bf16", template, StopTokens.of(template, None), "tiny")

@@ -22,7 +22,7 @@ class Judge:
 
 def observer(scorer):
     model = adding_model()
-    return HeldOutObserver(engine=model.engine, sampler=model.engine, batches=[], questions=[], items=ITEMS,
+    return HeldOutObserver(engine=model.engine, batches=[], questions=[], items=ITEMS,
                            tokenizer=model.tokenizer, template=model.template, max_new_tokens=100, batch_size=4,
                            scorer=scorer, every_steps=2, last_step=3, log_sample=pytest.fail)
 

@@ -87,7 +87,7 @@ def eval_command(
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     where, group = device or AS_RECORDED, ALONE
     if model is not None and not opening:
-        group = processes_of(Path(model), where)
+        group = processes_of(Path(model))
     elif several := launched():
         raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
                            "a sealed run, whose model several processes can hold together",

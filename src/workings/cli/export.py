@@ -37,7 +37,7 @@ def export_command(
     if out.suffix == f".{GGUF}":
         raise RequestError(f"--out {out} names a file", "a directory to make; it will hold the model and what belongs "
                            "to it", f"--out {out.with_suffix('')} --format {GGUF}")
-    with processes_of(run, device) as group:
+    with processes_of(run) as group:
         if not group.is_coordinator:
             follow_run(run, device, group)
             return

@@ -73,11 +73,11 @@ class ProcessGroup:
         self._agreements = 0
 
     @classmethod
-    def of(cls, engine: str, device: str) -> "ProcessGroup":
+    def of(cls, engine: str) -> "ProcessGroup":
         """Meet the processes that a launcher started. Raises `RequestError` if the engine cannot use them."""
         engine_class: object = find_engine(engine).engine
         if isinstance(engine_class, JoiningEngine):
-            return cls(engine_class.join(device))
+            return cls(engine_class.join())
         # Each process would train the same run as if it were alone, and write into the same directory.
         if several := launched():
             raise RequestError(f"engine: {engine} does not run in several processes ({several})",

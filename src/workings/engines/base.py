@@ -6,13 +6,13 @@ so another package can bring its own. ``State`` is opaque: only the engine that 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
 from workings.config.method import FULL, FullConfig, LoraConfig, MethodConfig, QloraConfig
 from workings.config.recipe import Recipe
@@ -98,10 +98,6 @@ ProgramShapes = Mapping[ProgramName, ProgramShape]
 """Programs of a run, each with its largest shape."""
 State = Any
 """Parameters, optimizer state and step count. ``Any``, because the engine is chosen by name at run time."""
-CONFIG_TYPES: Mapping[str, TypeAdapter[Any]] = {
-    "optimizer": TypeAdapter(OptimizerConfig), "precision": TypeAdapter(PrecisionConfig),
-    "memory": TypeAdapter(MemoryConfig), "mesh": TypeAdapter(MeshConfig), "method": TypeAdapter(MethodConfig)}
-"""Sections of a recipe that an `EngineRequest` has, by field."""
 
 
 def program_shape(program: ProgramName, sizes: Sequence[int]) -> ProgramShape:
@@ -120,8 +116,9 @@ class EngineRequest:
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
     seed: int = 0
-    method: FullConfig | LoraConfig | QloraConfig = FULL
-    objective: Objective = CROSS_ENTROPY
+    method: MethodConfig = FULL
+    objective: Annotated[Objective, PlainValidator(objectives.from_json),
+                         PlainSerializer(objectives.to_json)] = CROSS_ENTROPY
     """The function that an update minimizes."""
     weights: Path | None = None
     """Directory of the frozen weights that adapters belong to; None: random weights from ``seed``."""
@@ -151,16 +148,16 @@ class EngineRequest:
 
         ``weights`` and ``split_frozen`` are left out: neither a compiler nor a trace reads them.
         """
-        values = {key: value for key, value in vars(self).items() if key not in ("weights", "split_frozen")}
-        return values | {"shape": asdict(self.shape), "objective": objectives.to_json(self.objective)} | {
-            key: values[key].model_dump() for key in CONFIG_TYPES}
+        values: dict[str, Any] = _REQUEST.dump_python(self, exclude={"weights", "split_frozen"})
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EngineRequest":
         """The request that `to_json` wrote."""
-        configs = {key: adapter.validate_python(values[key]) for key, adapter in CONFIG_TYPES.items()}
-        return cls(**{**values, "shape": ModelShape(**values["shape"]),
-                      "objective": objectives.from_json(values["objective"]), **configs})
+        return _REQUEST.validate_python(values)
+
+
+_REQUEST = TypeAdapter(EngineRequest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,8 +265,6 @@ class Inspection:
     """Bytes of the program's heap by part, where the compiler wrote down its buffer assignment."""
     assumed: tuple[str, ...] = ()
     """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
-    tokens_per_device: tuple[int, ...] = ()
-    """Shape of the token array of one device's program; empty if it is not known."""
     why_estimated: str = ""
     """Why neither a compiler nor a trace was used, as a clause."""
     notes: tuple[str, ...] = ()
@@ -282,7 +277,7 @@ class Inspection:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
         """The inspection whose `dataclasses.asdict` was written as JSON, where tuples are lists."""
-        tuples = {name: tuple(values[name]) for name in ("assumed", "tokens_per_device", "notes") if name in values}
+        tuples = {name: tuple(values[name]) for name in ("assumed", "notes") if name in values}
         return cls(**{**values, **tuples})
 
 
@@ -413,14 +408,10 @@ class AdapterReadingEngine(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """The role next to an engine: to write completions with the weights that the engine trains. Most engines play it.
+    """The role next to an engine: to sample completions with the weights that the engine trains. Most engines play it.
 
     ``state`` is the engine's; it is read, not consumed.
     """
-
-    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-                 stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy completions of token prompts, in the order of the prompts."""
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
@@ -428,11 +419,6 @@ class Sampler(Protocol):
 
         ``seeds``: a number below 2**32 per prompt, on which alone its completion depends and not on the other prompts.
         """
-
-
-def sampler_of(engine: Engine) -> Sampler | None:
-    """The engine as the sampler of its completions; None if it does not write any."""
-    return engine if isinstance(engine, Sampler) else None
 
 
 @runtime_checkable
@@ -564,7 +550,7 @@ class Processes(Protocol):
 class JoiningEngine(Protocol):
     """Optional: several processes. `join` is a class method of an engine's class."""
 
-    def join(self, device: str) -> Processes | None:
+    def join(self) -> Processes | None:
         """Connect to the other processes before a device is opened; None if no launcher started several.
 
         Raises `RequestError` for contradicting variables of a launcher.

@@ -26,8 +26,6 @@ MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.s
 CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
 STEP = "step"
 """Tensor with the number of updates so far, next to the optimizer's slots (``SLOT.NAME``)."""
-METADATA = {"format": "pt"}
-"""By it transformers knows which framework's layout a file has."""
 IN_TEXT, IN_FULL_MODEL = f"{PEFT_PREFIX}model.", f"{PEFT_PREFIX}model.language_model."
 """Prefix of peft's names for a tensor of the text part alone, and for the same tensor of the whole model."""
 PROCESSORS = "*processor_config.json"
@@ -114,11 +112,11 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
     trained, others = TensorFile(text / MODEL_FILE), old.others()
     # Under the whole model's names, in the order of its files; tensors are copied one at a time.
     stored: dict[str, tuple[StoredTensors, str]] = {
-        old.stored_name(name): (trained, name) for name in tensor_shapes(shape)}
+        old.names[name]: (trained, name) for name in tensor_shapes(shape)}
     stored |= {name: (file, name) for name, file in others.items()}
     combined = text / f".{MODEL_FILE}"
     write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
-                  lambda name: stored[name][0].read(stored[name][1]), METADATA)
+                  lambda name: stored[name][0].read(stored[name][1]))
     # Read now, because the text model's configuration is replaced below.
     dtype = read_object(text / CONFIG)["dtype"]
     combined.replace(text / MODEL_FILE)
@@ -138,7 +136,7 @@ def _rename_adapters(adapter: Path) -> None:
     own = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): name for name in file.names()}
     renamed = adapter / f".{ADAPTER_FILE}"
     write_tensors(renamed, {name: (file.dtype(old), file.shape(old)) for name, old in own.items()},
-                  lambda name: file.read(own[name]), METADATA)
+                  lambda name: file.read(own[name]))
     renamed.replace(adapter / ADAPTER_FILE)
     config = read_object(adapter / ADAPTER_CONFIG)
     # A plain list would also match the vision and audio towers, whose projections have the same names.

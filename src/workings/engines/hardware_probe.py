@@ -57,9 +57,9 @@ def cpu_features(root: Path = Path("/")) -> str:
     return "\n".join([cpu_model(file), *sorted(instructions)])
 
 
-def cpu_memory(root: Path = Path("/")) -> tuple[int, str]:
+def cpu_memory() -> tuple[int, str]:
     """Bytes that processes may use here, and their source: the lowest of machine, control group and `ulimit -v`."""
-    memory = host_memory(root)
+    memory = host_memory()
     return memory.limit_bytes, memory.limit_source
 
 

@@ -12,7 +12,7 @@ from workings.models.weights import tensor_shapes
 def refuse(refusals: Iterable[Refusal]) -> None:
     """Raise the `RequestError` of the first refusal, if there is one."""
     for refusal in refusals:
-        raise RequestError(refusal.given, refusal.expected, refusal.try_next)
+        raise refusal.error()
 
 
 def refuse_uneven_rows(rows: int, mesh: MeshShape) -> None:

@@ -34,13 +34,13 @@ Index = tuple[slice | EllipsisType, ...]
 WHOLE: Index = (...,)
 
 
-def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray],
-                  metadata: Mapping[str, str]) -> None:
+def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray]) -> None:
     """Write a file whose tensors are fetched one by one, in the order given; the caller makes it atomic.
 
     Raises `RecordError` for an array that is not what ``tensors`` says.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    # By its metadata transformers knows which framework's layout a file has.
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape) in tensors.items():
         start, end = end, end + prod(shape) * dtype.itemsize
@@ -65,12 +65,13 @@ def write_shard(directory: Path, file: str, place: tuple[int, int], slices: Plan
     The bytes are on the disk at the end: on a network's file system no other process could wait for them.
     """
     path = directory / shard_file(file, *place)
-    write_tensors(path, slices, fetch, {"format": "pt"})
+    write_tensors(path, slices, fetch)
     with path.open("rb+") as stream:
         os.fsync(stream.fileno())
 
 
 MAX_AXES = 32
+"""Most axes of a tensor; NumPy 1 allows no more."""
 
 
 class TensorFile:
@@ -79,7 +80,7 @@ class TensorFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # The library checks the header: formats, sizes, and that every byte behind it belongs to one tensor.
+            # The library checks the header: formats, sizes, and that every further byte belongs to one tensor.
             with safe_open(path, "numpy"), path.open("rb") as file:  # type: ignore[no-untyped-call]
                 length = int.from_bytes(file.read(8), "little")
                 self._entries = parse_object(file.read(length), path.name)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from workings.engines.base import Engine, Sampler, State
+from workings.engines.base import Engine, State
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -22,8 +22,6 @@ class ModelSession:
     tokenizer: Tokenizer
     template: ChatTemplate
     """Template of the turns that the model was trained with."""
-    sampler: Sampler | None = None
-    """Writes the completions; None: the engine does."""
     tokens_at_a_time: int = 0
     """New tokens after which an evaluation keeps its answers and reports progress; 0: after each of its batches."""
 

@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -31,33 +31,15 @@ def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) ->
         elif entry.name.endswith((".py", ".json")):
             content = entry.read_bytes()
             if entry.name.endswith(".py"):
-                content = " ".join(syntax_words(ast.parse(content))).encode()
+                content = ast.unparse(_WithoutDocstrings().visit(ast.parse(content))).encode()
             # The zero byte keeps a name apart from the content after it.
             digest.update(entry.name.encode() + b"\0" + content)
 
 
-def syntax_words(node: ast.AST) -> Iterator[str]:
-    """The syntax tree as words, without strings that are statements (docstrings).
-
-    `ast.dump` is not used, because it writes empty fields, and their number grows with Python's version.
-    """
-    yield type(node).__name__
-    for name, value in ast.iter_fields(node):
-        values = value if isinstance(value, list) else [value]
-        statements = [value for value in values if not _is_docstring(value)]
-        if statements and value is not None:
-            # The length, so that two neighbouring lists never read like one.
-            yield f"{name}:{len(statements)}"
-            for value in statements:
-                if isinstance(value, ast.AST):
-                    yield from syntax_words(value)
-                else:
-                    yield repr(value)
-
-
-def _is_docstring(value: object) -> bool:
-    return (isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant)
-            and isinstance(value.value.value, str))
+class _WithoutDocstrings(ast.NodeTransformer):
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        """A statement that is only a string is left out."""
+        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
 def library_versions(distributions: Iterable[str]) -> dict[str, str]:

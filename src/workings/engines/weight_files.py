@@ -36,18 +36,19 @@ class WeightFiles:
         # Sorted, so that the first error is the same one on every machine.
         self._where = self._find(sorted(set(file_names.values())) or ["model.safetensors"])
         # Before the shapes: a missing tensor is a clearer error than a wrong one.
-        self._names = {name: self._stored_name(name) for name in expected}
-        for stored in self._names.values() if file_names else ():
+        self.names = {name: self._stored_name(name) for name in expected}
+        """Name in the files of each expected tensor."""
+        for stored in self.names.values() if file_names else ():
             # Other libraries would give random weights to a tensor that the index lacks.
             if file_names.get(stored) != (there := self._where[stored].path.name):
                 raise RequestError(f"{index} has {stored} in {file_names.get(stored, 'no file')}, and it is in {there}",
                                    "the index of these very files", "download the directory again, whole")
-        wrong = [f"{name}: {self._file(name).shape(self._names[name])}, expected {size}"
-                 for name, size in expected.items() if self._file(name).shape(self._names[name]) != size]
+        wrong = [f"{name}: {self._file(name).shape(self.names[name])}, expected {size}"
+                 for name, size in expected.items() if self._file(name).shape(self.names[name]) != size]
         if wrong:
             raise RequestError(f"{directory} has {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
                                "weights of the model that config.json describes", "")
-        if integral := next((name for name in expected if self._file(name).dtype(self._names[name]).kind in "iu"), ""):
+        if integral := next((name for name in expected if self._file(name).dtype(self.names[name]).kind in "iu"), ""):
             raise RequestError(f"{self._file(integral).path} has {integral} in whole numbers", "floating-point numbers",
                                "the model's unquantized weights; method.name=qlora quantizes them itself")
 
@@ -81,19 +82,15 @@ class WeightFiles:
                            "all tensors of the architecture that config.json names", "")
 
     def _file(self, name: str) -> StoredTensors:
-        return self._where[self._names[name]]
+        return self._where[self.names[name]]
 
     def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
         """A tensor, or a part of it."""
-        return self._file(name).read(self._names[name], index)
-
-    def stored_name(self, name: str) -> str:
-        """A tensor's name in the files."""
-        return self._names[name]
+        return self._file(name).read(self.names[name], index)
 
     def others(self) -> dict[str, StoredTensors]:
         """Tensors of the files that the model does not need."""
-        needed = set(self._names.values())
+        needed = set(self.names.values())
         return {name: file for name, file in self._where.items() if name not in needed}
 
 
@@ -114,7 +111,7 @@ def _index_file_names(index: Path) -> dict[str, str]:
 def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
     """The shape of the model in a directory: from its ``config.json``, and if not ``verified`` from its weights.
 
-    Raises `RequestError` for a missing or broken file, and for a model that is (not) ``verified`` against what is said.
+    Raises `RequestError` for a missing or broken file, and where ``verified`` is wrong about the model.
     """
     file = directory / "config.json"
     if not file.is_file():

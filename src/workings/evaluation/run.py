@@ -66,7 +66,7 @@ def generation_job(session: "ModelSession", items: Sequence[Item], *, settings: 
                    made_from: str | None, facts: Mapping[str, Any] | None = None) -> GenerationJob:
     """The job that generates a model's completions of all items. Arguments and errors are those of `evaluate`."""
     if settings.temperature > 0:
-        that_samples(session.sampler or session.engine, settings.temperature)  # refused before anything is written
+        that_samples(session.engine, settings.temperature)  # refused before anything is written
     _check_samples(settings.aggregate, settings.samples)
     config = unit_config(items, settings, source={"kind": "generated"}, made_from=made_from)
     # What decides an answer is here: a killed evaluation is continued only by a request with equal values.
@@ -230,21 +230,21 @@ def generate_batch(session: "ModelSession", items: Sequence[Item],
 def complete(session: "ModelSession", prompts: Sequence[Sequence[int]], seeds: Sequence[int], *, temperature: float,
              max_new_tokens: int) -> "Sequence[Completion]":
     """One completion of each prompt; at temperature 0 the greedy ones. Raises `RequestError` as `that_samples`."""
-    sampler, stop_ids = session.sampler or session.engine, session.template.stop_ids
+    stop_ids = session.template.stop_ids
     if temperature == 0:
-        return sampler.generate(session.state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
-    return that_samples(sampler, temperature).sample(session.state, prompts, max_new_tokens=max_new_tokens,
-                                                     stop_ids=stop_ids, temperature=temperature, seeds=seeds)
+        return session.engine.generate(session.state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
+    return that_samples(session.engine, temperature).sample(
+        session.state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids, temperature=temperature, seeds=seeds)
 
 
-def that_samples(writer: "Engine | Sampler", temperature: float) -> "Sampler":
-    """The engine or sampler, as a sampler. Raises `RequestError` for an engine that only answers greedily."""
+def that_samples(engine: "Engine", temperature: float) -> "Sampler":
+    """The engine as a sampler. Raises `RequestError` for an engine that only answers greedily."""
     from workings.engines.base import Sampler
 
-    if not isinstance(writer, Sampler):
-        raise RequestError(f"engine {writer.name} does not sample, and the temperature is {temperature:g}",
+    if not isinstance(engine, Sampler):
+        raise RequestError(f"engine {engine.name} does not sample, and the temperature is {temperature:g}",
                            "an engine that samples, or greedy decoding", "--temperature 0 --samples 1")
-    return writer
+    return engine
 
 
 def sample_seed(seed: int, item_id: str, sample: int) -> int:

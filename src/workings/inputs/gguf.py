@@ -240,4 +240,4 @@ def _write(source: GgufSource, model: GgufFile, folder: Path, origin: dict[str, 
             "No file with its terms came with it.\n", encoding="utf-8")
     write_tensors(folder / "model.safetensors",
                   {name: (BF16, size) for name, size in tensor_shapes(model.shape).items()},
-                  lambda name: model.tensor(name).astype(BF16), {"format": "pt"})
+                  lambda name: model.tensor(name).astype(BF16))

@@ -11,7 +11,7 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
 from workings.data.preferences import PreferencePair, Verdict
 from workings.data.traces import Trace, completion_text
-from workings.engines.base import Engine, State, sampler_of
+from workings.engines.base import Engine, State
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RequestError
@@ -96,7 +96,6 @@ class ResolvedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model in the run's chat template."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            sampler=sampler_of(engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
 

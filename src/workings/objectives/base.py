@@ -83,6 +83,24 @@ class OfCompletions:
     """Whether rows are independent, and an engine may compute them in another order and other micro batches."""
 
 
+def row_pairs(mask_BS: Array, *values_BS: Array) -> tuple[Array, ...]:
+    """Sums over the supervised positions of rows, for neighbors that belong together: P pairs.
+
+    Returns ``[P]`` 1.0 for a pair and 0.0 for padding, which has a row without a supervised position; ``[P, 2]``
+    supervised tokens of both rows, at least 1; and ``[P, 2]`` sums of each of ``values_BS``.
+    """
+    tokens_P2, *sums_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (mask_BS, *values_BS))
+    # Padding counts as one token: 0 / 0 would be NaN, also after multiplication by 0.
+    return (tokens_P2 > 0).all(-1) * 1.0, tokens_P2 + (tokens_P2 == 0), *sums_P2
+
+
+def pair_terms(loss_P: Array, is_pair_P: Array, values_P: Mapping[str, Array]) -> Terms:
+    """Sum of the losses of pairs, and metrics with these values; pairs of padding count nothing."""
+    count = is_pair_P.sum()
+    return Terms(total=(loss_P * is_pair_P).sum(),
+                 metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in values_P.items()})
+
+
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy:
     """Negative log likelihood in nats: imitation. Engines compute it and its gradient in one walk over the logits."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms
+from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms, pair_terms, row_pairs
 from workings.objectives.policy_gradient import REFERENCE
 
 VERDICT = "verdict"
@@ -24,8 +24,8 @@ VERDICT = "verdict"
 class Kto(OfCompletions):
     """One minus the sigmoid of ``beta`` times the log ratio less z; of a wrong completion with the other sign.
 
-    Row 2i of a batch is a completion with its verdict, row 2i + 1 another one's completion of the same prompt, of which
-    only z is made. z is the mean over the rows that are computed together: a micro batch, or a process's part of one.
+    Row 2i of a batch is a completion with its verdict, row 2i + 1 another one's completion of the same prompt, which
+    only z reads. z is the mean over the rows that are computed together: a micro batch, or a process's part of one.
     """
 
     name: ClassVar[str] = "kto"
@@ -48,11 +48,10 @@ class Kto(OfCompletions):
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
-        # [B, S] -> [B] -> [E, 2]: an example's two rows are neighbours.
-        tokens_E2, now_E2, reference_E2, verdict_E2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
-            mask_BS, log_probs_BS, signals[REFERENCE], signals[VERDICT]))
-        is_example_E, verdict_E = (tokens_E2 > 0).all(-1) * 1.0, verdict_E2[:, 0]
-        log_ratio_E2 = now_E2 - reference_E2
+        # An example's two rows are neighbors.
+        is_example_E, _, now_E2, reference_E2, verdict_E2 = row_pairs(mask_BS, log_probs_BS, signals[REFERENCE],
+                                                                      signals[VERDICT])
+        log_ratio_E2, verdict_E = now_E2 - reference_E2, verdict_E2[:, 0]
         count = is_example_E.sum()
         drift = (log_ratio_E2[:, 1] * is_example_E).sum() / (count + (count == 0))
         drift = array.stop_gradient(-array.minimum(-drift, drift * 0))
@@ -61,7 +60,6 @@ class Kto(OfCompletions):
         # 1 - sigmoid(x) is sigmoid(-x), which keeps its digits where it is small.
         loss_E = weight_E * array.exp(array.log_sigmoid(-signed_E))
         reward_E = self.beta * log_ratio_E2[:, 0]
-        values_E = {"margin": verdict_E * reward_E, "accuracy": signed_E > 0, "implied_reward": reward_E,
-                    "log_prob": now_E2[:, 0], "drift": drift}
-        return Terms(total=(loss_E * is_example_E).sum(),
-                     metrics={name: ((x_E * is_example_E).sum(), count) for name, x_E in values_E.items()})
+        return pair_terms(loss_E, is_example_E, {
+            "margin": verdict_E * reward_E, "accuracy": signed_E > 0, "implied_reward": reward_E,
+            "log_prob": now_E2[:, 0], "drift": drift})

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from workings.errors import RequestError
-from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms
+from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms, pair_terms, row_pairs
 from workings.objectives.policy_gradient import REFERENCE
 
 PAIR_METRICS = ("margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
@@ -24,17 +24,11 @@ PAIR_METRICS = ("margin", "accuracy", "chosen_reward", "rejected_reward", "chose
 pairs with a margin above 0 (``accuracy``); log probabilities in nats."""
 
 
-def pair_terms(loss_P: Array, is_pair_P: Array, rewards_P2: Array, log_probs_P2: Array, **more_P: Array) -> Terms:
-    """Sum of the losses of P pairs, and `PAIR_METRICS` with ``more_P``; pairs of padding count nothing.
-
-    ``is_pair_P``: 1.0 for a pair, 0.0 for padding; ``rewards_P2``: implied rewards of chosen and rejected row.
-    """
+def pair_values(rewards_P2: Array, log_probs_P2: Array) -> dict[str, Array]:
+    """`PAIR_METRICS` of P pairs; ``rewards_P2``: implied rewards of chosen and rejected row."""
     margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
-    values_P = dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
-                                       log_probs_P2[:, 1]), strict=True)) | more_P
-    count = is_pair_P.sum()
-    return Terms(total=(loss_P * is_pair_P).sum(),
-                 metrics={name: ((x_P * is_pair_P).sum(), count) for name, x_P in values_P.items()})
+    return dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
+                                   log_probs_P2[:, 1]), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +66,10 @@ class Preference(OfCompletions):
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
-        tokens_P2, now_P2, reference_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (
-            mask_BS, log_probs_BS, signals[REFERENCE]))
-        is_pair_P = (tokens_P2 > 0).all(-1) * 1.0
+        is_pair_P, tokens_P2, now_P2, reference_P2 = row_pairs(mask_BS, log_probs_BS, signals[REFERENCE])
         log_ratio_P2 = now_P2 - reference_P2
-        rewards_P2 = self.beta * log_ratio_P2
-        # Padding counts as one token: 0 / 0 would be NaN, also after multiplication by 0.
-        loss_P = self._losses(array, log_ratio_P2, tokens_P2 + (tokens_P2 == 0))
-        return pair_terms(loss_P, is_pair_P, rewards_P2, now_P2)
+        return pair_terms(self._losses(array, log_ratio_P2, tokens_P2), is_pair_P,
+                          pair_values(self.beta * log_ratio_P2, now_P2))
 
     def _losses(self, array: ArrayFunctions, log_ratio_P2: Array, tokens_P2: Array) -> Array:
         """``[P]`` losses, from the rows' log probabilities minus those under the reference, in nats."""
@@ -120,17 +110,10 @@ class SimPo(OfCompletions):
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
         del signals
-        is_pair_P, means_P2 = pair_means(log_probs_BS, mask_BS)
-        rewards_P2 = self.beta * means_P2
-        return pair_terms(-array.log_sigmoid(rewards_P2[:, 0] - rewards_P2[:, 1] - self.gamma), is_pair_P, rewards_P2,
-                          means_P2)
-
-
-def pair_means(log_probs_BS: Array, mask_BS: Array) -> tuple[Array, Array]:
-    """Whether each pair is one (``[P]``, 1.0 or 0.0), and the mean log probability a token of its rows, ``[P, 2]``."""
-    tokens_P2, sums_P2 = ((x * mask_BS).sum(-1).reshape(-1, 2) for x in (mask_BS, log_probs_BS))
-    # Padding counts as one token: 0 / 0 would be NaN, also after multiplication by 0.
-    return (tokens_P2 > 0).all(-1) * 1.0, sums_P2 / (tokens_P2 + (tokens_P2 == 0))
+        is_pair_P, tokens_P2, sums_P2 = row_pairs(mask_BS, log_probs_BS)
+        means_P2 = sums_P2 / tokens_P2
+        values_P = pair_values(self.beta * means_P2, means_P2)
+        return pair_terms(-array.log_sigmoid(values_P["margin"] - self.gamma), is_pair_P, values_P)
 
 
 IMITATION = "imitation_weight"
@@ -162,12 +145,13 @@ class Orpo(OfCompletions):
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
-        is_pair_P, means_P2 = pair_means(log_probs_BS, mask_BS)
+        is_pair_P, tokens_P2, sums_P2 = row_pairs(mask_BS, log_probs_BS)
+        means_P2 = sums_P2 / tokens_P2
         # log(p / (1 - p)), the same as the logarithm of p minus that of its complement.
         bounded_P2 = array.minimum(means_P2, means_P2 * 0 + MOST)
         odds_P2 = bounded_P2 - array.log(-array.expm1(bounded_P2))
         difference_P = odds_P2[:, 0] - odds_P2[:, 1]
         imitation_P2 = -(log_probs_BS * mask_BS * signals[IMITATION]).sum(-1).reshape(-1, 2)
         imitation_P = imitation_P2[:, 0] + imitation_P2[:, 1]
-        return pair_terms(imitation_P - self.beta * array.log_sigmoid(difference_P), is_pair_P, self.beta * means_P2,
-                          means_P2, log_odds=difference_P, imitation_loss=imitation_P)
+        return pair_terms(imitation_P - self.beta * array.log_sigmoid(difference_P), is_pair_P, pair_values(
+            self.beta * means_P2, means_P2) | {"log_odds": difference_P, "imitation_loss": imitation_P})

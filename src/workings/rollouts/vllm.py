@@ -63,11 +63,6 @@ class VllmSampler:
         """Name and version of the server, and digest of the adapters of the last completions."""
         return {"name": self._config.name, "version": self._version, "adapter": self._loaded}
 
-    def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
-                 stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy completions, by the engine itself: they are compared with those of other runs."""
-        return self._engine.generate(state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids)
-
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt; a state of None: with the adapters that `load` took over.

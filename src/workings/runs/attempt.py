@@ -271,7 +271,7 @@ class Attempt:
         # A separate process, because a user's scorer may hang or take memory that training needs.
         with nullcontext() if scoring is None else ScoringProcess(scoring) as scorer:
             yield HeldOutObserver(
-                engine=setup.engine, sampler=setup.sampler or setup.engine, batches=setup.held_out,
+                engine=setup.engine, batches=setup.held_out,
                 questions=setup.questions, items=setup.watched_items, scorer=scorer, tokenizer=setup.tokenizer,
                 template=setup.template, max_new_tokens=keys.max_new_tokens, batch_size=keys.batch_size,
                 every_steps=keys.every_steps, last_step=setup.schedule.steps, log_sample=log_sample)

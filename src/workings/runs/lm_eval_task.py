@@ -21,7 +21,7 @@ from workings.engines.session import ModelSession
 from workings.errors import RequestError
 from workings.evaluation.harness import USUAL_METRICS, AnsweredTask, ScoredAnswer, TaskRequest, scored_answer
 from workings.evaluation.likelihoods import are_greedy, continuation_log_probs
-from workings.evaluation.run import sample_seed, that_samples
+from workings.evaluation.run import complete, sample_seed
 from workings.record.digest import file_digest
 from workings.record.progress import slow_operation
 from workings.scoring.items import UNSPECIFIED
@@ -122,14 +122,9 @@ class SessionModel(TemplateLM):
 
     def _write(self, prompts: Sequence[str], numbers: Sequence[int], decoding: Mapping[str, Any]) -> Iterator[str]:
         session = self._session
-        longest, stop_ids = decoding["max_new_tokens"], session.template.stop_ids
-        sampler, tokens = session.sampler or session.engine, [self.tok_encode(prompt) for prompt in prompts]
-        if decoding["temperature"]:
-            completions = that_samples(sampler, decoding["temperature"]).sample(
-                session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids, temperature=decoding["temperature"],
-                seeds=[sample_seed(0, "request", number) for number in numbers])
-        else:
-            completions = sampler.generate(session.state, tokens, max_new_tokens=longest, stop_ids=stop_ids)
+        completions = complete(session, [self.tok_encode(prompt) for prompt in prompts],
+                               [sample_seed(0, "request", number) for number in numbers],
+                               temperature=decoding["temperature"], max_new_tokens=decoding["max_new_tokens"])
         for prompt, completion in zip(prompts, completions, strict=True):
             whole = session.tokenizer.decode(completion.tokens, skip_special=True)
             text = postprocess_generated_text(whole, decoding["until"], None)

@@ -10,7 +10,7 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.distributed.process_group import ProcessGroup, facts_of
-from workings.engines.base import Engine, EngineRequest, State, sampler_of
+from workings.engines.base import Engine, EngineRequest, State
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
@@ -112,7 +112,6 @@ class SealedRun:
     def session(self, engine: Engine, state: State) -> ModelSession:
         """A session to generate with a state of this model."""
         return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            sampler=sampler_of(engine),
                             tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0, elsewhere: MeshConfig = _ONE_DEVICE
@@ -167,10 +166,9 @@ def open_model(model: str | Path, weights: WeightsRequest | None, device: str = 
     return open_run(Path(model), device, group) if weights is None else open_weights(str(model), weights)
 
 
-def processes_of(path: Path, device: str) -> ProcessGroup:
+def processes_of(path: Path) -> ProcessGroup:
     """The processes that a launcher started to open a sealed run together. Raises as `ProcessGroup.of`."""
-    recipe = SealedRun.open(path).loaded.recipe
-    return ProcessGroup.of(recipe.engine, recipe.device if device == AS_RECORDED else without_alias(device))
+    return ProcessGroup.of(SealedRun.open(path).loaded.recipe.engine)
 
 
 def follow_run(path: Path, device: str, group: ProcessGroup) -> None:

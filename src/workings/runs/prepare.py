@@ -15,9 +15,7 @@ from workings.engines.base import (
     Inspections,
     MeshShape,
     ProgramName,
-    Sampler,
     ShardSavingEngine,
-    sampler_of,
 )
 from workings.engines.checkpoint_files import NonTextWeights, find_non_text_weights
 from workings.engines.registry import RegisteredEngine, find_engine
@@ -82,11 +80,6 @@ class TrainSetup(ResolvedRun):
         """Items that are answered and scored at each evaluation during training."""
         items = self.data.items
         return items[:way_of(self.recipe).watched_items(self.recipe)] if items else []
-
-    @property
-    def sampler(self) -> Sampler | None:
-        """What writes completions; None if the engine only answers greedily."""
-        return sampler_of(self.engine)
 
     @cached_property
     def non_text_weights(self) -> NonTextWeights | None:

@@ -63,7 +63,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
     Raises `RequestError` if the request is wrong, and `DoesNotFit`, which names the nearest plan that fits.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device)
+    opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)
         facts = _manifest_facts(setup, processes, smoke)

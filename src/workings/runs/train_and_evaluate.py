@@ -140,7 +140,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     loaded = with_engine(loaded)
     with listeners:
         name, steps = loaded.recipe.name, loaded.recipe.training.steps
-        with ProcessGroup.of(loaded.recipe.engine, loaded.recipe.device) as group, (
+        with ProcessGroup.of(loaded.recipe.engine) as group, (
                 phases(out, name, steps) if group.is_coordinator else nullcontext()):
             # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):

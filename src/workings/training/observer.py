@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workings.engines.base import Completion, Engine, Sampler, State
+from workings.engines.base import Completion, Engine, State
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -19,8 +19,6 @@ class HeldOutObserver:
     """Measures the model every ``every_steps`` steps and at the last one, by functions of the weights alone."""
 
     engine: Engine
-    sampler: Engine | Sampler
-    """Writes completions, greedily: often the engine itself."""
     batches: Sequence[Batch]
     """Of held-out traces, for the loss."""
     questions: Sequence[Item]
@@ -80,6 +78,6 @@ class HeldOutObserver:
     def _answers(self, state: State, items: Sequence[Item]) -> Sequence[Completion]:
         if not items:
             return []
-        return self.sampler.generate(
+        return self.engine.generate(
             state, [self.template.prompt_ids(item.prompt, item.history) for item in items],
             max_new_tokens=self.max_new_tokens, stop_ids=self.template.stop_ids)

@@ -94,8 +94,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     shardings = state_shardings(spec, state)
     start = time.monotonic()
     lowered, resident_bytes, batch_bytes, sizes = _lower(ask, spec, state, shardings)
-    seconds = {"lower": round(time.monotonic() - start, 1)}
-    start, tokens, heap = time.monotonic(), tuple[int, ...](), dict[str, int]()
+    seconds, start = {"lower": round(time.monotonic() - start, 1)}, time.monotonic()
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
@@ -103,8 +102,8 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         if answer is None:
             return {"failed": str(error)}
     else:
-        answer, text = inspection(compiled), assignment_text(Path(ask["dump"]))
-        heap = heap_parts(text, sizes) if text else {}
+        text = assignment_text(Path(ask["dump"]))
+        answer = replace(inspection(compiled), heap=heap_parts(text, sizes) if text else {})
         size = program_shape(ask["program"], ask["batch"])
         if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
             tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
@@ -115,8 +114,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     seconds |= {"compile": round(time.monotonic() - start, 1), "compile_cpu": round(time.process_time(), 1)}
     return {"inspection": asdict(replace(
         answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions,
-        exact=exact_bytes(state, shardings) | {"batch": batch_bytes}, tokens_per_device=tokens, heap=heap,
-        seconds=seconds))}
+        exact=exact_bytes(state, shardings) | {"batch": batch_bytes}, seconds=seconds))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:

@@ -5,6 +5,7 @@ Shape suffixes: B rows, S query positions, T key positions, N query heads, K key
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,19 +32,13 @@ def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Arra
     return softcap * jnp.tanh(raw / softcap) if softcap else raw
 
 
-def masked_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, *, scale: float,
-                     softcap: float) -> jax.Array:
-    """Attention ``[B, S, N, H]`` with all scores in memory at once, in float32.
+def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
+              softcap: float) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Attention ``[B, S, N, H]``, and ``[B, K, G, S, T]`` float32 weights of the keys and scores, all at once.
 
     q ``[B, S, N, H]``, k and v ``[B, T, K, H]``; ``allowed`` ``[B, S, T]``: where a query may look; ``softcap``: bound
     of the scores, 0 for none.
     """
-    return _attended(q, k, v, allowed, scale, softcap)[0]
-
-
-def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
-              softcap: float) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The result, the weights of the keys and the scores, both ``[B, K, G, S, T]`` float32."""
     bent = scores(q, k, scale, softcap)
     # The softmax is float32; its weights are rounded to v's dtype where they enter a product.
     weights = jax.nn.softmax(jnp.where(allowed[:, None, None], bent, MASKED), axis=-1)
@@ -53,24 +48,21 @@ def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scal
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def trained_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
                       softcap: float) -> jax.Array:
-    """`masked_attention` with its derivative by hand, which walks over the square of scores less often.
+    """The first result of `_attended`, with a derivative by hand, which walks over the square of scores less often.
 
     Every query must be allowed a key.
     """
     return _attended(q, k, v, allowed, scale, softcap)[0]
 
 
-Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array | None]
-
-
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
-             softcap: float) -> tuple[jax.Array, Residuals]:
+             softcap: float) -> tuple[jax.Array, Any]:
     # Backward gets the float32 square of weights (with a soft cap two squares), of every layer without remat.
     out, weights, bent = _attended(q, k, v, allowed, scale, softcap)
     return out, (q, k, v, out, weights, bent if softcap else None)
 
 
-def _backward(scale: float, softcap: float, residuals: Residuals,
+def _backward(scale: float, softcap: float, residuals: Any,
               d_out: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
     q, k, v, out, weights, bent = residuals
     grouped = (*q.shape[:2], k.shape[2], -1, q.shape[3])
@@ -124,7 +116,7 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
         part, part_ids, index = xs
         distance = (index * chunk + jnp.arange(chunk))[:, None] - keys[None]
         allowed = (distance >= 0) & (distance < window) & (part_ids[:, :, None] == segment_ids[:, None, :])
-        return masked_attention(part, k, v, allowed, scale=scale, softcap=softcap)
+        return _attended(part, k, v, allowed, scale, softcap)[0]
 
     # The walk is sequential: the scores of one chunk exist at a time, `[B, K, G, 256, T]` in float32.
     out = jax.lax.map(one, (padded.swapaxes(0, 1), ids.swapaxes(0, 1), jnp.arange(count)))

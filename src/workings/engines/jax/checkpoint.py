@@ -86,7 +86,7 @@ def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array
         return np.asarray(program(array, max(i, 0)).addressable_data(0))
 
     if jax.process_index() == 0:
-        write_tensors(path, plan, fetch, files.METADATA)
+        write_tensors(path, plan, fetch)
         return
     for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
         fetch(full)

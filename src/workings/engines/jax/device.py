@@ -18,7 +18,6 @@ from workings.engines.import_warnings import without_noise
 from workings.engines.kernel_check import check_products
 from workings.engines.source_digest import library_versions
 from workings.errors import DeviceError, RequestError, first_line
-from workings.hardware.device import without_alias
 from workings.hardware.machine import cache_directory
 from workings.hints import pip_install
 
@@ -35,12 +34,11 @@ class Devices:
 
 
 def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Devices:
-    """Devices for ``auto|cpu|gpu|cuda|tpu``.
+    """Devices for ``auto|cpu|gpu|tpu``.
 
     ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
     Raises `DeviceError` where the device asked for is absent, or hardware is present that JAX cannot use.
     """
-    asked = without_alias(asked)
     present = accelerators() if present is None else present
     platform = next((each for each in ("tpu", "gpu") if each in present), "cpu") if asked == "auto" else asked
     reason = ("asked for" if asked != "auto" else f"auto: {present[platform]} is there" if platform in present

@@ -15,19 +15,17 @@ from workings.engines.base import (
     Inspection,
     LossSum,
     Memory,
-    Processes,
     StepResult,
     require_adapters,
     require_signals,
 )
 from workings.engines.gpu_settings import gpu_share
-from workings.engines.jax import checkpoint, device, spec
+from workings.engines.jax import checkpoint, device, processes, spec
 from workings.engines.jax.generate import Generator
 from workings.engines.jax.loss_positions import LOSS_POSITIONS
 from workings.engines.jax.model import final_logits, unembedding
 from workings.engines.jax.params_tree import Params, flatten_params, unflatten_params
 from workings.engines.jax.planning import JaxPlanning
-from workings.engines.jax.processes import join, refuse_strangers
 from workings.engines.jax.projection import SCALE
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.step import State, all_hidden_states, evaluate, log_probs
@@ -41,6 +39,8 @@ from workings.models.batch import ROWS, Batch
 
 class JaxEngine(JaxPlanning):
     """`workings.engines.base.Engine` on JAX. Open it with `JaxEngine.open`."""
+
+    join = staticmethod(processes.join)
 
     def __init__(self, request: EngineRequest, devices: device.Devices) -> None:
         self.request = request
@@ -57,16 +57,10 @@ class JaxEngine(JaxPlanning):
         """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
 
     @classmethod
-    def join(cls, device: str) -> Processes | None:
-        """Meet the processes that a launcher started; None for one alone."""
-        del device
-        return join()
-
-    @classmethod
     def open(cls, request: EngineRequest) -> "JaxEngine":
         """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
         devices = device.find_devices(request.device)
-        refuse_strangers(devices.devices)
+        processes.refuse_strangers(devices.devices)
         # Before anything is compiled, because JAX opens its cache once in a process.
         if devices.platform == "cpu":
             device.keep_programs()

@@ -5,7 +5,8 @@ numbers depend neither on the length of its neighbours nor on their completions.
 
 Where several completions of one prompt are sampled, the prompt is read once and its cache is repeated.
 
-Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt length, K heads, H head size, D width.
+Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt length, K heads, H head size, D width,
+V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +19,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from workings.engines.base import Completion
-from workings.engines.jax import cache, sampling
+from workings.engines.jax import cache
 from workings.engines.jax.attention import plain_attention
 from workings.engines.jax.flash_attention import LANES
 from workings.engines.jax.layers import KeysValues, Layer, LayerScan
-from workings.engines.jax.model import block, embed, per_layer_inputs, query_scale, run_layers
+from workings.engines.jax.model import (
+    block,
+    embed,
+    final_logits,
+    final_norm,
+    per_layer_inputs,
+    query_scale,
+    run_layers,
+    unembedding,
+)
 from workings.engines.jax.params_tree import Params
-from workings.engines.jax.sharding import P
+from workings.engines.jax.sharding import FSDP, TP, P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.weights import EMBEDDING
@@ -111,13 +121,14 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
     """Hidden state ``[B, D]`` of new token number ``count`` of every row, and the caches with it."""
     def layer(layers: Sequence[int]) -> Layer:
         attend = cache.attend_cached(spec.shape, caches, position, count, query_scale(spec.shape), layers)
-        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, xs[1], spec.layout, layers[0])
+        return lambda x, xs: block(x, xs[0], position[:, None], spec.shape, attend, transform(xs[1]), spec.layout,
+                                   layers[0])
 
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
     inputs, transform = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
     # The scan only reads the caches and returns one token's keys and values; they are written once, after it.
-    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, transform, keep_kv=True).run(params, x)
+    x, kv_by_stack = LayerScan(spec.shape, layer, inputs, keep_kv=True).run(params, x)
     return x[:, 0], cache.append(spec.shape, spec.layout, caches, kv_by_stack, count)
 
 
@@ -178,8 +189,49 @@ def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.A
     return end
 
 
+def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
+    """``[B, V]`` float32 logits of hidden states ``[B, D]``; where the vocabulary is split, each device's own part."""
+    hidden, head = final_norm(x, params, spec.shape), unembedding(params)
+    if not spec.layout.splits_vocabulary(head.shape[0]):
+        return final_logits(hidden, head, spec.shape)
+    hidden = spec.layout.constrain(hidden, spec.layout.copies)
+    return spec.layout.constrain(final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
+
+
+def likeliest(logits: jax.Array) -> jax.Array:
+    """``[B]`` int32: the token with the largest logit; of equals the first."""
+    # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
+    last = logits.shape[-1] - 1
+    # NaN equals nothing: a row that holds one gives the last token.
+    largest = logits == jnp.max(logits, -1, keepdims=True)
+    return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
+
+
 def _pick_greedy(spec: StepSpec, params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
-    return (sampling.greedy(sampling.next_logits(spec, params, x)),)
+    return (likeliest(next_logits(spec, params, x)),)
+
+
+def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Params, x: jax.Array,
+          count: jax.Array) -> GeneratedTokens:
+    """One token from ``softmax(logits / temperature)``, and its log probability there.
+
+    The largest sum of a logit and Gumbel noise wins. The noise of a row comes from its own seed and ``count`` alone, by
+    a generator that gives the same bits on every device and mesh.
+    """
+    logits = next_logits(spec, params, x)
+
+    def noise(seed: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), count)
+        return jax.random.gumbel(key, logits.shape[1:], jnp.float32)
+
+    noises = jax.vmap(noise)(seeds)
+    if spec.layout.splits_vocabulary(logits.shape[1]):
+        noises = spec.layout.constrain(noises, spec.layout.copies, (FSDP, TP))
+    scaled = logits / temperature
+    token = likeliest(scaled + noises)
+    # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.
+    hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
+    return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)
 
 
 def generate(spec: StepSpec, room: int, sampled: bool, params: Params, tokens: jax.Array, lengths: jax.Array,
@@ -189,10 +241,7 @@ def generate(spec: StepSpec, room: int, sampled: bool, params: Params, tokens: j
 
     Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` count only where tokens are ``sampled``.
     """
-    def draw(params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
-        return sampling.draw(spec, sampling.next_logits(spec, params, x), temperature, seeds, count)
-
-    pick: PickToken = draw if sampled else partial(_pick_greedy, spec)
+    pick: PickToken = partial(_draw, spec, temperature, seeds) if sampled else partial(_pick_greedy, spec)
     start = start_decoding(spec, room, pick, params, tokens, lengths, real)
     return decode_until(spec, pick, params, lengths, limit, stop_ids, start).written
 

@@ -27,8 +27,6 @@ PER_LAYER, SHARED = "per_layer", "shared"
 layer that it attends to."""
 LayerInputs = Mapping[str, jax.Array]
 """Further inputs of all layers by name, ``[L, ...]`` each: a layer gets its own ``[...]``."""
-LayerInputTransform = Callable[[Params], Params]
-"""Derives further inputs from a layer's own, inside the layer: a remat policy then recomputes them in backward."""
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
@@ -77,16 +75,14 @@ def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
     return plain / np.float32(factor) * slowed + plain * (1 - slowed)
 
 
-def window(shape: ModelShape, layer: int) -> int:
-    """Number of positions that a token attends to in a layer, its own included; int32's largest without a window."""
-    return shape.sliding_window if shape.slides(layer) else int(np.iinfo(np.int32).max)
+def layer_constants(shape: ModelShape, layers: Sequence[int]) -> Params:
+    """Constants ``[n, ...]`` that differ between the layers of a stack.
 
-
-def layer_constants(shape: ModelShape, layers: Sequence[int] | None = None) -> Params:
-    """Constants ``[n, ...]`` that differ between the layers of a stack (by default all layers)."""
-    layers = layers if layers is not None else range(shape.layers)
+    ``window``: number of positions that a token attends to, its own included; int32's largest without a window.
+    """
+    widest = np.iinfo(np.int32).max
     return {"frequencies": jnp.asarray(np.stack([frequencies(shape, i) for i in layers])),
-            "window": jnp.asarray(np.array([window(shape, i) for i in layers], np.int32)),
+            "window": jnp.asarray([shape.sliding_window if shape.slides(i) else widest for i in layers], np.int32),
             "slides": jnp.asarray([shape.slides(i) for i in layers])}
 
 
@@ -113,7 +109,6 @@ class LayerScan:
     make_layer: Callable[[Sequence[int]], Layer]
     """Gives the function of a layer, for the stack of these layers."""
     inputs: LayerInputs
-    transform: LayerInputTransform
     wrap: Callable[[Any], Any] = lambda layer: layer
     """Applied to the function of a layer; a remat policy wraps the layer and not the scan."""
     keep_kv: bool = False
@@ -174,8 +169,8 @@ class LayerScan:
         ``kind``: see `_shared_kind`; ``shared_kv``: what earlier loops share, by whether their layer slides.
         """
         reuses_kv = self.shape.shares_keys(stack[0])
-        layer = self.wrap(partial(_transformed_layer, self.make_layer(stack), self.transform,
-                                  kind is not None or self.keep_kv))
+        own, keeps = self.make_layer(stack), kind is not None or self.keep_kv
+        layer = self.wrap(own if keeps else lambda x, xs: (own(x, xs)[0], None))
 
         def step(carry: Any, xs: tuple[Params, Params]) -> Any:
             (x, loop_shared_kv), (weights, inputs) = carry, xs
@@ -186,14 +181,6 @@ class LayerScan:
                     kv if self.keep_kv and not reuses_kv else None)
 
         return step
-
-
-def _transformed_layer(layer: Layer, transform: LayerInputTransform, keep_kv: bool, x: jax.Array,
-                       xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues | None]:
-    """A layer on its transformed inputs; without its keys and values where no one reads them."""
-    weights, inputs = xs
-    x, kv = layer(x, (weights, transform(inputs)))
-    return x, kv if keep_kv else None
 
 
 def _split_iterations(loop: LayerLoop, x: jax.Array) -> jax.Array:

@@ -28,7 +28,6 @@ from workings.engines.jax.layers import (
     KeysValues,
     Layer,
     LayerInputs,
-    LayerInputTransform,
     LayerScan,
     Remat,
     slides,
@@ -188,21 +187,23 @@ def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: 
                              slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
 
         def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
-            out, kv = block(x, xs[0], positions, shape, attend, xs[1], layout, layers[0], chunks=remat.chunks)
+            # A remat policy computes the transform again in backward, with the layer.
+            out, kv = block(x, xs[0], positions, shape, attend, transform(xs[1]), layout, layers[0],
+                            chunks=remat.chunks)
             return layout.rows(out), kv
 
         return layer
 
     x = layout.rows(embed(params[names.EMBEDDING], tokens, shape, dtype, layout))
     inputs, transform = per_layer_inputs(params, shape, tokens, x, layout)
-    return LayerScan(shape, make_layer, inputs, transform, remat.wrap, keep_kv, unroll).run(params, x)
+    return LayerScan(shape, make_layer, inputs, remat.wrap, keep_kv, unroll).run(params, x)
 
 
 def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,
-                     layout: Layout) -> tuple[LayerInputs, LayerInputTransform]:
-    """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and their transform.
+                     layout: Layout) -> tuple[LayerInputs, Callable[[Params], Params]]:
+    """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and a transform of a layer's own.
 
-    The transform adds a layer's part ``[B, S, P]`` of the per-layer embeddings, if the model has some.
+    It adds the layer's part ``[B, S, P]`` of the per-layer embeddings, if the model has some.
     """
     if not shape.per_layer_width:
         return {}, lambda inputs: inputs

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from workings.config.training import MeshConfig
 from workings.engines.base import MeshShape
-from workings.engines.jax.params_tree import layer_tensor
+from workings.engines.jax.params_tree import is_stacked, layer_tensor
 from workings.errors import RequestError
 from workings.models.weights import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
 
@@ -87,8 +87,8 @@ class Layout:
     def spec(self, name: str, size: tuple[int, ...]) -> PartitionSpec:
         """Partition of a parameter without its layer axis, by its Hugging Face name. Vectors are copied.
 
-        An axis that a mesh axis does not divide is not split (`describe` in the engine lists such tensors). Adapters
-        and 4-bit storage are split over ``tp`` as their projection's weight is.
+        An axis that a mesh axis does not divide is not split. Adapters and 4-bit storage are split over ``tp`` as their
+        projection's weight is.
         """
         if len(size) < 2:
             return P()
@@ -134,14 +134,12 @@ class Layout:
         names = (axis if isinstance(axis, tuple) else (axis,) for axis in self.spec(name, x.shape))
         return self.constrain(x, *(TP if TP in axis else None for axis in names))
 
-    def params(self, tree: dict[str, Any]) -> dict[str, Any]:
-        """Shardings of a tree of parameters."""
-        placed: dict[str, Any] = {
-            name: NamedSharding(self.mesh, self.spec(name, x.shape)) for name, x in tree.items() if name != "layers"}
-        # The layer axis is never split, because a scan goes along it.
-        placed["layers"] = {name: self.sharding(None, *self.spec(layer_tensor(name), x.shape[1:]))
-                            for name, x in tree["layers"].items()}
-        return placed
+    def params(self, arrays: dict[str, Any]) -> dict[str, NamedSharding]:
+        """Shardings of parameters by flat name."""
+        # The layer axis of a stack is never split, because a scan goes along it.
+        return {name: self.sharding(*[None] * is_stacked(name), *self.spec(layer_tensor(name),
+                                                                           x.shape[is_stacked(name):]))
+                for name, x in arrays.items()}
 
 
 def make_layout(devices: tuple[jax.Device, ...], asked: MeshConfig) -> Layout:

@@ -86,12 +86,11 @@ def abstract_state(spec: StepSpec) -> dict[str, Any]:
 
 def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     """Sharding of each array of the state; moments have that of their parameter, unless their shape differs."""
-    params = spec.layout.params(abstract["params"])
-    shardings = flatten_params(params)
+    shardings = spec.layout.params(flatten_params(abstract["params"]))
     moments = {slot: {name: shardings[name] if slot == MASTER
                       else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}
                for slot, tree in abstract["moments"].items()}
-    return {"params": params, "moments": moments, "step": spec.layout.replicated()}
+    return {"params": unflatten_params(shardings), "moments": moments, "step": spec.layout.replicated()}
 
 
 def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[str, jax.ShapeDtypeStruct]:

@@ -53,7 +53,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], make: Callable[[str], Tenso
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
     full_tensor = make or (lambda name: gathered(tensors[name]))
     if not dist.is_initialized() or dist.get_rank() == 0:
-        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)), files.METADATA)
+        write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)))
         return
     for name in plan:  # take part, in the same order
         full_tensor(name)

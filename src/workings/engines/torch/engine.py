@@ -17,14 +17,13 @@ from workings.engines.base import (
     Inspection,
     LossSum,
     Memory,
-    Processes,
     StepResult,
     require_adapters,
     require_signals,
 )
 from workings.engines.prefill import check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
-from workings.engines.torch import checkpoint, four_bit
+from workings.engines.torch import checkpoint, four_bit, processes
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.decode import PickToken
 from workings.engines.torch.device import (
@@ -49,7 +48,6 @@ from workings.engines.torch.lora import (
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
 from workings.engines.torch.model import fill_random, final_logits, hidden_states
 from workings.engines.torch.planning import TorchPlanning, TracedCard, trace_for
-from workings.engines.torch.processes import join
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
@@ -79,6 +77,8 @@ def _formats(tensors: Iterable[torch.Tensor]) -> str:
 class TorchEngine(TorchPlanning):
     """`workings.engines.base.Engine` on PyTorch. Open it with `TorchEngine.open`."""
 
+    join = staticmethod(processes.join)
+
     def __init__(self, request: EngineRequest, device: Device) -> None:
         refuse_conflicts(request, 1)
         self.request = request
@@ -88,12 +88,6 @@ class TorchEngine(TorchPlanning):
         # Before memory is allocated: both need the request and the class of the model alone.
         refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
-
-    @classmethod
-    def join(cls, device: str) -> Processes | None:
-        """Meet the processes that `torchrun` started; None for one alone."""
-        del device
-        return join()
 
     @classmethod
     def open(cls, request: EngineRequest) -> "TorchEngine":

@@ -56,47 +56,32 @@ def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.A
     return arrays
 
 
-def _from_layer(w: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, jax.Array]:
-    def matrix(x: jax.Array) -> jax.Array:  # [N, D, H] -> [N * H, D]
-        return x.transpose(0, 2, 1).reshape(-1, shape.width)
-
-    if shape.heads == shape.kv_heads:
-        q, k, v = w["attn", "qkv_einsum", "w"]
-    else:
-        q, (k, v) = w["attn", "q_einsum", "w"], w["attn", "kv_einsum", "w"]
-    tensors = {name: w[path] for name, path in _norms(shape).items()}
-    tensors |= {name: w[path].T for name, path in _MATRICES.items()}
-    tensors |= {f"self_attn.{name}_proj.weight": matrix(x) for name, x in (("q", q), ("k", k), ("v", v))}
-    out = w["attn", "attn_vec_einsum", "w"].transpose(2, 0, 1)
-    return tensors | {"self_attn.o_proj.weight": out.reshape(shape.width, -1)}
-
-
 def to_tunix(params: Mapping[str, Any], shape: ModelShape) -> dict[Path, jax.Array]:
     """Our tree (`workings.engines.jax.model`) as path -> array of Tunix's model."""
     arrays = {path: params[name] for name, path in OUTER.items()}
+    # Splitting, unlike indexing, has joining for its transpose, which `from_tunix` needs: a sum loses the sign of zero.
+    unstacked = {name: jax.lax.split(x, (1,) * shape.layers) for name, x in params["layers"].items()}
     for i in range(shape.layers):
-        layer = _to_layer({name: x[i] for name, x in params["layers"].items()}, shape)
+        layer = _to_layer({name: parts[i].squeeze(0) for name, parts in unstacked.items()}, shape)
         arrays |= {("layers", i, *path): x for path, x in layer.items()}
     return arrays
 
 
-def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape) -> dict[str, Any]:
-    """Path -> array of Tunix's model as our tree; the inverse of `to_tunix`, bit for bit."""
-    layers = [_from_layer({path[2:]: x for path, x in arrays.items() if path[:2] == ("layers", i)}, shape)
-              for i in range(shape.layers)]
-    stacked = {name: jnp.stack([layer[name] for layer in layers]) for name in layers[0]}
-    return {name: arrays[path] for name, path in OUTER.items()} | {"layers": stacked}
+def from_tunix(arrays: Mapping[Path, jax.Array], shape: ModelShape, like: Params) -> Params:
+    """The inverse of `to_tunix`, bit for bit; ``like``: a tree of the result's shapes and dtypes."""
+    # Tunix's arrays hold ours in another order, and the inverse of a permutation is its transpose.
+    params: Params = jax.linear_transpose(partial(to_tunix, shape=shape), like)(dict(arrays))[0]
+    return params
 
 
-def tunix_model(params: Params, shape: ModelShape, *, remat: bool = False) -> nnx.Module:
+def tunix_model(params: Params, shape: ModelShape) -> nnx.Module:
     """Tunix's own model with our weights, bit for bit. Raises as `check_shape`."""
-    dtype = params[EMBEDDING].dtype
-    graph, state = nnx.split(nnx.eval_shape(model_class(shape, dtype, remat=remat)))
-    return nnx.merge(graph, filled(state, jax.jit(partial(to_tunix, shape=shape))(params)))
+    graph, state = nnx.split(nnx.eval_shape(model_class(shape, params[EMBEDDING].dtype)))
+    return nnx.merge(graph, filled(state, to_tunix(params, shape)))
 
 
 def filled(state: Any, arrays: dict[Path, jax.Array]) -> Any:
-    """An nnx state with these arrays in place of its own. Raises `RequestError` where they do not match."""
+    """An nnx state with these arrays in place of those in ``state``. Raises `RequestError` where they do not match."""
     there = dict(nnx.to_flat_state(state))
     # nnx would take an array of another shape and fail much later, inside a step.
     wrong = [".".join(map(str, path)) for path in there.keys() | arrays.keys() if path not in there

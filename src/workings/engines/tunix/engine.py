@@ -221,7 +221,7 @@ class TunixEngine:
 
     def _to_ours(self, state: State) -> State:
         """Tunix's state as the JAX engine's."""
-        convert = jax.jit(partial(from_tunix, shape=self.request.shape))
+        convert = jax.jit(partial(from_tunix, shape=self.request.shape, like=self._ours.abstract_state["params"]))
         moments: dict[str, dict[Place, jax.Array]] = {name: {} for name in SLOTS.values()}
         for path, x in nnx.to_flat_state(state["optimizer"]):
             for name in SLOTS.values():

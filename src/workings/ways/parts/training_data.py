@@ -12,7 +12,7 @@ from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
 from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
-from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, State, sampler_of
+from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, Sampler, State
 from workings.environments.process import EnvironmentProcess
 from workings.environments.settings import EnvironmentSettings
 from workings.errors import RequestError
@@ -111,7 +111,7 @@ class PromptData:
     def check(self, engine: Engine) -> None:
         """Raises `RequestError` if the engine lacks something, or rows do not make whole groups."""
         _ = self.shape
-        if not isinstance(engine, LikelihoodEngine) or sampler_of(engine) is None:
+        if not isinstance(engine, LikelihoodEngine) or not isinstance(engine, Sampler):
             name = self.resolved.recipe.algorithm.name
             raise RequestError(f"engine {engine.name} does not run algorithm.name: {name}",
                                "an engine that samples completions", "engine=jax")
@@ -132,12 +132,11 @@ class PromptData:
         """The sampler of this run's rollouts. Raises `RequestError` as `check` does."""
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
-        sampler = sampler_of(engine) if recipe.sampler is None else VllmSampler(
-            recipe, engine, weights=resolved.weights.directory)
+        vllm = None if recipe.sampler is None else VllmSampler(recipe, engine, weights=resolved.weights.directory)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
-        assert sampler is not None  # likewise
+        assert isinstance(engine, Sampler)  # likewise
         return RolloutSampler(
-            sampler=sampler, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
+            sampler=vllm or engine, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
             rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
             template=self.resolved.template, player=player, rules=episode_rules(self.resolved.recipe),
             seed=self.prompts.seed, ahead=recipe.sampler is not None and recipe.sampler.ahead,
