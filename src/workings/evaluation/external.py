@@ -49,15 +49,23 @@ class ExternalPredictions:
         Several lines with one id need different ``sample`` numbers; otherwise none of them counts.
         """
         records = self._records[item.id]
-        numbers = [record.get("sample") for record in records]
-        if len(records) > 1 and not (all(map(_is_sample, numbers)) and len({*numbers}) == len(numbers)):
+        if self._is_double(item.id):
             return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
-        # A single line is sample 0, whatever its number.
-        by_sample = dict(zip(numbers, records, strict=True)) if len(records) > 1 else dict(enumerate(records))
+        # The number of a single line does not matter: it is sample 0.
+        by_sample = {record["sample"]: record for record in records} if len(records) > 1 else dict(enumerate(records))
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
         return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample
                 else UnscoredCompletion(item=item, sample=sample, problem=missing)
                 for sample in range(self.samples)]
+
+    @property
+    def double(self) -> str:
+        """The first id with several lines whose samples are not numbered; empty without one."""
+        return next(filter(self._is_double, self._records), "")
+
+    def _is_double(self, name: str) -> bool:
+        numbers = [record.get("sample") for record in self._records[name]]
+        return len(numbers) > 1 and not (all(map(_is_sample, numbers)) and len({*numbers}) == len(numbers))
 
     def _add(self, number: int, record: dict[str, Any] | str) -> None:
         name = None if isinstance(record, str) else record.get("id")
