@@ -9,7 +9,7 @@ import pytest
 
 from workings.data import generate, named_sets
 from workings.data.equations.check import find_equations
-from workings.data.generate import prompts_in_both, write_manifest
+from workings.data.generate import write_manifest
 from workings.data.generators import addition, everyday
 from workings.data.generators.base import items_bytes, write_items
 from workings.data.generators.everyday import UNITS, make_facts, make_units
@@ -117,8 +117,6 @@ def test_no_item_was_trained_in_either_order() -> None:
     asked = [frozenset(pair.search(item.prompt).groups()) for item in items]
     assert len(set(asked)) == len(asked) == 512
     assert not trained & set(asked)
-    assert prompts_in_both([vars(trace) for trace in traces], [vars(item) for item in items]) == 0
-    assert prompts_in_both([{"prompt": "What IS  1+1?"}, {"prompt": "x"}], [{"prompt": "what is 1+1?"}]) == 1
 
 
 @pytest.mark.parametrize(("n_train", "n_items"), [(8100, 500), (0, 10), (10, 0), (10, 4095)])
@@ -133,16 +131,11 @@ def test_manifest_holds_the_files_digests(tmp_path) -> None:
     (tmp_path / "new" / "tokenizer" / "tokenizer.json").write_text("{}")
     write_traces(tmp_path / "new" / "traces.jsonl", traces)
     write_items(tmp_path / "new" / "items.jsonl", items)
-    manifest = write_manifest(tmp_path / "new", generator="addition", seed=5)
-    assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == manifest
-    assert manifest["made_by"] == {"generator": "addition", "seed": 5}
-    assert set(manifest["files"]) == {"traces.jsonl", "items.jsonl", "tokenizer/tokenizer.json"}
-    for name, facts in manifest["files"].items():
-        assert facts["sha256"] == file_digest(tmp_path / "new" / name)
-    for name, count in (("traces.jsonl", 40), ("items.jsonl", 20)):
-        assert sum(manifest["files"][name]["counts"]["section"].values()) == count
-        assert manifest["files"][name]["records"] == count
-    assert manifest["split"] == {"prompts_in_both": 0}
+    names = ("items.jsonl", "tokenizer/tokenizer.json", "traces.jsonl")
+    digests = write_manifest(tmp_path / "new" / "manifest.json", (tmp_path / "new").rglob("*.json*"), seed=5)
+    assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == {
+        "schema": 2, "made_by": {"seed": 5}, "sha256": digests}
+    assert digests == {name: file_digest(tmp_path / "new" / name) for name in names}
 
 
 def test_a_few_hundred_traces_show_every_column_twice() -> None:

@@ -33,7 +33,7 @@ def test_right_and_wrong(tmp_path: Path) -> None:
 def test_pass_at_k_needs_numbered_samples(tmp_path: Path) -> None:
     lines = [{"id": "i0", "completion": "#### 7", "sample": number} for number in (0, 1)]
     lines += [{"id": "i1", "completion": "#### 8", "sample": 0}] * 2
-    with pytest.raises(RequestError, match=r"several lines with the id i1, and aggregate pass@2(?s:.*)--aggregate mean"):
+    with pytest.raises(RequestError, match=r"with the id i1, and aggregate pass@2(?s:.*)--aggregate mean"):
         judge(tmp_path, lines, items(2), aggregate="pass@2")
     assert judge(tmp_path, lines, items(2))["i1"]["error"] == "double: 2 lines with this id"
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from workings.data.importing.sources import read_objects
 from workings.errors import RequestError
 from workings.evaluation.predictions import UnscoredCompletion
 from workings.scoring.items import Item
-from workings.scoring.lines import read_lines
 
 MAX_PROBLEMS_SHOWN = 20
 """Examples named per kind of problem; all are counted."""
@@ -25,7 +25,7 @@ class ExternalPredictions:
         self.problems: dict[str, Any] = {}
         """Every kind of problem of the file counted, the first few named."""
         self._records: dict[str, list[dict[str, Any]]] = {item.id: [] for item in items}
-        for number, record in read_lines(path):
+        for number, record in read_objects(path):
             self._add(number, record)
         records = [record for of_item in self._records.values() for record in of_item]
         if not records:

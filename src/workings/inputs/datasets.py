@@ -16,8 +16,8 @@ from workings.data.importing.completion import final_answer
 from workings.data.importing.formats import PAIR_FORMATS, RAW_TEXT, VERDICT_FORMATS
 from workings.data.importing.hints import KeyMap, by_its_keys, format_of, looks_like
 from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import open_file
-from workings.data.named_sets import open_traces, shipped_items, shipped_sets
+from workings.data.importing.sources import open_file, read_objects
+from workings.data.named_sets import SHIPPED_SETS, open_traces, shipped_items
 from workings.data.preferences import PreferencePair, Verdict, read_pairs, read_verdicts
 from workings.data.preview import unread_columns
 from workings.data.row_fields import import_command
@@ -30,7 +30,6 @@ from workings.record.digest import bytes_digest, file_digest, json_digest
 from workings.record.manifest import DRAWN_FROM
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item, item_from_json, read_items
-from workings.scoring.lines import read_lines
 
 Entry = TypeVar("Entry", Trace, PreferencePair, Verdict)
 
@@ -125,7 +124,7 @@ def read_prompts(name: str, base: Path = Path()) -> list[Item]:
     name = local_name(name)
     # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
-    if not path.is_file() and name in shipped_sets() and not holds_items(name, base):
+    if not path.is_file() and name in SHIPPED_SETS and not holds_items(name, base):
         return [question_of(trace) for trace in open_traces(name)[0]]
     return read_questions(path if path.is_file() else Path(name))
 
@@ -147,12 +146,12 @@ def holds_items(name: str, base: Path) -> bool:
     if path.is_file():
         # `question` is a common key in foreign files of items.
         return not {"expected_answer", "question"}.isdisjoint(_first_record(path))
-    return name in shipped_sets() and shipped_sets()[name].holds == "items"
+    return name in SHIPPED_SETS and SHIPPED_SETS[name].holds == "items"
 
 
 def _first_record(path: Path) -> dict[str, Any]:
     """A file's first line, whose keys identify its kind; empty if it is no JSON object."""
-    first = next((record for _, record in read_lines(path)), {})
+    first = next((record for _, record in read_objects(path)), {})
     return first if isinstance(first, dict) else {}
 
 

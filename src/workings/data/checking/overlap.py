@@ -17,12 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
-from workings.data.importing.sources import Unreadable, open_file
 from workings.data.traces import Trace
-from workings.errors import RequestError
 
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
@@ -169,20 +166,6 @@ class Question:
 
     id: str
     prompt: str
-
-
-def read_questions(path: Path) -> list[Question]:
-    """The questions of a file of items (`prompt` or `question`). Raises `RequestError` naming a line without one."""
-    questions = []
-    for record in open_file(path).records():
-        # One bad record stops the check: questions that were not read would be leaks that are never found.
-        value = record.value if not isinstance(record, Unreadable) else None
-        prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None
-        if not isinstance(value, dict) or not isinstance(prompt, str):
-            raise RequestError(f"{path}:{record.number}: the record has no question",
-                               "a record with `prompt` or `question`", "an items file, as `workings eval` reads it")
-        questions.append(Question(str(value.get("id", f"line {record.number}")), prompt))
-    return questions
 
 
 def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question]) -> Iterator[DataFinding]:

@@ -70,20 +70,16 @@ _MAX_RECORDS = 20
 
 def looks_like(record: Mapping[str, Any]) -> str:
     """The first format that reads this record; empty if none does."""
-    return next((name for name in FORMATS if _reads(name, record)), "")
+    return next((name for name in FORMATS if reads(name, record)), "")
 
 
-def _reads(name: str, record: Mapping[str, Any]) -> bool:
+def reads(form: str, record: Mapping[str, Any]) -> bool:
+    """Whether a format reads this record."""
     try:
-        FORMATS[name].read(record)
+        FORMATS[form].read(record)
     except ValueError:
         return False
     return True
-
-
-def other_format(record: Mapping[str, Any], requested_format: str) -> str:
-    """The first format that reads a record which the requested one does not read; empty if none does."""
-    return "" if _reads(requested_format, record) else looks_like(record)
 
 
 def format_of(source: RecordSource, keys: KeyMap) -> str:

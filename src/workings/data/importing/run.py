@@ -13,7 +13,7 @@ from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
 from workings.data.importing.convert import converted, metadata_of
 from workings.data.importing.fields import tools_of, unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
-from workings.data.importing.hints import KeyMap, format_of, other_format
+from workings.data.importing.hints import KeyMap, format_of, looks_like, reads
 from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.row_fields import kind_of, path_beside
@@ -232,7 +232,8 @@ class _Importer:
         location, reasons = f"{self._source.name}:{bad.number}", self.result.reasons
         # After some good records the format is correct and this one is an exception.
         if isinstance(value, dict) and not self.result.written and not reasons:
-            self.result.looks_like = other_format(self._keys.renamed(value), self._request.format)
+            renamed = self._keys.renamed(value)
+            self.result.looks_like = "" if reads(self._request.format, renamed) else looks_like(renamed)
         if self._request.on_error == "fail":
             other = self.result.looks_like
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from workings.errors import RequestError
 from workings.hints import no_file, pip_install
@@ -162,6 +162,16 @@ def _lines(path: Path) -> Records:
             # Blank lines are skipped and yet numbered, so that a number is the line that an editor shows.
             if line.strip():
                 yield _record(number, line, size, parse)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Line number (from 1) and its JSON object, or a text that says why it is not one. Blank lines are skipped."""
+    for record in _lines(path):
+        if isinstance(record, Unreadable):
+            yield record.number, record.reason
+        else:
+            value = record.value
+            yield record.number, value if isinstance(value, dict) else f"a JSON {type(value).__name__}, not an object"
 
 
 def _documents(path: Path) -> Records:
