@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.data.making import imported_file
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import SourceRecord, Unreadable, open_file, open_hub
 from workings.data.row_fields import path_beside
@@ -16,10 +17,8 @@ ONE = {"question": "1+1?", "answer": "1+1=2\n#### 2"}
 LINE = json.dumps(ONE).encode()
 
 
-def run(path: Path, on_error: str = "skip", **keys: object) -> ImportResult:
-    out = path.parent / "out.jsonl"
-    return import_records(open_file(path), out, ImportRequest(**(
-        {"format": "gsm8k", "labels": {}, "on_error": on_error, "force": True} | keys)))
+def run(path: Path, kind: str = "gsm8k", **keys: object) -> ImportResult:
+    return imported_file(path, kind, **keys)[0]
 
 
 def written(tmp_path: Path, content: bytes, name: str = "file.jsonl") -> Path:
@@ -107,7 +106,7 @@ def test_files_that_hold_nothing_readable(tmp_path: Path, content: bytes, reason
 def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
     path = written(tmp_path, LINE)
     with pytest.raises(RequestError, match="one of ultrafeedback, "):
-        run(path, format="gsm9k")
+        run(path, "gsm9k")
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(RequestError, match="already exists"):
         run(path, force=False)
