@@ -11,7 +11,7 @@ from tests.data.check_cases import CASES, LONG, PAIR_CASES, pair, trace
 from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
-from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
+from workings.data.checking.overlap import Question, near_duplicates, numbers, words
 from workings.data.checking.pairs import check_pairs, holds_pairs
 from workings.data.checking.run import check
 from workings.data.generators import addition
@@ -52,12 +52,17 @@ def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
     report = looked_at(
         tmp_path, trace("exact", prompt="What is 47+25?"), trace("words", prompt="what is 47 + 25"),
         trace("passage", steps=[f"As we know, {LONG.lower()}, so 2"]), trace("free", prompt="What is 47+26?"),
-        questions=questions)
+        trace("earlier", prompt="And then?", history=[{"role": "user", "content": "What is 47+25?"},
+                                                      {"role": "assistant", "content": "72"}]), questions=questions)
     leaks = [found for found in report.findings if found.kind.endswith("leak")]
     assert [(found.id, found.kind) for found in leaks] == [
-        ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak")]
+        ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak"), ("earlier", "leak")]
     assert "asked as q1: What is 47+25?" in leaks[0].text
     assert "13 words of q2: ada walks from the old mill" in leaks[2].text
+    in_pairs = looked_at_pairs(tmp_path, pair("asked", prompt="What is 47+25?"), pair("free"),
+                               pair("chosen", chosen=f"As {LONG}, so"), pair("rejected", rejected=LONG.upper()),
+                               questions=questions)
+    assert in_pairs.counts == {"leak": 1, "ngram_leak": 2}
 
 
 SIX_LESS, HAMLET = "What is 47+25 minus 6?", "Who wrote Hamlet?"
@@ -198,18 +203,6 @@ def test_a_long_report_says_what_it_leaves_away(tmp_path: Path) -> None:
         6, {"wrong_equation": 1, "no_label": 8}, False)
 
 
-def test_questions_are_read_from_items_and_from_gsm8k(tmp_path: Path) -> None:
-    path = tmp_path / "items.jsonl"
-    path.write_text('{"id": "x", "prompt": "1?"}\n{"question": "2?", "answer": "#### 2"}\n')
-    assert read_questions(path) == [Question("x", "1?"), Question("line 2", "2?")]
-    path.write_text('{"id": "x"}\n')
-    with pytest.raises(RequestError, match=":1: the record has no question"):
-        read_questions(path)
-    path.write_text("{\n")
-    with pytest.raises(RequestError, match=":1: the record has no question"):
-        read_questions(path)
-
-
 def test_all_kinds_are_provoked_somewhere() -> None:
     assert {kind for cases in (CASES, PAIR_CASES) for _, expected in cases.values() for kind in expected} | {
         "leak", "normalized_leak", "ngram_leak", "contained_leak", "row"} == set(KINDS)
@@ -226,14 +219,6 @@ def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:
     assert found.text.startswith("the chosen completion has more characters in 18 of 20 pairs whose lengths differ: "
                                  "90 %, 95 % interval 70 % to 97 %")
     assert (found.id, found.matters, report.left_out) == ("pairs.jsonl", False, {})
-
-
-def test_leaks_are_found_in_questions_and_completions(tmp_path: Path) -> None:
-    questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
-    report = looked_at_pairs(tmp_path, pair("exact", prompt="What is 47+25?"), pair("chosen", chosen=f"As {LONG}, so"),
-                       pair("rejected", rejected=LONG.upper()), pair("free"), questions=questions)
-    assert [(found.id, found.kind) for found in report.findings] == [
-        ("exact", "leak"), ("chosen", "ngram_leak"), ("rejected", "ngram_leak")]
 
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:

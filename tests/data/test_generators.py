@@ -1,6 +1,5 @@
 """Made data sets: every step is right, nothing is asked that was shown, the same data for the same name or seed."""
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,13 +8,12 @@ import pytest
 
 from workings.data import generate, named_sets
 from workings.data.equations.check import find_equations
-from workings.data.generate import write_manifest
 from workings.data.generators import addition, everyday
-from workings.data.generators.base import items_bytes, write_items
+from workings.data.generators.base import items_bytes
 from workings.data.generators.everyday import UNITS, make_facts, make_units
-from workings.data.traces import traces_bytes, write_traces
+from workings.data.traces import traces_bytes
 from workings.errors import RecordError, RequestError
-from workings.record.digest import bytes_digest, file_digest
+from workings.record.digest import bytes_digest
 
 
 @pytest.mark.parametrize("name", ["folder", "traces.jsonl"])
@@ -123,19 +121,6 @@ def test_no_item_was_trained_in_either_order() -> None:
 def test_more_than_there_is_is_refused(n_train: int, n_items: int) -> None:
     with pytest.raises(RequestError, match="8,100 additions"):
         addition.make(n_train, n_items, seed=0)
-
-
-def test_manifest_holds_the_files_digests(tmp_path) -> None:
-    traces, items = addition.make(40, 20, seed=5)
-    (tmp_path / "new" / "tokenizer").mkdir(parents=True)
-    (tmp_path / "new" / "tokenizer" / "tokenizer.json").write_text("{}")
-    write_traces(tmp_path / "new" / "traces.jsonl", traces)
-    write_items(tmp_path / "new" / "items.jsonl", items)
-    names = ("items.jsonl", "tokenizer/tokenizer.json", "traces.jsonl")
-    digests = write_manifest(tmp_path / "new" / "manifest.json", (tmp_path / "new").rglob("*.json*"), seed=5)
-    assert json.loads((tmp_path / "new" / "manifest.json").read_text()) == {
-        "schema": 2, "made_by": {"seed": 5}, "sha256": digests}
-    assert digests == {name: file_digest(tmp_path / "new" / name) for name in names}
 
 
 def test_a_few_hundred_traces_show_every_column_twice() -> None:

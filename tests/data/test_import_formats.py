@@ -129,6 +129,13 @@ def test_every_format_is_covered_and_recognized_by_its_keys() -> None:
     assert looks_like({"frage": "1+1?", "antwort": "2"}) == ""
 
 
+@pytest.mark.parametrize("kind", FIRST)
+@pytest.mark.parametrize("key", ["system", "system_prompt"])
+def test_a_system_text_is_the_first_turn_in_every_format(tmp_path: Path, kind: str, key: str) -> None:
+    _, [entry] = imported(tmp_path, kind, {**FIRST[kind], key: "Answer like a pirate."})
+    assert entry.history == turns(("system", "Answer like a pirate."))
+
+
 BAD: list[tuple[str, Any, str]] = [
     ("gsm8k", {"question": "1+1?", "answer": "2"}, "no line that begins with ####"),
     ("gsm8k", {"question": "1+1?", "answer": "#### 2\n#### 3"}, "two answers"),
@@ -138,13 +145,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("gsm8k", {"question": True, "answer": "x\n#### 2"}, "`question` must be a text, not true or false"),
     ("gsm8k", {"question": " ", "answer": "x\n#### 2"}, "`prompt` is empty"),
     ("gsm8k", ["question"], "a record must be an object, not a list"),
-    ("gsm8k", None, "a record must be an object, not null"),
     ("messages", {"messages": [USER]}, "the last turn is not the assistant's"),
     ("messages", {"messages": [BOT]}, "turns must alternate"),
     ("messages", {"messages": [USER, USER, BOT]}, "out of order is turn 2 of `messages` (user)"),
     ("messages", {"messages": "hi"}, "`messages` must be a list of turns, not a text"),
-    ("messages", {"messages": ["hi"]}, "turn 1 of `messages` must be an object, not a text"),
-    ("messages", {"messages": [USER, {"role": "tool", "content": "x"}]}, "the last turn is not the assistant's"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "tool"}]}]}, "else than text"),
     ("messages", {"messages": [USER, {**BOT, "tool_calls": [1]}]}, "a call of a tool must have a name"),
     ("messages", {"messages": [USER, {"role": "assistant", "content": [{"type": "text", "inhalt": "2"}]}]},
@@ -163,13 +167,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("tagged", {"prompt": "1+1?", "text": "2"}, "no <think>"),
     ("tagged", {"prompt": "1+1?", "text": "<answer>2</answer><answer>3</answer>"}, "two answers"),
     ("tagged", {"prompt": "1+1?", "text": "<think>1+1=2"}, "do not pair"),
-    ("tagged", {"prompt": "1+1?", "text": "<answer>2"}, "do not pair"),
     ("tagged", {"prompt": "1+1?", "text": "Sure! <think>1+1=2</think>2"}, "would be lost"),
-    ("tagged", {"prompt": "1+1?", "text": "<reasoning>a</reasoning>b<answer>2</answer>"}, "would be lost"),
     ("tagged", {"prompt": "1+1?", "text": "<think>a</think><reasoning>b</reasoning>2"}, "both a <think>"),
     ("tagged", {"prompt": "1?", "question": "2?", "text": THINK}, "two questions: `prompt` and `question` differ"),
     ("traces", {"prompt": "1+1?", "steps": [], "answer": "2", "final_answer": "3"}, "two answers"),
-    ("traces", {"prompt": "1+1?", "steps": [], "answer": [2]}, "`answer` must be a text, not a list"),
     ("traces", {"prompt": "1+1?", "steps": [3], "answer": "2"}, "a step must be a text"),
     ("traces", {"prompt": "1+1?", "steps": {"a": 1}, "answer": "2"}, "`steps` must be a list of texts, not an object"),
     ("traces", {"prompt": "1+1?", "answer": "2"}, "`steps` is missing"),
@@ -179,7 +180,6 @@ BAD: list[tuple[str, Any, str]] = [
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": "2"}, "`rejected` is missing; the record has `prompt`"),
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": "2", "rejected": " "}, "`rejected` is empty"),
     ("prompt-chosen-rejected", {"prompt": "1?", "chosen": [bot("2")], "rejected": [bot("3")]}, "a list of turns"),
-    ("prompt-chosen-rejected", {"prompt": "1?", "chosen": True, "rejected": "3"}, "`chosen` must be a text, not true"),
     ("prompt-chosen-rejected", {"prompt": [user("1?")], "chosen": [user("2")], "rejected": [bot("3")]}, "last turn"),
     ("prompt-chosen-rejected", {"prompt": [user("1?")], "rejected": [bot("3")],
                                 "chosen": [{**bot("2"), "reasoning_content": "x"}]}, "reasoning in a separate field"),
@@ -188,18 +188,14 @@ BAD: list[tuple[str, Any, str]] = [
     ("chosen-rejected", {"chosen": "The sky is bluer", "rejected": "The sky is blue now"}, "a word, after 'The"),
     ("chosen-rejected", {"chosen": "The sky", "rejected": "The sky is blue"}, "one text is the beginning of the other"),
     ("chosen-rejected", {"chosen": "A sky", "rejected": "The sky"}, "different beginnings"),
-    ("chosen-rejected", {"chosen": "  2", "rejected": "  3"}, "`prompt` is empty"),
     ("hh", {"chosen": "Human: 1?\n\nAssistant: 2", "rejected": "1? 3"}, "`rejected` does not begin with `Human:`"),
-    ("hh", {"chosen": DIALOGUE + RIGHT, "rejected": DIALOGUE}, "`rejected` is empty"),
     ("hh", {"chosen": DIALOGUE + RIGHT, "rejected": f"{DIALOGUE}{WRONG}\n\nHuman: Why?"}, "last turn is not"),
     ("ultrafeedback", {**BINARIZED, "score_rejected": 8.5}, "score_chosen 8.5 is not above score_rejected 8.5"),
     ("ultrafeedback", {**BINARIZED, "score_rejected": True}, "`score_rejected` must be a number, not true or false"),
     ("ultrafeedback", {**BINARIZED, "prompt": "Another?"}, "`prompt` is not the last question"),
     ("llamafactory", {**SHAREGPT, "chosen": RIGHT}, "`chosen` must be an object, not a text"),
     ("llamafactory", {**SHAREGPT, "instruction": ASKED}, "it is unclear which is the question"),
-    ("llamafactory", {"instruction": ASKED, "output": RIGHT}, "`chosen` is missing"),
     ("preferences", {"prompt": "1?", "chosen": "2", "rejected": "3", "history": [user("0?")], "id": [1]}, "`id` must"),
-    ("preferences", {"prompt": "1?", "chosen": "half \ud800", "rejected": "3"}, "half a surrogate pair"),
     ("kto", {"prompt": "1?", "completion": "2"}, "one of `label` and `kto_tag` was expected"),
     ("kto", {"prompt": "1?", "completion": "2", "label": 1}, "`label` must be true or false, not 1"),
     ("kto", {"prompt": "1?", "completion": "2", "output": "2", "label": True}, "one of `completion`, `messages`"),
@@ -301,7 +297,7 @@ MEDIA: list[tuple[str, dict[str, Any], str]] = [
     ("messages", parts({"image": URL}), "an image (`image`) in turn 1 of `messages`"),
     ("messages", parts({"type": "input_audio", "input_audio": {"data": "UklGRg=="}}), "audio (`input_audio`)"),
     ("messages", parts({"type": "video", "video": "a.mp4"}), "video (`video`)"),
-    ("messages", {"messages": [{**USER, "images": ["a.png"]}, bot("2")]}, "an image (`images`) in turn 1 of `messages`"),
+    ("messages", {"messages": [{**USER, "images": ["a.png"]}, bot("2")]}, "an image (`images`) in turn 1"),
     ("messages", {"messages": [USER, {**bot("2"), "audio": {"id": "x"}}]}, "audio (`audio`) in turn 2 of `messages`"),
     ("messages", {"messages": [USER, bot("2")], "images": [URL]}, "an image (`images`) in the record"),
     ("sharegpt", {"conversations": [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "2"}],
@@ -354,14 +350,17 @@ def test_marked(text: str, answer: str) -> None:
     ("<think>x</think>\\boxed{7}", ("x",), "7"), ("<think>x</think>It is \\boxed{7} then.", ("x",),
                                                    "It is \\boxed{7} then."),
     ("x\n#### \\boxed{3}", ("x",), "3"), ("[THINK]hm\nok[/THINK]\n12", ("hm", "ok"), "12"),
-    ("<thinking>hm</thinking>12", ("hm",), "12"), ("Say <thinking> aloud.", (), "Say <thinking> aloud.")])
+    ("<thinking>hm</thinking>12", ("hm",), "12"), ("Say <thinking> aloud.", (), "Say <thinking> aloud."),
+    ("\n<|channel>thought\na\n#### b\n<think>\n<channel|> 2 ", ("a", "#### b", "<think>"), "2"),
+    ("<|channel>thought\n<channel|>2", (), "2")])
 def test_an_import_takes_the_answer_that_a_score_finds(text: str, steps: tuple[str, ...], answer: str) -> None:
     assert split_any(text) == (steps, answer)
     assert same_answer(final_answer(text.rpartition("THINK]")[2]), final_answer(answer)) or not marked_answer(text)
 
 
 def test_thinking_that_is_broken_is_refused() -> None:
-    for text in ("no</thinking>12", "a<thinking>b</thinking>c", "<thinking>a</thinking><thinking>b</thinking>c"):
+    for text in ("no</thinking>12", "a<thinking>b</thinking>c", "<thinking>a</thinking><thinking>b</thinking>c",
+                 "<|channel>thought\nopen", "2<channel|>", "a<|channel>thought\nb\n<channel|>c"):
         with pytest.raises(ValueError, match="not one block of thinking"):
             split_any(text)
 
@@ -392,13 +391,11 @@ def test_earlier_turns_of_pairs_become_history(tmp_path: Path) -> None:
 
 
 def test_every_record_stands_alone(tmp_path: Path) -> None:
-    """Two completions of one prompt are two verdicts, and earlier turns are kept."""
-    result, verdicts = imported(
+    _, verdicts = imported(
         tmp_path, "kto", {"messages": [user("a"), bot("b"), user("c"), bot("1")], "label": True},
         {"messages": [user("c"), bot("2")], "label": True}, {"messages": [user("c"), bot("3")], "label": False})
     assert [(one.prompt, one.completion, one.label, len(one.history)) for one in verdicts] == [
         ("c", "1", True, 2), ("c", "2", True, 0), ("c", "3", False, 0)]
-    assert result.written == 3
 
 
 @pytest.mark.parametrize(("line", "said"), [

@@ -12,9 +12,6 @@ from tests.data.conversations import conversation, conversations, said_by_the_as
 from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
 from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.data.checking.findings import Numbered
-from workings.data.checking.overlap import Question
-from workings.data.checking.run import check
 from workings.data.preview import marked, pieces
 from workings.data.rows import RowSet, build_rows, row_problems
 from workings.data.traces import Trace, write_traces
@@ -209,15 +206,6 @@ def test_two_turns_of_the_assistant_in_a_row_are_refused() -> None:
 
 
 # --- what is shown --------------------------------------------------------------------------------
-
-def test_a_question_of_an_evaluation_in_an_earlier_turn_is_a_leak() -> None:
-    talks = [conversation(number, 2) for number in (3, 4, 5)]
-    asked = [Question("q3", "What is 3+0?"), Question("q4", "what IS 4+0")]
-    report = check(Numbered(list(enumerate(talks)), [], 3), asked)
-    leaks = [(found.id, found.kind, found.text) for found in report.findings if found.kind.endswith("leak")]
-    assert leaks == [("talk-3", "leak", "asked as q3: What is 3+0?"),
-                     ("talk-4", "normalized_leak", "asked as q4: What is 4+0?")]
-
 
 def test_preview_tells_what_is_learned_of_each_turn(tmp_path: Path) -> None:
     write_traces(tmp_path / "talks.jsonl", TALKS)

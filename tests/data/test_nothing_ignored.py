@@ -43,21 +43,6 @@ def learned(template: ChatTemplate, row: Row) -> list[str]:
 
 # --- columns ------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("kind", "record"), [
-    ("messages", {"messages": [ASKED, SAID]}), ("prompt-completion", {"prompt": "1+1?", "completion": "2"}),
-    ("question-answer", {"question": "1+1?", "answer": "2"}), ("alpaca", {"instruction": "1+1?", "output": "2"}),
-    ("gsm8k", {"question": "1+1?", "answer": "so\n#### 2"}), ("traces", {"prompt": "1+1?", "steps": [], "answer": "2"}),
-    ("sharegpt", {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]}),
-    ("prompt-chosen-rejected", {"prompt": "1+1?", "chosen": "2", "rejected": "3"}),
-    ("chosen-rejected", {"chosen": [ASKED, SAID], "rejected": [ASKED, {**SAID, "content": "3"}]}),
-    ("preferences", {"prompt": "1+1?", "chosen": "2", "rejected": "3"})])
-@pytest.mark.parametrize("key", ["system", "system_prompt"])
-def test_a_system_text_is_the_first_turn_in_every_format(tmp_path: Path, kind: str, record: dict[str, Any], key: str
-                                                         ) -> None:
-    _, [entry] = imported(tmp_path, kind, {**record, key: "Answer like a pirate."})
-    assert entry.history == turns(("system", "Answer like a pirate."))
-
-
 @pytest.mark.parametrize("key", ["context", "passage", "choices", "options", "documents", "Context", "article",
                                  "input", "ctx", "retrieved_documents", "chat_history", "option_a", "sentence1", "text",
                                  "system_instruction"])
@@ -187,26 +172,6 @@ def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: o
     assert trace_from_json(first.to_json()) == first
 
 
-@pytest.mark.parametrize(("record", "said"), [
-    ({"messages": [ASKED, {**SAID, "weight": 0}]}, "every turn of the assistant is marked as not to be learned"),
-    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "turn 2 of `messages` is marked `weight: 0.5`; only 0 and 1"),
-    ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
-    ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
-    ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
-    ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
-    ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
-    ({"messages": [ASKED, SAID], "label": "false"}, "marked `label: false`, so its completion is no good"),
-    ({"messages": [ASKED, SAID], "train_turns": [1]}, "marked `train_turns: [1]`, a list; each turn needs its own"),
-    ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
-    ({"messages": [ASKED, {**SAID, "masked": True}]}, "turn 2 of `messages` is marked `masked: True`"),
-    ({"messages": [ASKED, {**SAID, "weight": "0"}]}, "every turn of the assistant is marked as not to be learned"),
-    ({"messages": [ASKED, SAID], "loss_mask": [0, 1]}, "marked `loss_mask: [0, 1]`, a list; each turn needs its own"),
-    ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
-])
-def test_marks_that_cannot_be_kept_are_refused(tmp_path: Path, record: dict[str, Any], said: str) -> None:
-    assert said in rejection(tmp_path, "messages", record)
-
-
 def test_keys_of_turns_that_are_not_read_are_named(tmp_path: Path) -> None:
     result, _ = imported(tmp_path, "messages",
                          {"messages": [{**ASKED, "name": "Bob"}, {**SAID, "prefix": True, "refusal": None}]},
@@ -240,7 +205,6 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": [{**ASKED, "role": "hummany"}, SAID]}, "an unknown role 'hummany'"),
     ({"messages": [ASKED, CALL, ASKED, SAID]}, "whose answer must follow, not turn 3 of `messages` (user)"),
     ({"messages": [{"role": "system", "content": "a"}] * 2 + [ASKED, SAID]}, "out of order is turn 2 of"),
-    ({"messages": [ASKED, None]}, "turn 2 of `messages` must be an object, not null"),
     ({"messages": [ASKED, {**CALL, "tool_calls": "weather()"}]}, "`tool_calls` is a text that is not JSON in turn 2"),
     ({"messages": [ASKED, {**CALL, "tool_calls": 3}]}, "`tool_calls` must be a list of calls, not a number"),
     ({"messages": [{**ASKED, "functions": [WEATHER]}, SAID]}, "`functions` of turn 1 of `messages` looks like"),
@@ -248,6 +212,17 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": [ASKED, {**SAID, "function_calls": "add(1, 1)"}]}, "is read from `tool_calls`, but the model"),
     ({"messages": [ASKED, {**SAID, "thoughts": "one and one"}]}, "is read from `reasoning_content`, but the model"),
     ({"messages": [ASKED, SAID, ASKED, SAID], "weights": [0.0, 1.0]}, "`weights: [0.0, 1.0]`, a list; each turn"),
+    ({"messages": [ASKED, {**SAID, "weight": 0}]}, "every turn of the assistant is marked as not to be learned"),
+    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "turn 2 of `messages` is marked `weight: 0.5`; only 0 and 1"),
+    ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
+    ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
+    ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
+    ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
+    ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
+    ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
+    ({"messages": [ASKED, {**SAID, "weight": "0"}]}, "every turn of the assistant is marked as not to be learned"),
+    ({"messages": [ASKED, SAID], "loss_mask": [0, 1]}, "marked `loss_mask: [0, 1]`, a list; each turn needs its own"),
+    ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
 ])
 def test_one_cause_one_sentence(tmp_path: Path, record: dict[str, Any], said: str) -> None:
     assert said in rejection(tmp_path, "messages", record)
