@@ -112,7 +112,6 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[list[Tr
     A file takes precedence over a shipped name; ``more``: further accepted values, for the message. Raises
     `RequestError` without either, or for a set of items.
     """
-    # An absolute name replaces `base` in the join.
     path = base / Path(name).expanduser()
     if path.is_file():
         return read_traces(path), file_digest(path)

@@ -133,7 +133,6 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
         # SentencePiece spells a space before a word as U+2581.
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
-        # U+FFFD replaces bytes of an incomplete character.
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():
@@ -180,7 +179,6 @@ def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: s
                 for entry in entries_by_row(entries, rows).values())
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
-    # Rounded up, so that at most `_BINS` bins hold all lengths.
     width = max(-(-(longest - shortest + 1) // _BINS), 1)
     histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
                  for low in range(shortest, longest + 1, width)]

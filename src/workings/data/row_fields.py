@@ -77,7 +77,6 @@ def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
 
 def object_of(record: object) -> dict[str, Any]:
     """A line's JSON value, which must be an object. Raises `ValueError` with a reason to follow ``file:line:``."""
-    # A number or a list is valid JSON on a line, and is no record.
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     return record

@@ -162,7 +162,6 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         except ValueError as error:
             findings.append(DataFinding("unreadable", position, location, str(error)))
             continue
-        # Findings are by id, so skip a second entry of the same id.
         if entry.id in seen:
             findings.append(DataFinding("repeated_id", position, entry.id,
                                         f"{location} repeats the id of record {seen[entry.id] + 1}"))
@@ -203,7 +202,6 @@ def report_of(read: Numbered[E], findings: Sequence[DataFinding], row_problems: 
     positions = {entry.id: position for position, entry in read.entries}
     problems = row_problems([entry for _, entry in read.entries]) if row_problems else ()
     rows = [DataFinding("row", positions[name], name, text) for name, text in problems]
-    # A stable sort: findings about one record stay in the order of the checks.
     return CheckReport(records=read.records, findings=tuple(sorted([*read.findings, *findings, *rows],
                                                                    key=lambda finding: finding.record)))
 

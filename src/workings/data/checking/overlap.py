@@ -76,7 +76,6 @@ def question_words(entry: Entry) -> list[str]:
 
 def question_key(entry: Entry) -> tuple[object, ...]:
     """Equal for questions that differ in case, white space and punctuation only."""
-    # The key includes the number of turns, because words do not show where a turn ends.
     return len(entry.history), *question_words(entry)
 
 

@@ -107,7 +107,6 @@ def _about_two(pairs: Numbers) -> Iterator[DataFinding]:
 
 
 def _length_bias(pairs: Numbers) -> Iterator[str]:
-    # Imported here, because only a check of pairs needs it.
     from scipy.stats import binomtest
 
     # Pairs of equal length say nothing of a taste for long texts.
@@ -115,7 +114,6 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
     if not differing:
         return
     longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
-    # Report it only if the whole interval is outside the neutral range.
     ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
     if ends.high < NEUTRAL_LENGTH_SHARES[0] or ends.low > NEUTRAL_LENGTH_SHARES[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "

@@ -27,7 +27,6 @@ from workings.data.importing.completion import final_answer
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
 
-# Groups of three with a comma or a space; a fraction; decimals.
 _NUMBER = re.compile(r"\d{1,3}(?:[, ]\d{3})+(?:\.\d+)?(?!\d)|\d+\s?/\s?\d+|\d+(?:\.\d+)?|\.\d+")
 _BOX = re.compile(r"(=[\s$]*)?\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\}){0,200})\}")
 _CONNECTED = re.compile(r"(?:[\s,.;:$]|\b(?:so|thus|therefore|hence|then|giving|we|get|have|the|final|answer|is)\b)*",
@@ -133,7 +132,6 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "empty_step", f"step {', '.join(empty)}"
     # Each step with its predecessor; the two have unequal lengths.
     again = [step for step, before in zip(trace.steps[1:], trace.steps, strict=False) if step.strip() == before.strip()]
-    # Two empty steps in a row are named as empty already.
     if any(step.strip() for step in again):
         yield "repeated_step", shown(again)
     # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers

@@ -30,7 +30,6 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
     """
     pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
-    # Sorted by a hash that holds the seed: a shuffle that is the same on every machine.
     held_out, trained = pairs[:n_items], pairs[n_items:]
     # Both orders of a trained pair may be traces; a set has no order, the rank gives it one.
     problems = _facts_first(sorted({order for a, b in trained for order in ((a, b), (b, a))},

@@ -57,7 +57,6 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
     values |= {"tools": json.loads(tools)} if tools else {}
     record = metadata | values | {name: text for name, text in labels.items() if text}
     refuse_broken_text(record)
-    # Validate with the reader of traces and pairs.
     if "completion" in values:
         return verdict_from_json(record)
     return pair_from_json(record) if "chosen" in values else trace_from_json(record)

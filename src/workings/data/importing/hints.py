@@ -16,7 +16,6 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
     """The file's key of each key of the format. Raises `RequestError` for anything but pairs with distinct keys."""
     keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
-        # At the first mark only: a key of the file may hold another one.
         format_key, mark, file_key = (part.strip() for part in pair.partition("="))
         if not (format_key and mark and file_key):
             raise RequestError(f"--map {pair} is not of the form KEY=KEY", "the format's key, then the file's",
@@ -38,7 +37,6 @@ class KeyMap:
 
     def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record under the format's keys; an existing value is kept as `original_KEY`."""
-        # Only for the message of `refuse_unseen`.
         self._first = self._first or record
         values = {format_key: value for format_key, file_key in self._keys.items()
                   # Null counts as missing: a row of a table has every column.

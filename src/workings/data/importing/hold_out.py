@@ -29,6 +29,8 @@ from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
 
+ITEMS, LEFT_OUT = "items.jsonl", "left_out.jsonl"
+"""Ends of the names of the files next to the traces: the items, and the traces that are like one."""
 STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
 """Fields to stratify by, if they have 2 to 50 values."""
 _MAX_VALUES = 50
@@ -63,16 +65,6 @@ class HeldOut:
         return lines
 
 
-def item_path(out: Path) -> Path:
-    """The file of the held-out items."""
-    return path_beside(out, "items.jsonl")
-
-
-def left_out_path(out: Path) -> Path:
-    """The file of the traces that are like a held-out item."""
-    return path_beside(out, "left_out.jsonl")
-
-
 def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     """Split the traces of one file into items and the traces of another.
 
@@ -87,16 +79,16 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     if len(like) == len(others):
         raise RequestError(f"--hold-out {n} leaves none of {len(traces)} traces: all others resemble it",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
-    left_out = left_out_path(out)
+    item_path, left_out = path_beside(out, ITEMS), path_beside(out, LEFT_OUT)
     # The traces last, because a file of traces without its items would look complete.
-    atomic.write_bytes(item_path(out), lines_bytes(items))
+    atomic.write_bytes(item_path, lines_bytes(items))
     if like:
         atomic.write_bytes(left_out, lines_bytes({"id": trace.id, "reason": like[at], "trace": trace.to_json()}
                                                  for at, trace in others if at in like))
     else:
         left_out.unlink(missing_ok=True)
     atomic.write_bytes(out, lines_bytes(trace.to_json() for at, trace in others if at not in like))
-    return HeldOut(items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
+    return HeldOut(items=len(items), path=item_path, sha256=file_digest(item_path), seed=seed,
                    left_out=len(like), left_out_path=left_out if like else None)
 
 
@@ -116,7 +108,7 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
                            "with one answer and without earlier turns", f"--hold-out {max(1, len(questions) // 10)}")
     labels = {at: [_label(traces[at], name) for name in STRATA] for at in questions}
     used = [index for index in range(len(STRATA)) if 2 <= len({own[index] for own in labels.values()}) <= _MAX_VALUES]
-    # Numbers of steps are filled up, so that they sort as numbers.
+    # Padded, so that they sort as numbers.
     ordered = sorted(questions, key=lambda at: (*(labels[at][index] for index in used), f"{len(traces[at].steps):>4}",
                                                 _digest(seed, questions[at])))
     # From 0 to 1, by the seed: a fixed start would always select the same place of every group.
