@@ -1,11 +1,13 @@
 """Imported files, tokenizers, rows and batches made for a test."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
+from tokenizers import decoders, models, normalizers, trainers
 
 from workings.config.data import DataConfig
 from workings.data.batches import Batches
@@ -62,6 +64,17 @@ def rejection(tmp_path: Path, kind: str, record: Any, **keys: Any) -> str:
     result, _ = imported(tmp_path, kind, record, **keys)
     assert result.written == 0, record
     return str(json.loads(path_beside(result.out, "rejects.jsonl").read_text())["reason"])
+
+
+def metaspace_tokenizer(texts: Iterable[str], special: Mapping[str, str]) -> Tokenizer:
+    """As Llama 2 and Mistral have it: a space in front of every text, which decoding takes away; by `special` token."""
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    backend.train_from_iterator([*texts] * 9, trainers.BpeTrainer(
+        vocab_size=400, special_tokens=[*dict.fromkeys(special.values())],
+        initial_alphabet=list("0123456789+=?#\n▁"), show_progress=False))
+    return Tokenizer(backend, special)
 
 
 def tokenizer_for(traces: Iterable[Trace], vocab_size: int) -> Tokenizer:

@@ -103,7 +103,8 @@ def _in_package(name: str) -> GgufSource:
     # Large files come in several packages: NAME-part1, NAME-part2, …
     wanted = re.compile(rf"{re.escape(canonicalize_name(name))}(-part\d+)?")
     # Reversed, because of two of one name the first on the path is the one that is imported.
-    by_name: dict[str, Distribution] = {canonicalize_name(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
+    by_name: dict[str, Distribution] = {
+        canonicalize_name(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
     packages = [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
     files = [Path(str(each.locate_file(file))) for each in packages for file in each.files or ()]
     whole = [path for path in files if path.name.lower().endswith(SUFFIX)]
