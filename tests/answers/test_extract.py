@@ -163,7 +163,7 @@ NOT_SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected", "said"), [
+@pytest.mark.parametrize(("text", "expected", "found"), [
     *((*row, True) for row in SAID), *((*row, False) for row in NOT_SAID)])
-def test_what_is_said(text: str, expected: str, said: bool) -> None:
-    assert says(text, [expected]) is said
+def test_what_is_said(text: str, expected: str, found: bool) -> None:
+    assert says(text, [expected]) is found

@@ -47,7 +47,7 @@ def check_command(
         if not path.is_file() and file in SHIPPED_SETS:
             path = Path(folder, f"{file}.jsonl")
             make_named(file, path, force=False)
-        questions = [Question(item.id, item.prompt) for item in read_questions(Path(against))] if against else []
+        questions = [Question(item.id, item.prompt) for item in read_questions(against)] if against else []
         pairs = holds_pairs(path)
         read, report = _check(path, questions, recipe, pairs=pairs)
         if findings is not None:

@@ -116,28 +116,19 @@ def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | 
         return [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
 
 
-def read_prompts(name: str, base: Path = Path()) -> list[Item]:
-    """Questions for sampling: those of a file (relative to ``base``), an object of a store, or a shipped set.
+def read_questions(name: str | Path, base: Path = Path()) -> list[Item]:
+    """The items of a file (relative to ``base``), an object of a store or a shipped set; traces give their questions.
 
-    Errors as of `read_questions`.
+    Raises `RequestError` if there is nothing of this name, or a line is not a question with an answer.
     """
-    name = local_name(name)
+    name = local_name(str(name))
     # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
-    if not path.is_file() and name in SHIPPED_SETS and not holds_items(name, base):
-        return [question_of(trace) for trace in open_traces(name)[0]]
-    return read_questions(path if path.is_file() else Path(name))
-
-
-def read_questions(path: Path) -> list[Item]:
-    """Reads items of a file or of a shipped set; a file of traces gives its questions with their answers.
-
-    Raises `RequestError` if there is neither, or a line is not a question with an answer.
-    """
     first = _first_record(path) if path.is_file() else {}
-    if {"prompt", "answer"} <= first.keys() and "expected_answer" not in first:
-        return [question_of(trace) for trace in open_traces(str(path))[0]]
-    return read_items(path)
+    is_trace = {"prompt", "answer"} <= first.keys() and "expected_answer" not in first
+    if is_trace or (not path.is_file() and name in SHIPPED_SETS and not holds_items(name, base)):
+        return [question_of(trace) for trace in open_traces(name, base)[0]]
+    return read_items(path if path.is_file() else Path(name))
 
 
 def holds_items(name: str, base: Path) -> bool:

@@ -72,7 +72,7 @@ def names_gguf(name: str) -> bool:
 
 
 def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
-    """The GGUF file of a file's name, a folder or ``package:NAME``; None without one, or beside a ``config.json``.
+    """The GGUF file of a file's name, a folder or ``package:NAME``; None without one, or next to a ``config.json``.
 
     Relative paths start from ``bases``, in order of preference. Raises `RequestError` for a package that is not
     installed or ships no GGUF file, and for a folder with several.
