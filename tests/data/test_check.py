@@ -12,7 +12,7 @@ from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
 from workings.data.checking.overlap import Question, near_duplicates, numbers, words
-from workings.data.checking.pairs import check_pairs, holds_pairs
+from workings.data.checking.pairs import holds_pairs
 from workings.data.checking.run import check
 from workings.data.generators import addition
 from workings.data.preferences import pair_from_json
@@ -33,7 +33,7 @@ def looked_at(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
 
 
 def looked_at_pairs(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
-    return check_pairs(read_tolerantly(written(tmp_path, *lines), pair_from_json), name="pairs.jsonl", **keys)
+    return check(read_tolerantly(written(tmp_path, *lines), pair_from_json), **keys)
 
 
 @pytest.mark.parametrize(("look", "lines", "expected"), [
@@ -218,7 +218,7 @@ def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:
     # Wilson's interval of 18 of 20: (0.9 + 1.9208/20 ± 1.96 * sqrt(0.09/20 + 0.9604/400)) / (1 + 3.8416/20)
     assert found.text.startswith("the chosen completion has more characters in 18 of 20 pairs whose lengths differ: "
                                  "90 %, 95 % interval 70 % to 97 %")
-    assert (found.id, found.matters, report.left_out) == ("pairs.jsonl", False, {})
+    assert (found.id, found.matters, report.left_out) == ("lines.jsonl", False, {})
 
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:

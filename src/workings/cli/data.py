@@ -87,7 +87,6 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
     """Read and check a file of traces or of preference pairs, and the rows that a recipe makes of it."""
     from workings.config.load import load_recipe
     from workings.data.checking.findings import read_tolerantly
-    from workings.data.checking.pairs import check_pairs
     from workings.data.checking.run import check
     from workings.data.pair_rows import pair_problems
     from workings.data.preferences import pair_from_json
@@ -105,8 +104,7 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
             return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
 
         problems = of_rows
-    return read, (check_pairs(read, questions, name=path.name, row_problems=problems) if pairs else
-                  check(read, questions, row_problems=problems))
+    return read, check(read, questions, row_problems=problems)
 
 
 def preview_command(
