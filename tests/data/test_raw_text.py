@@ -27,20 +27,6 @@ from workings.runs.train import train
 TEXTS = [Trace(id=f"t{i}", prompt="", steps=(), answer=f"The {i}th day was  colder\nthan day {i - 1}.")
          for i in range(24)]
 TOKENIZER = tokenizer_for(TEXTS, 300)
-RECIPE = """name: raw
-seed: 17
-engine: jax
-device: cpu
-model:
-  source: scratch
-  shape: {family: gemma3, layers: 1, width: 16, mlp_width: 16, heads: 1, kv_heads: 1, head_dim: 8}
-tokenizer: train
-data: {traces: texts.jsonl, template: plain, reasoning: answer_only, max_length: 64}
-batch: {micro_batch: 4, accumulation: 1}
-training: {steps: 4, learning_rate: 1e-3}
-optimizer: {name: adamw}
-evaluation: {traces: held_out.jsonl, every_steps: 2}
-"""
 
 
 def rows_of(*texts: Trace, template: str = "plain", reasoning: str = "answer_only", max_length: int = 64,
@@ -141,27 +127,27 @@ def test_the_check_finds_a_text_twice_and_calls_none_a_contradiction() -> None:
     assert not {"conflict", "no_steps"} & report.counts.keys()
 
 
-def recipe_in(folder: Path) -> Path:
+def overrides_in(folder: Path) -> list[str]:
+    """For `smoke-tiny`: raw texts in both kinds of file."""
     write_traces(folder / "texts.jsonl", TEXTS[:20])
     (folder / "held_out.txt").write_text(f"\n{END_OF_TEXT}\n".join(text.answer for text in TEXTS[20:]))
-    path = folder / "raw.yaml"
-    path.write_text(RECIPE.replace("held_out.jsonl", "held_out.txt"))
-    return path
+    return [f"data.traces={folder / 'texts.jsonl'}", f"evaluation.traces={folder / 'held_out.txt'}",
+            "data.template=plain", "data.reasoning=answer_only", "evaluation.items=none", "evaluation.every_steps=2", "training.steps=4"]
 
 
 def test_recipes_read_both_kinds_of_file_and_ask_no_question_of_a_text(tmp_path: Path) -> None:
-    path = recipe_in(tmp_path)
-    data = find_data(load_recipe(str(path)))
+    words = overrides_in(tmp_path)
+    data = find_data(load_recipe("smoke-tiny", words))
     assert list(data.traces) == TEXTS[:20]
     assert [text.answer for text in data.held_out] == [text.answer for text in TEXTS[20:]]
     with pytest.raises(RequestError, match="prompt"):
-        find_data(load_recipe(str(path), ["evaluation.items=texts.jsonl"]))
+        find_data(load_recipe("smoke-tiny", [*words, f"evaluation.items={tmp_path / 'texts.jsonl'}"]))
 
 
 @pytest.mark.slow
 def test_a_run_says_that_every_token_is_learned_and_claims_no_skill(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(str(recipe_in(tmp_path)), tmp_path / "run")
+    train("smoke-tiny", tmp_path / "run", overrides_in(tmp_path))
     assert "every token of 20 rows learned" in (said := capsys.readouterr().err)
     assert "held-out texts (`evaluation.traces`)" in said
     losses = [line.get("evaluation_loss", 0) for line in RunRecord.open(tmp_path / "run").metrics()]
