@@ -33,7 +33,7 @@ def pair_from_json(record: object) -> PreferencePair:
     return PreferencePair(**texts_of(line, _OWN), **labels_of(line, _OWN))
 
 
-_PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", form="preferences", out="pairs.jsonl",
+_PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", form="preferences",
                   make="workings data import --format preferences FILE --out pairs.jsonl", from_json=pair_from_json)
 iterate_pairs, read_pairs = _PAIRS.iterate, _PAIRS.read
 
@@ -64,6 +64,6 @@ def verdict_from_json(record: object) -> Verdict:
     return Verdict(**texts_of(line, _TEXTS), label=line["label"], **labels_of(line, (*_TEXTS, "label")))
 
 
-_VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", form="kto", out="verdicts.jsonl",
+_VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", form="kto",
                      make="workings data import --format kto FILE --out verdicts.jsonl", from_json=verdict_from_json)
 read_verdicts = _VERDICTS.read

@@ -94,7 +94,6 @@ class LineFile(Generic[Line]):
     keys: str
     form: str
     """The format of its lines, for the command that imports others."""
-    out: str
     make: str
     """A command that makes such a file."""
     from_json: Callable[[object], Line]
@@ -121,8 +120,9 @@ class LineFile(Generic[Line]):
                         raise ValueError(f"id {entry.id!r} is in an earlier line already")
                 except (ValueError, RecordError) as error:
                     # An invalid first line shows that the file holds something else.
-                    command = import_command(path, self.out) if number == 1 else (
-                        f"workings data import --format {self.form} {path} --out {self.out} --on-error skip")
+                    out = f"{self.name.split()[-1]}.jsonl"
+                    command = import_command(path, out) if number == 1 else (
+                        f"workings data import --format {self.form} {path} --out {out} --on-error skip")
                     raise RequestError(f"{path}:{number}: {error}",
                                        f"one {self.name.removesuffix('s')} a line: {self.keys}", command) from None
                 seen.add(entry.id)

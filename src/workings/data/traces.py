@@ -87,7 +87,7 @@ def _text_from_json(line: dict[str, Any]) -> Trace:
 
 
 _FILE = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", form="traces",
-                 out="traces.jsonl", make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
+                 make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
 iterate_traces, read_traces = _FILE.iterate, _FILE.read
 
 

@@ -1,13 +1,8 @@
 """Overlap of texts: near duplicates, and lines that hold a question of an evaluation set.
 
-Texts are compared as words. Case, white space and punctuation do not count; numbers always do.
-
-Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
-their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
-The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
-word more changes most passages; with equal numbers it is enough that one text is the other after an introduction, with
-few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
-other, half of the wording is enough.
+Texts are compared as words. Case, white space and punctuation do not count; numbers always do: problems of one template
+differ in their numbers alone, and are no duplicates. The more numbers agree, the less of the wording has to: five equal
+numbers are not chance.
 """
 
 import re

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
 from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
-from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import tools_of, unread_turn_keys
+from workings.data.importing.convert import converted
+from workings.data.importing.fields import unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
 from workings.data.importing.hints import KeyMap, format_of, looks_like, reads
 from workings.data.importing.hold_out import ITEMS, LEFT_OUT, HeldOut, split
@@ -207,11 +207,9 @@ class _Importer:
         renamed = self._keys.renamed(record.value)
         ignored = {key: renamed.pop(key) for key in self._request.ignore if key in renamed}
         self._unseen -= ignored.keys()
-        tools = tools_of(renamed)
         parts = self._parse(renamed)
         # Everything that the format does not know is kept, so that an import loses nothing.
-        entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
-                          self._request.labels, tools=tools)
+        entry = converted(renamed, parts, ignored, f"{self._source.stem}-{record.number:07d}", self._request.labels)
         # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
         short = hash(entry.id)
         if short in self._ids:
