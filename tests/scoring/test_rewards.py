@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
-from workings.scoring import worker_pool
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, shipped_reward, total
 
@@ -46,7 +45,8 @@ def test_what_a_text_is_worth(reward, text, expected):
 
 def test_rewards_look_behind_the_channel_where_it_is_the_form():
     thought = "<|channel>thought\nThe answer is 5, because 7+5=12\n<channel|>"
-    for text, answer, form in ((f"{thought}12", 1, 1), (f"{thought}13", 0, 1), (thought, 0, 0), ("12", 1, 0)):
+    for text, answer, form in ((f"{thought}It is 12", 1, 1), (f"{thought}13", 0, 1), (thought, 0, 0), ("12", 1, 0),
+                               (thought.removesuffix("<channel|>"), 0, 0)):
         for reward, expected in (("answer", answer), ("form", form), ("steps", float(text != "12"))):
             chosen = settings(reward, form="channel")
             assert shipped_reward(chosen.rewards[0], sample(text), chosen) == expected, (text, reward)
@@ -202,14 +202,6 @@ def test_a_file_that_cannot_be_loaded_is_named_at_the_start(own, scorer, said):
 def test_a_file_that_does_not_exist_is_named_before_anything_starts(tmp_path):
     with pytest.raises(RequestError, match=r"gone\.py:f"):
         RewardProcess(settings("gone.py:f", base=tmp_path))
-
-
-@pytest.mark.children
-def test_a_file_that_never_ends_loading_is_given_up(own, monkeypatch):
-    monkeypatch.setattr(worker_pool, "START_SECONDS", 2.0)
-    (own / "slow.py").write_text("import time\ntime.sleep(600)\n")
-    with pytest.raises(RequestError, match="loading did not end"), RewardProcess(settings("slow.py:f", base=own)):
-        pass
 
 
 @pytest.mark.children

@@ -7,10 +7,6 @@ import pytest
 
 from workings.evaluation.first_wrong_step import first_wrong_step
 from workings.scoring.form import check_steps, checked_equations, keeps_form, reasoning_text
-from workings.scoring.items import Item
-from workings.scoring.judge import judge
-from workings.scoring.scorers import answer
-from workings.scoring.settings import ScoringSettings
 
 
 @pytest.mark.parametrize(("text", "checked", "valid"), [
@@ -66,16 +62,3 @@ def test_reasoning_is_what_stands_before_the_answer() -> None:
     assert reasoning_text("a\n#### 7") == "a\n"
     assert reasoning_text("<think>never closed") == "never closed"
     assert reasoning_text("<|channel>thought\n7+5=12\n<channel|>2+2=5") == "7+5=12\n"
-
-
-@pytest.mark.parametrize(("text", "expected", "found", "score"), [
-    ("<|channel>thought\nThe answer is 5. 2+2=4\n<channel|>It is 7", "7", "7", 1),
-    ("<|channel>thought\n<answer>7</answer>\n<channel|>8", "7", "8", 0),
-    ("<|channel>thought\nParis or Rome\n<channel|>Rome", "Rome", "Rome", 1),
-    ("<|channel>thought\nThe answer is 7\n<channel|>", "7", "", 0),
-    ("<|channel>thought\nso far it is 7", "7", "", 0),  # cut off
-])
-def test_the_answer_stands_behind_the_channel(text: str, expected: str, found: str, score: int) -> None:
-    item = Item(id="a", prompt="?", expected_answer=expected)
-    judged = judge(item, text, answer, ScoringSettings(form="channel"))
-    assert (judged.extracted, judged.score) == (found, score)

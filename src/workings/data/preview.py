@@ -74,9 +74,7 @@ class RowSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        # Nothing is ever cut, so the share of truncated rows is 0 by construction.
-        return {**asdict(self), "dropped_share": self.dropped_share, "truncated_share": 0.0,
-                "shapes": [list(shape) for shape in self.shapes]}
+        return {**asdict(self), "dropped_share": self.dropped_share, "shapes": [list(shape) for shape in self.shapes]}
 
     @property
     def dropped_share(self) -> float:
