@@ -40,7 +40,7 @@ from workings.evaluation.comparison.compare import compare
 from workings.evaluation.settings import settings_of
 from workings.evaluation.statistics import t_mean
 from workings.evaluation.unit import read_scorecard
-from workings.inputs.datasets import read_questions
+from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run
 from workings.record.layout import SEAL
 from workings.record.reader import RunRecord
@@ -106,7 +106,7 @@ class Seed:
         run, unit = self.steps(), self.folder / "samples"
         if not (unit / SEAL).is_file():
             settings = settings_of(load_recipe(str(self.folder / "recipes" / "steps.yaml")).recipe)
-            sample_run(run, read_questions(str(self.folder / "data" / "prompts.jsonl")), unit, request=SampleRequest(
+            sample_run(run, read_prompts(str(self.folder / "data" / "prompts.jsonl")), unit, request=SampleRequest(
                 settings=replace(settings, temperature=1.0, samples=8),
                 pairs=PairRule(rule="right-wrong", most_per_prompt=4)))
         shutil.copy(unit / "pairs.jsonl", self.folder / "data" / "pairs.jsonl")

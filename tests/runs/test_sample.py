@@ -14,7 +14,7 @@ from tests.evaluation.making import records, write_lines
 from tests.runs.runs_helpers import DIES_WITHIN_THE_SECOND_BATCH, refused
 from workings.data.traces import read_traces
 from workings.evidence.verify import verify
-from workings.inputs.datasets import read_questions
+from workings.inputs.datasets import read_prompts
 from workings.publish.export import export_run
 from workings.record.seal import root_digest
 from workings.runs.train import train
@@ -136,8 +136,8 @@ def test_what_was_asked_for_wrongly_is_named(made: Path, tmp_path: Path) -> None
 
 
 def test_prompts_are_items_traces_or_a_shipped_set(made: Path, tmp_path: Path) -> None:
-    traces = read_questions(str(made / "traces.jsonl"))
+    traces = read_prompts(str(made / "traces.jsonl"))
     assert (traces[5].id, traces[5].prompt, traces[5].expected_answer) == ("1+2", "What is 1+2?", "3")
     write_lines(tmp_path / "items.jsonl", [item.to_json() for item in traces])
-    assert read_questions("items.jsonl", tmp_path) == traces
-    assert len(read_questions("dev-reasoning")) > 100
+    assert read_prompts("items.jsonl", tmp_path) == traces
+    assert len(read_prompts("dev-reasoning")) > 100

@@ -38,7 +38,7 @@ def check_command(
     from workings.data.generate import make_named
     from workings.data.named_sets import SHIPPED_SETS
     from workings.data.row_fields import lines_bytes
-    from workings.inputs.datasets import read_questions
+    from workings.inputs.datasets import read_prompts
     from workings.record import atomic
 
     # Shipped sets are generated, so write them to a temporary folder for the check.
@@ -47,7 +47,7 @@ def check_command(
         if not path.is_file() and file in SHIPPED_SETS:
             path = Path(folder, f"{file}.jsonl")
             make_named(file, path, force=False)
-        questions = [Question(item.id, item.prompt) for item in read_questions(against)] if against else []
+        questions = [Question(item.id, item.prompt) for item in read_prompts(against)] if against else []
         pairs = holds_pairs(path)
         read, report = _check(path, questions, recipe, pairs=pairs)
         if findings is not None:

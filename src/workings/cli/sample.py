@@ -61,7 +61,7 @@ def sample_command(
     Every sample is recorded with its seed, end and score. The same command resumes after a stop.
     """
     from workings.evaluation.settings import EvaluationSettings
-    from workings.inputs.datasets import read_questions
+    from workings.inputs.datasets import read_prompts
     from workings.runs.sample import sample_run
     from workings.samples.draw import SampleRequest
     from workings.samples.selection import PairRule, Selection
@@ -77,7 +77,7 @@ def sample_command(
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most))
     _refuse_written(prompts_out)
     # Before opening a model, because a bad line is found at once.
-    items = read_questions(prompts)
+    items = read_prompts(prompts)
     # A given batch size is used as it is; otherwise it is planned.
     by_plan = say if batch_size is None else None
     try:

@@ -116,7 +116,7 @@ def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | 
         return [item_from_json(prompt) for prompt in process.prompts(seed, rows)]
 
 
-def read_questions(name: str | Path, base: Path = Path()) -> list[Item]:
+def read_prompts(name: str | Path, base: Path = Path()) -> list[Item]:
     """The items of a file (relative to ``base``), an object of a store or a shipped set; traces give their questions.
 
     Raises `RequestError` if there is nothing of this name, or a line is not a question with an answer.
@@ -255,7 +255,7 @@ def _items(loaded: LoadedRecipe, name: str, generated: list[ItemRecord], label: 
     path = loaded.path(name)
     if name != ADDITION and path.is_file():
         digests[label] = file_digest(path)
-        return read_questions(path)
+        return read_prompts(path)
     records = generated if name == ADDITION else shipped_items(name, path, f", none, {ADDITION}")
     digests[label] = bytes_digest(items_bytes(records))
     return [item_from_json(vars(record)) for record in records]

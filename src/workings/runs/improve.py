@@ -20,7 +20,7 @@ from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.settings import settings_of
 from workings.evaluation.unit import read_scorecard
-from workings.inputs.datasets import RunData, find_data, read_questions
+from workings.inputs.datasets import RunData, find_data, read_prompts
 from workings.inputs.object_store import local_name
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
@@ -174,7 +174,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     Raises `RequestError`, `Interrupted` if a signal asked to stop, and `RecordError` if a run failed.
     """
     loaded = with_engine(load_recipe(recipe, overrides))
-    prompts = read_questions(request.prompts)
+    prompts = read_prompts(request.prompts)
     data = _checked_data(loaded, request, prompts)
     file = Path(local_name(request.prompts)).expanduser()
     # A shipped set is the same each time.
