@@ -139,7 +139,7 @@ def overrides_in(folder: Path) -> list[str]:
 def test_recipes_read_both_kinds_of_file_and_ask_no_question_of_a_text(tmp_path: Path) -> None:
     words = overrides_in(tmp_path)
     data = find_data(load_recipe("smoke-tiny", words))
-    assert list(data.traces) == TEXTS[:20]
+    assert list(data.examples) == TEXTS[:20]
     assert [text.answer for text in data.held_out] == [text.answer for text in TEXTS[20:]]
     with pytest.raises(RequestError, match="prompt"):
         find_data(load_recipe("smoke-tiny", [*words, f"evaluation.items={tmp_path / 'texts.jsonl'}"]))
