@@ -11,7 +11,7 @@ from tests.data.check_cases import CASES, LONG, PAIR_CASES, pair, trace
 from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
-from workings.data.checking.overlap import Question, near_duplicates, numbers, words
+from workings.data.checking.overlap import near_duplicates, numbers, words
 from workings.data.checking.pairs import holds_pairs
 from workings.data.checking.run import check
 from workings.data.generators import addition
@@ -48,7 +48,7 @@ def test_each_kind_is_found_and_nothing_else(tmp_path: Path, look: Callable[...,
 
 
 def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
-    questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
+    questions = {"What is 47+25?": "q1", LONG: "q2"}
     report = looked_at(
         tmp_path, trace("exact", prompt="What is 47+25?"), trace("words", prompt="what is 47 + 25"),
         trace("passage", steps=[f"As we know, {LONG.lower()}, so 2"]), trace("free", prompt="What is 47+26?"),
@@ -83,14 +83,14 @@ SIX_LESS, HAMLET = "What is 47+25 minus 6?", "Who wrote Hamlet?"
     (HAMLET, {"prompt": "And then?", "history": [{"role": "user", "content": "Hello. Who wrote Hamlet?"},
                                                  {"role": "assistant", "content": "Shakespeare."}]})])
 def test_a_whole_short_question_within_other_words_is_a_leak(tmp_path: Path, asked: str, line: dict[str, Any]) -> None:
-    assert looked_at(tmp_path, trace("a", **line), questions=[Question("q1", asked)]).counts == {"contained_leak": 1}
+    assert looked_at(tmp_path, trace("a", **line), questions={asked: "q1"}).counts == {"contained_leak": 1}
 
 
 def test_three_words_are_no_leak_within_a_sentence_or_without_a_name(tmp_path: Path) -> None:
     report = looked_at(tmp_path, trace("a", prompt="Is Paris the capital of France? Who am I? Say why not now."),
                        trace("b", prompt="Tell them. Why not now? Who wrote Hamlet and Lear?"),
-                       questions=[Question("q1", "Capital of France?"), Question("q2", "Why not now?"),
-                                  Question("q3", "Who am I?"), Question("q4", "Who wrote Hamlet?")])
+                       questions={"Capital of France?": "q1", "Why not now?": "q2", "Who am I?": "q3",
+                                  "Who wrote Hamlet?": "q4"})
     assert report.counts == {}
 
 

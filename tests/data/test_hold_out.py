@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.data.making import imported
-from workings.data.checking.overlap import Question, find_leaks
+from workings.data.checking.overlap import find_leaks
 from workings.data.importing import hold_out
 from workings.data.importing.run import ImportResult
 from workings.data.traces import read_traces
@@ -90,7 +90,7 @@ def test_what_gives_a_held_out_question_away_is_left_out(tmp_path: Path) -> None
     assert {reason.split(":")[0] for reason in left.values()} == {"leak", "normalized_leak", "near_duplicate",
                                                                   "ngram_leak"}
     entries = list(enumerate(read_traces(result.out)))
-    assert not list(find_leaks(entries, [Question(item.id, item.prompt) for item in read_items(held.path)]))
+    assert not list(find_leaks(entries, {item.prompt: item.id for item in read_items(held.path)}))
 
 
 def test_only_questions_of_their_own_are_held_out(tmp_path: Path) -> None:

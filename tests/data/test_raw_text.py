@@ -122,7 +122,7 @@ def test_turns_and_steps_are_no_form_of_a_raw_text() -> None:
 
 def test_the_check_finds_a_text_twice_and_calls_none_a_contradiction() -> None:
     again = replace(TEXTS[0], id="again")
-    report = check(Numbered(list(enumerate([*TEXTS, again])), [], 25), [])
+    report = check(Numbered(list(enumerate([*TEXTS, again])), [], 25))
     assert report.counts["duplicate"] == 1
     assert not {"conflict", "no_steps"} & report.counts.keys()
 

@@ -9,8 +9,7 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
@@ -154,34 +153,26 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     return len(a & b) / len(a | b)
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question of an evaluation set."""
-
-    id: str
-    prompt: str
-
-
-def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question]) -> Iterator[DataFinding]:
+def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str]) -> Iterator[DataFinding]:
     """Leaks of questions into texts, at most one an entry: the question itself, its words, or a part of it anywhere.
 
+    ``questions`` of an evaluation set -> their ids.
     A part is a long passage of a question, or the whole of a short one within other words.
     """
-    exact = {question.prompt: question.id for question in questions}
-    spelled = [(question, words(question.prompt)) for question in questions]
-    normalized = {tuple(text): question.id for question, text in spelled}
+    spelled = [(prompt, words(prompt), name) for prompt, name in questions.items()]
+    normalized = {tuple(text): name for _, text, name in spelled}
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
-    id_of_passage = {tuple(text[at:at + NGRAM]): question.id
-                     for question, text in spelled for at in range(len(text) - NGRAM + 1)}
-    short = _short(question for question, text in spelled if len(text) < NGRAM)
+    id_of_passage = {tuple(text[at:at + NGRAM]): name
+                     for _, text, name in spelled for at in range(len(text) - NGRAM + 1)}
+    short = _short((prompt, name) for prompt, text, name in spelled if len(text) < NGRAM)
     for number, entry in entries:
         entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
         spelled_here = [words(prompt) for prompt in entry_questions]
-        same = next((prompt for prompt in entry_questions if prompt in exact), None)
+        same = next((prompt for prompt in entry_questions if prompt in questions), None)
         same_words_index = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
         other_texts = (*learned_texts(entry), *(turn.text for turn in (*entry.history, *entry.tool_turns)))
         if same is not None:
-            kind, text = "leak", f"asked as {exact[same]}: {excerpt(same)}"
+            kind, text = "leak", f"asked as {questions[same]}: {excerpt(same)}"
         elif same_words_index is not None:
             name = normalized[tuple(spelled_here[same_words_index])]
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
@@ -198,13 +189,13 @@ Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
 """First words of a short question -> all words and the id of each that begins so."""
 
 
-def _short(questions: Iterable[Question]) -> Beginnings:
+def _short(questions: Iterable[tuple[str, str]]) -> Beginnings:
     """Questions that are found as a whole within longer texts: wrapped in instructions, or in a history."""
     found: Beginnings = {}
-    for question in questions:
-        text = tuple(_with_ends(question.prompt)[0])
-        if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt)):
-            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, question.id))
+    for prompt, name in questions:
+        text = tuple(_with_ends(prompt)[0])
+        if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(prompt)):
+            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, name))
     return found
 
 

@@ -1,7 +1,7 @@
 """`data check`: of traces one by one and those with the same question, of pairs, of leaks and of rows."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from workings.data.checking.findings import (
     missing_labels,
     shown,
 )
-from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
+from workings.data.checking.overlap import find_leaks, near_duplicates, question_words, words
 from workings.data.checking.pairs import pair_findings
 from workings.data.equations.check import find_equations
 from workings.data.importing.completion import final_answer
@@ -106,12 +106,12 @@ RowProblems = Callable[[Sequence[Any]], Iterator[tuple[str, str]]]
 """Given entries, yields (id, reason) of those that give no row; see `workings.data.rows.row_problems`."""
 
 
-def check(read: Numbered, questions: Sequence[Question] = (), *, row_problems: RowProblems | None = None
+def check(read: Numbered, questions: Mapping[str, str] | None = None, *, row_problems: RowProblems | None = None
           ) -> CheckReport:
     """Every check over traces or pairs that were read (`read_tolerantly`).
 
-    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
-    recipe's rows.
+    ``questions``: those of an evaluation set that must not be trained on, each with its id. ``row_problems`` finds
+    problems in a recipe's rows.
     """
     traces = [(position, entry) for position, entry in read.entries if isinstance(entry, Trace)]
     pairs = [(position, entry) for position, entry in read.entries if isinstance(entry, PreferencePair)]

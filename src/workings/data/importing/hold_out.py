@@ -6,7 +6,7 @@ share to within one item and the others nearly, and the same records with the sa
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from workings.data.checking.findings import earlier_texts
 from workings.data.checking.overlap import (
     SIMILARITY,
     PassageIndex,
-    Question,
     find_leaks,
     least_similarity,
     numbers,
@@ -75,7 +74,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     held = _chosen(traces, n, seed)
     items = [_item(traces[at]) for at in sorted(held)]
     others = [(at, trace) for at, trace in enumerate(traces) if at not in held]
-    like = _like(others, [Question(item["id"], item["prompt"]) for item in items])
+    like = _like(others, {item["prompt"]: item["id"] for item in items})
     if len(like) == len(others):
         raise RequestError(f"--hold-out {n} leaves none of {len(traces)} traces: all others resemble it",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
@@ -116,18 +115,18 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
     return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
 
 
-def _like(traces: Sequence[tuple[int, Trace]], questions: Sequence[Question]) -> dict[int, str]:
+def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> dict[int, str]:
     """Places of the traces that hold a question or are like one, and why."""
-    index = PassageIndex()
-    for question in questions:
-        index.add(words(question.prompt))
+    index, names = PassageIndex(), list(questions.values())
+    for prompt in questions:
+        index.add(words(prompt))
     reasons = {}
     for at, trace in traces:
         for text in map(words, (trace.prompt, *earlier_texts(trace, "user"))):
             same = numbers(text)
             alike, number = max(index.alike(text), default=(0.0, 0))
             if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
-                reasons[at] = f"near_duplicate: {alike:.2f} like {questions[number].id}"
+                reasons[at] = f"near_duplicate: {alike:.2f} like {names[number]}"
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in find_leaks(traces, questions)}
 
 
