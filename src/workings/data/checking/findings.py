@@ -117,10 +117,10 @@ def excerpt(text: str, length: int = 80) -> str:
     return flat if len(flat) <= length else flat[:length - 1] + "…"
 
 
-def shown(parts: Sequence[str], most: int = 3) -> str:
-    """A few texts with commas."""
-    more = f", and {len(parts) - most} more" if len(parts) > most else ""
-    return ", ".join(excerpt(part, 60) for part in parts[:most]) + more
+def shown(parts: Sequence[str]) -> str:
+    """The first three texts with commas, and how many more there are."""
+    more = f", and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return ", ".join(excerpt(part, 60) for part in parts[:3]) + more
 
 
 Entry = Trace | PreferencePair
@@ -182,9 +182,9 @@ def learned_texts(entry: Entry) -> tuple[str, ...]:
     return (entry.chosen, entry.rejected) if isinstance(entry, PreferencePair) else (*entry.steps, entry.answer)
 
 
-def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
-    """Earlier texts of one side of a trace's conversation, which `data.learn: all` learns; none for a pair."""
-    return tuple(turn.text for turn in entry.history if turn.role == role) if isinstance(entry, Trace) else ()
+def earlier_questions(entry: Entry) -> tuple[str, ...]:
+    """The user's earlier texts in a trace, whose answers `data.learn: all` learns; none for a pair."""
+    return tuple(turn.text for turn in entry.history if turn.role == "user") if isinstance(entry, Trace) else ()
 
 
 def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
+from workings.data.checking.findings import DataFinding, Entry, earlier_questions, excerpt, learned_texts
 from workings.data.traces import Trace
 
 SIMILARITY = 0.8
@@ -166,7 +166,7 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str
                      for _, text, name in spelled for at in range(len(text) - NGRAM + 1)}
     short = _short((prompt, name) for prompt, text, name in spelled if len(text) < NGRAM)
     for number, entry in entries:
-        entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
+        entry_questions = [entry.prompt, *earlier_questions(entry)]
         spelled_here = [words(prompt) for prompt in entry_questions]
         same = next((prompt for prompt in entry_questions if prompt in questions), None)
         same_words_index = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)

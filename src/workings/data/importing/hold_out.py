@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.checking.findings import earlier_texts
+from workings.data.checking.findings import earlier_questions
 from workings.data.checking.overlap import (
     SIMILARITY,
     PassageIndex,
@@ -122,7 +122,7 @@ def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> 
         index.add(words(prompt))
     reasons = {}
     for at, trace in traces:
-        for text in map(words, (trace.prompt, *earlier_texts(trace, "user"))):
+        for text in map(words, (trace.prompt, *earlier_questions(trace))):
             same = numbers(text)
             alike, number = max(index.alike(text), default=(0.0, 0))
             if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
