@@ -70,15 +70,15 @@ def million(count: int, folder: Path) -> dict[str, Any]:
 def gsm8k(folder: Path) -> dict[str, Any]:
     """Both splits imported and checked, train against test."""
     from workings.data.checking.findings import read_tolerantly
-    from workings.data.checking.overlap import read_questions
     from workings.data.checking.run import check
     from workings.data.traces import trace_from_json
+    from workings.scoring.items import read_items
 
     found: dict[str, Any] = {}
     for split in ("train", "test"):
         found[split] = imported(GSM8K / f"{split}.jsonl", folder / f"{split}.jsonl")
         found[split].pop("growth_bytes")
-        questions = read_questions(GSM8K / "test.jsonl") if split == "train" else []
+        questions = {item.prompt: item.id for item in read_items(GSM8K / "test.jsonl")} if split == "train" else {}
         report = check(read_tolerantly(folder / f"{split}.jsonl", trace_from_json), questions)
         found[split]["findings"] = report.counts
     return found

@@ -16,7 +16,7 @@ from typing import Any
 from proof._plain_questions import QUESTIONS
 from tools.result_file import ROOT, write_result
 from workings.answers.numbers import parse_number
-from workings.data.checking.overlap import Question, find_leaks, near_duplicates, shingles, similarity, words
+from workings.data.checking.overlap import find_leaks, near_duplicates, shingles, similarity, words
 from workings.data.checking.run import ends_elsewhere, mentions
 from workings.data.generators import addition, everyday
 from workings.data.importing.completion import split_hashes, take_annotations
@@ -102,7 +102,7 @@ def trace(number: int, prompt: str, **more: Any) -> Trace:
 
 def leaks(questions: Sequence[str], innocent: Sequence[str]) -> dict[str, Any]:
     """Of questions in wrappers and in histories those that are found, and findings in innocent ones."""
-    asked = [Question(f"q{number}", question) for number, question in enumerate(questions)]
+    asked = {question: f"q{number}" for number, question in enumerate(questions)}
     wrapped = [trace(at, WRAPPERS[at % len(WRAPPERS)].format(question)) for at, question in enumerate(questions)]
     in_history = [trace(at, "And what follows?", history=(("user", one.prompt), ("assistant", "Let me see.")))
                   for at, one in enumerate(wrapped)]
@@ -110,7 +110,7 @@ def leaks(questions: Sequence[str], innocent: Sequence[str]) -> dict[str, Any]:
 
     def found(traces: Sequence[Trace]) -> int:
         return len(list(find_leaks(list(enumerate(traces)), asked)))
-    return {"questions": len(asked), "wrapped_found": found(wrapped), "in_history_found": found(in_history),
+    return {"questions": len(questions), "wrapped_found": found(wrapped), "in_history_found": found(in_history),
             "innocent": len(clean), "innocent_found": found(clean)}
 
 

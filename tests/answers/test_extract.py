@@ -30,7 +30,7 @@ OPTIONS = "Which planet is hottest? (A) Venus (B) Mercury (C) Mars (D) 5%"
     ("costs $1,200.50 in all", "$1,200.50", "final_sentence"), ("half is 1/2", "1/2", "final_sentence"),
     ("3 × 4 = 12, plus 5 is 17.", "12", "final_sentence"), ("It sank in 1912.", "1912", "final_sentence"),
     ("It has **206 bones**. Babies have about 300.", "206", "final_sentence"),
-    # A token that ends the text ends what is said, and nothing before it was cut off.
+    # A token that ends the text ends the answer, and nothing before it was cut off.
     ("#### 42<|endoftext|>Human: 7?", "42", "hashes"), ("</s> 5<eos>6", "5", "final_sentence"),
     ("5-3", "", "none"), ("no idea", "", "none"), ("", "", "none"), ("\\boxed{never closed", "", "none"),
 ])
@@ -141,7 +141,7 @@ def test_no_text_is_slow(piece: str) -> None:
     assert time.process_time() - begun < 5
 
 
-@pytest.mark.parametrize(("text", "expected"), [
+SAID = [
     ("'Steps in Time' is an autobiography by Fred Astaire.", "Fred Astaire"),
     ("The country with the region Plzeň is the Czech Republic.", "Czech Republic"),
     ("It was signed on July 20, 1969.", "20 July 1969"), ("It has six of them.", "6"),
@@ -152,18 +152,18 @@ def test_no_text_is_slow(piece: str) -> None:
     ("It is in the Netherlands1.", "in the Netherlands"),
     ("It is put up in late November.", "late November or early December"),
     ("Aluminium is a non-ferrous metal.", "non-ferrous"),
-])
-def test_what_is_said(text: str, expected: str) -> None:
-    assert says(text, [expected])
-
-
-@pytest.mark.parametrize(("text", "expected"), [
+]
+NOT_SAID = [
     ("It is not Paris.", "Paris"), ("It isn't in Paris.", "Paris"), ("It is Paris or Rome.", "Paris"),
     ("It is Rome or Paris.", "Paris"), ("Neither Paris nor Rome.", "Paris"),
     ("Rome rather than Paris.", "Paris"), ("It could be Paris, Rome or Madrid.", "Paris"),
     ("Paris is wrong.", "Paris"),
     ("It is invalid.", "valid"), ("The parish of Rome.", "Paris"),
     ("It was July 21, 1969.", "July 20, 1969"), ("", "Paris"), ("Paris", ""),
-])
-def test_what_is_not(text: str, expected: str) -> None:
-    assert not says(text, [expected])
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "found"), [
+    *((*row, True) for row in SAID), *((*row, False) for row in NOT_SAID)])
+def test_what_is_said(text: str, expected: str, found: bool) -> None:
+    assert says(text, [expected]) is found

@@ -36,5 +36,5 @@ def said_by_the_assistant(trace: Trace) -> list[str]:
 
 
 def texts(traces: Iterable[Trace]) -> list[str]:
-    """Everything that is said, for a tokenizer."""
+    """Every turn of the traces, for a tokenizer."""
     return [text for trace in traces for text in (*(turn.text for turn in trace.history), trace.prompt, trace.answer)]

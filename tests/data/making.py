@@ -1,16 +1,21 @@
 """Imported files, tokenizers, rows and batches made for a test."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tokenizers
+from tokenizers import decoders, models, normalizers, trainers
 
 from workings.config.data import DataConfig
 from workings.data.batches import Batches
+from workings.data.importing.formats import FORMATS
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import open_file
+from workings.data.preferences import read_pairs, read_verdicts
+from workings.data.row_fields import path_beside
 from workings.data.rows import Row, RowSet, prompt_digest
 from workings.data.traces import Trace, read_traces
 from workings.models.tokenizer import Tokenizer
@@ -23,7 +28,7 @@ def config(**keys: object) -> DataConfig:
 
 
 def row(row_id: str, tokens: list[int], prompt: int) -> Row:
-    """A row of these tokens, of which the first few are the prompt."""
+    """A row of these tokens; the first few are the prompt."""
     mask = np.array([0] * prompt + [1] * (len(tokens) - prompt), np.uint8)
     return Row(row_id, np.array(tokens, np.int32), mask, prompt_digest(row_id))
 
@@ -40,14 +45,36 @@ def batches(lengths: list[int], b: int, a: int = 1, **keys: object) -> Batches:
                    data_config=config(**({"max_length": 16} | keys)))
 
 
-def imported(tmp_path: Path, kind: str, *records: Any, read: Callable[[Path], list[Any]] = read_traces,
-             **keys: Any) -> tuple[ImportResult, list[Any]]:
-    """Import records in a format; what was counted, and the traces (or what ``read`` reads) that were written."""
-    source, out = tmp_path / "file.jsonl", tmp_path / "traces.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in records))
-    result = import_records(open_file(source), out, ImportRequest(**(
+def imported_file(path: Path, kind: str, **keys: Any) -> tuple[ImportResult, list[Any]]:
+    """Import a file into `out.jsonl` next to it: what was counted, and the entries that were written."""
+    result = import_records(open_file(path), path.with_name("out.jsonl"), ImportRequest(**(
         {"format": kind, "labels": {}, "force": True, "on_error": "skip"} | keys)))
-    return result, (read(out) if result.written else [])
+    read: Any = {"pairs": read_pairs, "verdicts": read_verdicts}.get(FORMATS[result.format].gives, read_traces)
+    return result, (read(result.out) if result.written else [])
+
+
+def imported(tmp_path: Path, kind: str, *records: Any, **keys: Any) -> tuple[ImportResult, list[Any]]:
+    """Import records, as of `imported_file`."""
+    (tmp_path / "file.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return imported_file(tmp_path / "file.jsonl", kind, **keys)
+
+
+def rejection(tmp_path: Path, kind: str, record: Any, **keys: Any) -> str:
+    """Why a record is rejected."""
+    result, _ = imported(tmp_path, kind, record, **keys)
+    assert result.written == 0, record
+    return str(json.loads(path_beside(result.out, "rejects.jsonl").read_text())["reason"])
+
+
+def metaspace_tokenizer(texts: Iterable[str], special: Mapping[str, str]) -> Tokenizer:
+    """As Llama 2 and Mistral have it: a space in front of every text, which decoding takes away; by `special` token."""
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    backend.train_from_iterator([*texts] * 9, trainers.BpeTrainer(
+        vocab_size=400, special_tokens=[*dict.fromkeys(special.values())],
+        initial_alphabet=list("0123456789+=?#\n▁"), show_progress=False))
+    return Tokenizer(backend, special)
 
 
 def tokenizer_for(traces: Iterable[Trace], vocab_size: int) -> Tokenizer:

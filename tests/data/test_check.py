@@ -11,8 +11,8 @@ from tests.data.check_cases import CASES, LONG, PAIR_CASES, pair, trace
 from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
-from workings.data.checking.overlap import Question, near_duplicates, numbers, read_questions, words
-from workings.data.checking.pairs import check_pairs, holds_pairs
+from workings.data.checking.overlap import near_duplicates, numbers, words
+from workings.data.checking.pairs import holds_pairs
 from workings.data.checking.run import check
 from workings.data.generators import addition
 from workings.data.preferences import pair_from_json
@@ -33,7 +33,7 @@ def looked_at(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
 
 
 def looked_at_pairs(tmp_path: Path, *lines: Any, **keys: Any) -> CheckReport:
-    return check_pairs(read_tolerantly(written(tmp_path, *lines), pair_from_json), name="pairs.jsonl", **keys)
+    return check(read_tolerantly(written(tmp_path, *lines), pair_from_json), **keys)
 
 
 @pytest.mark.parametrize(("look", "lines", "expected"), [
@@ -48,16 +48,21 @@ def test_each_kind_is_found_and_nothing_else(tmp_path: Path, look: Callable[...,
 
 
 def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
-    questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
+    questions = {"What is 47+25?": "q1", LONG: "q2"}
     report = looked_at(
         tmp_path, trace("exact", prompt="What is 47+25?"), trace("words", prompt="what is 47 + 25"),
         trace("passage", steps=[f"As we know, {LONG.lower()}, so 2"]), trace("free", prompt="What is 47+26?"),
-        questions=questions)
+        trace("earlier", prompt="And then?", history=[{"role": "user", "content": "What is 47+25?"},
+                                                      {"role": "assistant", "content": "72"}]), questions=questions)
     leaks = [found for found in report.findings if found.kind.endswith("leak")]
     assert [(found.id, found.kind) for found in leaks] == [
-        ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak")]
+        ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak"), ("earlier", "leak")]
     assert "asked as q1: What is 47+25?" in leaks[0].text
     assert "13 words of q2: ada walks from the old mill" in leaks[2].text
+    in_pairs = looked_at_pairs(tmp_path, pair("asked", prompt="What is 47+25?"), pair("free"),
+                               pair("chosen", chosen=f"As {LONG}, so"), pair("rejected", rejected=LONG.upper()),
+                               questions=questions)
+    assert in_pairs.counts == {"leak": 1, "ngram_leak": 2}
 
 
 SIX_LESS, HAMLET = "What is 47+25 minus 6?", "Who wrote Hamlet?"
@@ -78,14 +83,14 @@ SIX_LESS, HAMLET = "What is 47+25 minus 6?", "Who wrote Hamlet?"
     (HAMLET, {"prompt": "And then?", "history": [{"role": "user", "content": "Hello. Who wrote Hamlet?"},
                                                  {"role": "assistant", "content": "Shakespeare."}]})])
 def test_a_whole_short_question_within_other_words_is_a_leak(tmp_path: Path, asked: str, line: dict[str, Any]) -> None:
-    assert looked_at(tmp_path, trace("a", **line), questions=[Question("q1", asked)]).counts == {"contained_leak": 1}
+    assert looked_at(tmp_path, trace("a", **line), questions={asked: "q1"}).counts == {"contained_leak": 1}
 
 
 def test_three_words_are_no_leak_within_a_sentence_or_without_a_name(tmp_path: Path) -> None:
     report = looked_at(tmp_path, trace("a", prompt="Is Paris the capital of France? Who am I? Say why not now."),
                        trace("b", prompt="Tell them. Why not now? Who wrote Hamlet and Lear?"),
-                       questions=[Question("q1", "Capital of France?"), Question("q2", "Why not now?"),
-                                  Question("q3", "Who am I?"), Question("q4", "Who wrote Hamlet?")])
+                       questions={"Capital of France?": "q1", "Why not now?": "q2", "Who am I?": "q3",
+                                  "Who wrote Hamlet?": "q4"})
     assert report.counts == {}
 
 
@@ -95,21 +100,10 @@ def test_the_conversation_before_a_question_belongs_to_it(tmp_path: Path) -> Non
                      trace("b", prompt="And then?", answer="5", steps=["5"], history=turns)).counts == {}
 
 
-def test_near_duplicates_against_all_pairs() -> None:
+def test_each_near_duplicate_is_named_with_the_nearest_earlier_text() -> None:
     texts = [words(LONG), words(LONG + " today"), words(LONG.replace("25", "26")), words(LONG.replace("mill", "hill")),
              words("Something else entirely with 3 words"), words(LONG), [], words("short"), words("short")]
-
-    def similar(a: list[str], b: list[str]) -> float:
-        left, right = ({tuple(text[at:at + 3]) for at in range(max(len(text) - 2, 1))} for text in (a, b))
-        return len(left & right) / len(left | right)
-
-    expected = {}
-    for later, text in enumerate(texts):
-        near = [(similar(text, other), -before) for before, other in enumerate(texts[:later])
-                if text and other and numbers(text) == numbers(other)]
-        if near and max(near)[0] >= (0.4 if len(numbers(text)) > 2 else 0.6 if numbers(text) else 0.8):
-            expected[later] = -max(near)[1]
-    assert {later: before for later, before, _ in near_duplicates(texts)} == expected == {1: 0, 3: 0, 5: 0, 8: 7}
+    assert {later: before for later, before, _ in near_duplicates(texts)} == {1: 0, 3: 0, 5: 0, 8: 7}
 
 
 def test_near_duplicates_without_numbers_have_all_words_of_each_other() -> None:
@@ -198,18 +192,6 @@ def test_a_long_report_says_what_it_leaves_away(tmp_path: Path) -> None:
         6, {"wrong_equation": 1, "no_label": 8}, False)
 
 
-def test_questions_are_read_from_items_and_from_gsm8k(tmp_path: Path) -> None:
-    path = tmp_path / "items.jsonl"
-    path.write_text('{"id": "x", "prompt": "1?"}\n{"question": "2?", "answer": "#### 2"}\n')
-    assert read_questions(path) == [Question("x", "1?"), Question("line 2", "2?")]
-    path.write_text('{"id": "x"}\n')
-    with pytest.raises(RequestError, match=":1: the record has no question"):
-        read_questions(path)
-    path.write_text("{\n")
-    with pytest.raises(RequestError, match=":1: the record has no question"):
-        read_questions(path)
-
-
 def test_all_kinds_are_provoked_somewhere() -> None:
     assert {kind for cases in (CASES, PAIR_CASES) for _, expected in cases.values() for kind in expected} | {
         "leak", "normalized_leak", "ngram_leak", "contained_leak", "row"} == set(KINDS)
@@ -225,15 +207,7 @@ def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:
     # Wilson's interval of 18 of 20: (0.9 + 1.9208/20 ± 1.96 * sqrt(0.09/20 + 0.9604/400)) / (1 + 3.8416/20)
     assert found.text.startswith("the chosen completion has more characters in 18 of 20 pairs whose lengths differ: "
                                  "90 %, 95 % interval 70 % to 97 %")
-    assert (found.id, found.matters, report.left_out) == ("pairs.jsonl", False, {})
-
-
-def test_leaks_are_found_in_questions_and_completions(tmp_path: Path) -> None:
-    questions = [Question("q1", "What is 47+25?"), Question("q2", LONG)]
-    report = looked_at_pairs(tmp_path, pair("exact", prompt="What is 47+25?"), pair("chosen", chosen=f"As {LONG}, so"),
-                       pair("rejected", rejected=LONG.upper()), pair("free"), questions=questions)
-    assert [(found.id, found.kind) for found in report.findings] == [
-        ("exact", "leak"), ("chosen", "ngram_leak"), ("rejected", "ngram_leak")]
+    assert (found.id, found.matters, report.left_out) == ("lines.jsonl", False, {})
 
 
 def test_the_first_line_says_what_a_file_holds(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from workings.data.checking.overlap import find_leaks, read_questions
+from tests.data.making import imported
+from workings.data.checking.overlap import find_leaks
 from workings.data.importing import hold_out
-from workings.data.importing.run import ImportRequest, ImportResult, import_records
-from workings.data.importing.sources import open_file
+from workings.data.importing.run import ImportResult
 from workings.data.traces import read_traces
 from workings.errors import RequestError
 from workings.scoring.items import read_items
@@ -29,10 +29,7 @@ def record(k: int, prompt: str = "", **more: Any) -> dict[str, Any]:
 
 
 def run(tmp_path: Path, records: list[dict[str, Any]], n: int, seed: int = 0, kind: str = "traces") -> ImportResult:
-    source = tmp_path / "file.jsonl"
-    source.write_text("".join(json.dumps(each) + "\n" for each in records))
-    return import_records(open_file(source), tmp_path / "out.jsonl", ImportRequest(
-        format=kind, labels={}, force=True, hold_out=n, seed=seed))
+    return imported(tmp_path, kind, *records, on_error="fail", hold_out=n, seed=seed)[0]
 
 
 def test_items_and_traces_are_the_file_and_keep_its_shares(tmp_path: Path) -> None:
@@ -93,7 +90,7 @@ def test_what_gives_a_held_out_question_away_is_left_out(tmp_path: Path) -> None
     assert {reason.split(":")[0] for reason in left.values()} == {"leak", "normalized_leak", "near_duplicate",
                                                                   "ngram_leak"}
     entries = list(enumerate(read_traces(result.out)))
-    assert not list(find_leaks(entries, read_questions(held.path)))
+    assert not list(find_leaks(entries, {item.prompt: item.id for item in read_items(held.path)}))
 
 
 def test_only_questions_of_their_own_are_held_out(tmp_path: Path) -> None:
@@ -120,8 +117,7 @@ def test_a_hold_out_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="leaves traces to learn from"):
         run(tmp_path, [record(0), record(1, question(0).replace("noon", "night"))], 1)
     (tmp_path / "out.items.jsonl").write_text("mine")
-    request = ImportRequest(format="traces", labels={}, hold_out=1)
     with pytest.raises(RequestError, match="already exists"):
-        import_records(open_file(tmp_path / "file.jsonl"), tmp_path / "out.jsonl", request)
+        imported(tmp_path, "traces", record(0), hold_out=1, force=False)
     assert (tmp_path / "out.items.jsonl").read_text() == "mine"
     assert not (tmp_path / "out.jsonl").exists()

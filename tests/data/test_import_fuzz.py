@@ -8,12 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workings.data.importing.formats import FORMATS, PAIR_FORMATS, VERDICT_FORMATS
-from workings.data.importing.run import ImportRequest, import_records
-from workings.data.importing.sources import open_file
-from workings.data.preferences import iterate_pairs, read_verdicts
+from tests.data.making import imported_file
+from workings.data.importing.formats import FORMATS
 from workings.data.row_fields import path_beside
-from workings.data.traces import iterate_traces
 from workings.errors import RequestError
 
 KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "conversations", "role", "content", "from",
@@ -38,23 +35,18 @@ FEW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthChe
 
 def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path, out = Path(folder, name), Path(folder, "out.jsonl")
+        path = Path(folder, name)
         path.write_bytes(content)
         try:
-            result = import_records(open_file(path), out, ImportRequest(format=kind, labels={}, on_error="skip"))
+            result, entries = imported_file(path, kind)
         except RequestError:
             # the file as a whole: empty, another encoding, or an array that breaks off
-            assert not out.exists()
+            assert not Path(folder, "out.jsonl").exists()
             return
         assert result.read == result.written + result.rejected
-        assert out.exists() == (result.written > 0 or not result.read)
-        if out.exists():
-            if kind in VERDICT_FORMATS:
-                assert result.written == (len(read_verdicts(out)) if result.written else 0)
-            else:
-                rows = (iterate_pairs if kind in PAIR_FORMATS else iterate_traces)(out)
-                assert sum(1 for _ in rows) == result.written
-        rejects = path_beside(out, "rejects.jsonl").read_bytes().splitlines() if result.rejects else []
+        assert result.out.exists() == (result.written > 0 or not result.read)
+        assert len(entries) == result.written
+        rejects = path_beside(result.out, "rejects.jsonl").read_bytes().splitlines() if result.rejects else []
         assert len([json.loads(line) for line in rejects]) == result.rejected == sum(result.reasons.values())
         if name.endswith(".jsonl") and not content.lstrip().startswith((b"[", b"\xef\xbb\xbf", b"PAR1")):
             assert result.read == sum(1 for line in content.split(b"\n") if line.strip())

@@ -1,15 +1,13 @@
 """Keys with other names: mapped by the user, or recognized as those of another format."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workings.data.importing.formats import FORMATS
-from workings.data.importing.hints import looks_like, parse_map
-from workings.data.importing.run import ImportRequest, ImportResult, import_records
-from workings.data.importing.sources import open_file
+from tests.data.making import imported
+from workings.data.importing.hints import parse_map
+from workings.data.importing.run import ImportResult
 from workings.data.traces import read_traces
 from workings.errors import RequestError
 
@@ -17,10 +15,7 @@ MATH = {"problem": "1+1?", "solution": "1+1=2\n#### 2", "answer": "2", "meta": {
 
 
 def run(tmp_path: Path, kind: str, keys: str = "", *records: Any, on_error: str = "fail") -> ImportResult:
-    source = tmp_path / "file.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in records or (MATH,)))
-    return import_records(open_file(source), tmp_path / "out.jsonl", ImportRequest(
-        format=kind, keys=parse_map([keys] if keys else []), on_error=on_error, labels={}))  # type: ignore[arg-type]
+    return imported(tmp_path, kind, *(records or (MATH,)), keys=parse_map([keys] if keys else []), on_error=on_error)[0]
 
 
 @pytest.mark.parametrize(("kind", "keys"), [
@@ -71,34 +66,8 @@ def test_a_map_that_is_none_is_refused(text: str) -> None:
         parse_map([text])
 
 
-TURNS = [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]
-SIDES = {"chosen": TURNS, "rejected": [TURNS[0], {"role": "assistant", "content": "3"}]}
-
-
-@pytest.mark.parametrize(("kind", "record"), [
-    ("messages", {"messages": TURNS}),
-    ("sharegpt", {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]}),
-    ("gsm8k", {"question": "1+1?", "answer": "x\n#### 2"}),
-    ("traces", {"prompt": "1+1?", "steps": ["1+1=2"], "answer": "2"}),
-    ("tagged", {"question": "1+1?", "response": "<think>1+1=2</think>2"}),
-    ("alpaca", {"instruction": "1+1?", "input": "", "output": "2"}),
-    ("prompt-completion", {"prompt": "1+1?", "completion": "2"}),
-    ("question-answer", {"problem": "1+1?", "solution": "2"}),
-    ("kto", {"prompt": "1+1?", "completion": "2", "label": True}),
-    ("hh", {"chosen": "\n\nHuman: 1+1?\n\nAssistant: 2", "rejected": "\n\nHuman: 1+1?\n\nAssistant: 3"}),
-    ("chosen-rejected", SIDES),
-    ("prompt-chosen-rejected", {"prompt": "1+1?", "chosen": "2", "rejected": "3"}),
-    ("ultrafeedback", {**SIDES, "prompt": "1+1?", "messages": TURNS, "score_chosen": 2.0, "score_rejected": 1.0}),
-    ("llamafactory", {"instruction": "1+1?", "input": "", "chosen": "2", "rejected": "3"}),
-    ("", {"frage": "1+1?", "antwort": "2"}),
-])
-def test_each_format_is_recognized_by_its_keys(kind: str, record: dict[str, Any]) -> None:
-    assert looks_like(record) == kind
-    assert kind == "" or kind in FORMATS
-
-
 def test_where_all_are_rejected_the_other_format_is_named(tmp_path: Path) -> None:
-    record = {"messages": TURNS}
+    record = {"messages": [{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}]}
     result = run(tmp_path, "gsm8k", "", record, record, on_error="skip")
     assert (result.written, result.looks_like, result.to_json()["looks_like"]) == (0, "messages", "messages")
     assert result.sha256 == ""

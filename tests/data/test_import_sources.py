@@ -2,10 +2,12 @@
 
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.data.making import imported_file
 from workings.data.importing.run import ImportRequest, ImportResult, import_records
 from workings.data.importing.sources import SourceRecord, Unreadable, open_file, open_hub
 from workings.data.row_fields import path_beside
@@ -14,12 +16,11 @@ from workings.errors import RequestError
 
 ONE = {"question": "1+1?", "answer": "1+1=2\n#### 2"}
 LINE = json.dumps(ONE).encode()
+GSM8K = ImportRequest(format="gsm8k", labels={})
 
 
-def run(path: Path, on_error: str = "skip", **keys: object) -> ImportResult:
-    out = path.parent / "out.jsonl"
-    return import_records(open_file(path), out, ImportRequest(**(
-        {"format": "gsm8k", "labels": {}, "on_error": on_error, "force": True} | keys)))
+def run(path: Path, kind: str = "gsm8k", **keys: object) -> ImportResult:
+    return imported_file(path, kind, **keys)[0]
 
 
 def written(tmp_path: Path, content: bytes, name: str = "file.jsonl") -> Path:
@@ -58,7 +59,7 @@ def test_a_bad_line_is_kept_beside_with_its_number(tmp_path: Path, line: bytes, 
     assert rejected["raw"] == line.decode("utf-8", "backslashreplace")
     assert reason in rejected["reason"]
     with pytest.raises(RequestError) as caught:
-        import_records(open_file(path), tmp_path / "other.jsonl", ImportRequest(format="gsm8k", labels={}))
+        import_records(open_file(path), tmp_path / "other.jsonl", GSM8K)
     assert caught.value.given.startswith(f"{path}:2: ")
     assert not (tmp_path / "other.jsonl").exists()
 
@@ -107,13 +108,13 @@ def test_files_that_hold_nothing_readable(tmp_path: Path, content: bytes, reason
 def test_requests_that_cannot_be_met(tmp_path: Path) -> None:
     path = written(tmp_path, LINE)
     with pytest.raises(RequestError, match="one of ultrafeedback, "):
-        run(path, format="gsm9k")
+        run(path, "gsm9k")
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(RequestError, match="already exists"):
         run(path, force=False)
     assert (tmp_path / "out.jsonl").read_text() == "mine"
     with pytest.raises(RequestError, match="a directory that exists"):
-        import_records(open_file(path), tmp_path / "no" / "out.jsonl", ImportRequest(format="gsm8k", labels={}))
+        import_records(open_file(path), tmp_path / "no" / "out.jsonl", GSM8K)
 
 
 def test_what_holds_no_json_is_told_with_the_line_that_makes_some_of_it(tmp_path: Path) -> None:
@@ -184,20 +185,18 @@ def test_a_data_set_by_the_datasets_library(tmp_path: Path) -> None:
         json.dumps({"question": f"{n}+1?", "answer": f"x\n#### {n + 1}"}).encode() + b"\n" for n in range(30)))
     source = open_hub(str(folder), revision="", subset="", split="train")
     out = tmp_path / "out.jsonl"
-    result = import_records(source, out, ImportRequest(format="gsm8k", labels={}))
+    result = import_records(source, out, GSM8K)
     assert result.written == 30
     assert [trace.answer for trace in read_traces(out)] == [str(n + 1) for n in range(30)]
     assert read_traces(out)[0].id == "sums-0000001"
     with pytest.raises(RequestError, match="split nowhere"):
-        import_records(open_hub(str(folder), revision="", subset="", split="nowhere"), tmp_path / "other.jsonl",
-                      ImportRequest(format="gsm8k", labels={}))
+        import_records(open_hub(str(folder), revision="", subset="", split="nowhere"), tmp_path / "other.jsonl", GSM8K)
     with pytest.raises(RequestError, match="a data set that can be reached"):
         import_records(open_hub("missing/nothing", revision="main", subset="", split="train"), tmp_path / "other.jsonl",
-                      ImportRequest(format="gsm8k", labels={}))
+                      GSM8K)
 
 
 def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> None:
-    """A later file of the data set is broken, and a later line of a file: only a whole reading finds them."""
     pytest.importorskip("datasets")
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -211,7 +210,7 @@ def test_nothing_behind_the_rows_that_are_asked_for_is_read(tmp_path: Path) -> N
     hub = open_hub(str(folder), revision="", subset="", split="train")
     for number, (source, rows) in enumerate([(hub, 7), (open_file(tmp_path / "lines.jsonl"), 2)]):
         out = tmp_path / f"{number}.jsonl"
-        result = import_records(source, out, ImportRequest(format="gsm8k", labels={}, rows=rows))
+        result = import_records(source, out, replace(GSM8K, rows=rows))
         assert (result.read, result.written, len(read_traces(out))) == (rows, rows, rows)
         with pytest.raises(RequestError):
-            import_records(source, tmp_path / "all.jsonl", ImportRequest(format="gsm8k", labels={}))
+            import_records(source, tmp_path / "all.jsonl", GSM8K)

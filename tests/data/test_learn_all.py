@@ -1,26 +1,20 @@
 """`data.learn: all`: of each conversation exactly the assistant's turns are learned, each as the last one would be."""
 
 import hashlib
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.data.conversations import conversation, conversations, said_by_the_assistant, texts
+from tests.data.making import metaspace_tokenizer
 from tests.models.chat_templates import CASES, QWEN, QWEN3, R1, qwen, tokenizer
-from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.data.checking.findings import Numbered
-from workings.data.checking.overlap import Question
-from workings.data.checking.run import check
-from workings.data.preview import marked, pieces
+from workings.data.batches import Batches
+from workings.data.preview import marked, pieces, summarize, turns_of
 from workings.data.rows import RowSet, build_rows, row_problems
-from workings.data.traces import Trace, write_traces
+from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
-from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
 
 TALKS = conversations(12)
@@ -94,16 +88,8 @@ def test_masks_agree_with_those_of_transformers() -> None:
 
 
 def test_a_tokenizer_that_would_merge_an_answer_with_what_stands_before_it() -> None:
-    import tokenizers
-    from tokenizers import decoders, models, normalizers, trainers
-
-    backend = tokenizers.Tokenizer(models.BPE())  # as Llama 2 and Mistral have it: a space in front of every text
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    backend.train_from_iterator(texts([TALK]) * 9, trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=list("0123456789+=?\n▁"),
-        show_progress=False))
-    template = ChatTemplate.for_config("plain", Tokenizer(backend, {"bos_token": "<s>", "eos_token": "</s>"}))
+    template = ChatTemplate.for_config("plain", metaspace_tokenizer(
+        texts([TALK]), {"bos_token": "<s>", "eos_token": "</s>"}))
     rows, talk = rows_of(template, TALK), said_by_the_assistant(TALK)
     assert learned_texts(template, rows) == [f"{text}</s>" for text in talk]
     # Each turn has the tokens that it has as a last turn, which is where generation writes it.
@@ -210,30 +196,16 @@ def test_two_turns_of_the_assistant_in_a_row_are_refused() -> None:
 
 # --- what is shown --------------------------------------------------------------------------------
 
-def test_a_question_of_an_evaluation_in_an_earlier_turn_is_a_leak() -> None:
-    talks = [conversation(number, 2) for number in (3, 4, 5)]
-    asked = [Question("q3", "What is 3+0?"), Question("q4", "what IS 4+0")]
-    report = check(Numbered(list(enumerate(talks)), [], 3), asked)
-    leaks = [(found.id, found.kind, found.text) for found in report.findings if found.kind.endswith("leak")]
-    assert leaks == [("talk-3", "leak", "asked as q3: What is 3+0?"),
-                     ("talk-4", "normalized_leak", "asked as q4: What is 4+0?")]
-
-
-def test_preview_tells_what_is_learned_of_each_turn(tmp_path: Path) -> None:
-    write_traces(tmp_path / "talks.jsonl", TALKS)
-    words = ["data", "preview", "quickstart", f"data.traces={tmp_path / 'talks.jsonl'}", "data.reasoning=answer_only",
-             "data.max_length=200", "data.buckets=[]", "--row", "talk-2"]
-    answers = {}
-    for learn in ("last", "all"):
-        done = CliRunner().invoke(app, [*words, f"data.learn={learn}", "--json"], catch_exceptions=False)
-        answers[learn] = json.loads(done.stdout.splitlines()[-1])
-    assert [(answers[learn]["learned_turns"], answers[learn]["assistant_turns"]) for learn in answers] == [
-        (12, 24), (24, 24)]
-    shown = {learn: answers[learn]["shown"][0] for learn in answers}
-    assert [turn["learned_tokens"] > 0 for turn in shown["last"]["turns"]] == [False] * 5 + [True]
-    assert [turn["learned_tokens"] > 0 for turn in shown["all"]["turns"]] == [False, True] * 3
-    assert shown["all"]["text"].count("«") == shown["all"]["text"].count("»") == 3
-    assert sum(turn["learned_tokens"] for turn in shown["all"]["turns"]) == shown["all"]["supervised_tokens"]
-    plain = CliRunner().invoke(app, [*words, "data.learn=last"], catch_exceptions=False).stdout
-    assert "data.learn: last: 12 of 24 turns of the assistant are learned" in plain
-    assert "turns: user (read), assistant (read), user (read), assistant (read), user (read), assistant (" in plain
+def test_preview_tells_what_is_learned_of_each_turn() -> None:
+    for learn, count, expected in (("last", 12, [False] * 5 + [True]), ("all", 24, [False, True] * 3)):
+        rows = rows_of(GEMMA, *TALKS, learn=learn)
+        batches = Batches(rows, seed=0, rows_per_micro_batch=4, accumulation=1,
+                          data_config=DataConfig(traces="x", max_length=400))
+        summary = summarize(rows, batches, TALKS, learn)
+        assert (summary.learned_turns, summary.assistant_turns) == (count, 24)
+        assert f"data.learn: {learn}: {count} of 24 turns of the assistant are learned" in summary.text()
+        row = rows.rows[2]
+        turns = turns_of(TALKS[2], row)
+        assert [turn.learned_tokens > 0 for turn in turns] == expected
+        assert sum(turn.learned_tokens for turn in turns) == row.supervised_tokens
+        assert marked(pieces(row, GEMMA.tokenizer)).count("«") == sum(expected)

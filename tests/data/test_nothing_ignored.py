@@ -1,7 +1,6 @@
 """Nothing that an answer depends on is dropped: columns, tools, system texts, marks that forbid learning, reasoning."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.data.conversations import turns
-from tests.data.making import imported
+from tests.data.making import imported, rejection
 from tests.models.chat_templates import QWEN, QWEN3, qwen
 from workings.cli.main import app
 from workings.config.data import DataConfig
-from workings.data.preferences import read_pairs
 from workings.data.preview import turns_of
-from workings.data.row_fields import path_beside
 from workings.data.rows import Row, build_rows
 from workings.data.traces import Trace, trace_from_json
 from workings.errors import RequestError
@@ -35,13 +32,6 @@ TOOLS = """{% if tools %}{{ '<|im_start|>system\\n' }}{% for tool in tools %}{{ 
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 
 
-def reason(tmp_path: Path, kind: str, record: Mapping[str, Any], **keys: Any) -> str:
-    """Why a record is rejected."""
-    result, _ = imported(tmp_path, kind, record, **keys)
-    assert result.written == 0, record
-    return str(json.loads(path_beside(result.out, "rejects.jsonl").read_text())["reason"])
-
-
 def rows(template: ChatTemplate, *traces: Trace, learn: str = "last", reasoning: str = "answer_only") -> list[Row]:
     config = DataConfig(traces="x", max_length=600, template="tokenizer", reasoning=reasoning, learn=learn)
     return list(build_rows(traces, template.tokenizer, template, config).rows)
@@ -53,28 +43,12 @@ def learned(template: ChatTemplate, row: Row) -> list[str]:
 
 # --- columns ------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("kind", "record"), [
-    ("messages", {"messages": [ASKED, SAID]}), ("prompt-completion", {"prompt": "1+1?", "completion": "2"}),
-    ("question-answer", {"question": "1+1?", "answer": "2"}), ("alpaca", {"instruction": "1+1?", "output": "2"}),
-    ("gsm8k", {"question": "1+1?", "answer": "so\n#### 2"}), ("traces", {"prompt": "1+1?", "steps": [], "answer": "2"}),
-    ("sharegpt", {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "gpt", "value": "2"}]}),
-    ("prompt-chosen-rejected", {"prompt": "1+1?", "chosen": "2", "rejected": "3"}),
-    ("chosen-rejected", {"chosen": [ASKED, SAID], "rejected": [ASKED, {**SAID, "content": "3"}]}),
-    ("preferences", {"prompt": "1+1?", "chosen": "2", "rejected": "3"})])
-@pytest.mark.parametrize("key", ["system", "system_prompt"])
-def test_a_system_text_is_the_first_turn_in_every_format(tmp_path: Path, kind: str, record: dict[str, Any], key: str
-                                                         ) -> None:
-    read = {"read": read_pairs} if "rejected" in record else {}
-    _, [entry] = imported(tmp_path, kind, {**record, key: "Answer like a pirate."}, **read)
-    assert entry.history == turns(("system", "Answer like a pirate."))
-
-
 @pytest.mark.parametrize("key", ["context", "passage", "choices", "options", "documents", "Context", "article",
                                  "input", "ctx", "retrieved_documents", "chat_history", "option_a", "sentence1", "text",
                                  "system_instruction"])
 def test_what_an_answer_depends_on_is_refused_unless_it_is_asked_or_ignored(tmp_path: Path, key: str) -> None:
     record = {"question": "Who wrote it?", key: ["Anna wrote it.", "Ben read it."], "answer": "Anna"}
-    assert f"`{key}` looks like what the answer depends on" in reason(tmp_path, "question-answer", record)
+    assert f"`{key}` looks like what the answer depends on" in rejection(tmp_path, "question-answer", record)
     with pytest.raises(ValueError, match=f"`{key}`"):  # so training, check and preview say the same
         trace_from_json({"id": "a", "prompt": "Who wrote it?", "steps": [], "answer": "Anna", key: record[key]})
     result, [trace] = imported(tmp_path, "question-answer", record, ignore=(key,))
@@ -94,7 +68,7 @@ def test_what_an_answer_depends_on_is_refused_unless_it_is_asked_or_ignored(tmp_
 ])
 def test_a_text_that_is_only_in_the_answer_or_within_a_word_is_not_asked(tmp_path: Path, kind: str,
                                                                          record: dict[str, Any], key: str) -> None:
-    assert f"`{key}` looks like what the answer depends on" in reason(tmp_path, kind, record)
+    assert f"`{key}` looks like what the answer depends on" in rejection(tmp_path, kind, record)
 
 
 @pytest.mark.parametrize("more", [{"original_question": "One and one?"}, {"num_choices": 4}, {"tool_choice": "auto"},
@@ -127,7 +101,7 @@ def test_an_ignored_column_that_is_nowhere_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["Complex_CoT", "chain-of-thought", "rationale", "model_reasoning"])
 def test_reasoning_of_an_unknown_name_is_asked_about(tmp_path: Path, key: str) -> None:
     record = {"question": "1+1?", "answer": "2", key: "One and one are two."}
-    assert f"`{key}` looks like the reasoning" in reason(tmp_path, "question-answer", record)
+    assert f"`{key}` looks like the reasoning" in rejection(tmp_path, "question-answer", record)
     _, [trace] = imported(tmp_path, "question-answer", record, keys={"reasoning": key})
     assert trace.steps == ("One and one are two.",)
 
@@ -151,16 +125,10 @@ def test_tools_reach_the_prompt_or_the_row_is_refused(tmp_path: Path, key: str, 
         rows(qwen(QWEN), trace)
 
 
-def test_calls_as_a_text_of_json_are_read(tmp_path: Path) -> None:
-    _, [as_text, as_list] = imported(tmp_path, "messages", *(
-        {"messages": [ASKED, {**CALL, "tool_calls": calls}]} for calls in (json.dumps(CALL["tool_calls"]),
-                                                                           CALL["tool_calls"])))
-    assert as_text.calls == as_list.calls != ""
-
-
 def test_calls_and_what_tools_said_are_read_and_calls_are_learned(tmp_path: Path) -> None:
     _, [trace, open_end] = imported(tmp_path, "messages", {"tools": [WEATHER], "messages": [ASKED, CALL, TOLD, SAID]},
-                                    {"tools": [WEATHER], "messages": [ASKED, CALL]})
+                                    {"tools": [WEATHER], "messages": [
+                                        ASKED, {**CALL, "tool_calls": json.dumps(CALL["tool_calls"])}]})
     assert (trace.prompt, trace.answer, [turn.role for turn in trace.tool_turns]) == (
         "What is 1+1?", "2", ["assistant", "tool"])
     template, call = qwen(TOOLS), '[weather{"city": "Bern"}]<|im_end|>'
@@ -198,26 +166,6 @@ def test_a_marked_turn_is_read_and_never_learned(tmp_path: Path, key: str, no: o
     assert trace_from_json(first.to_json()) == first
 
 
-@pytest.mark.parametrize(("record", "said"), [
-    ({"messages": [ASKED, {**SAID, "weight": 0}]}, "every turn of the assistant is marked as not to be learned"),
-    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "turn 2 of `messages` is marked `weight: 0.5`; only 0 and 1"),
-    ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
-    ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
-    ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
-    ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
-    ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
-    ({"messages": [ASKED, SAID], "label": "false"}, "marked `label: false`, so its completion is no good"),
-    ({"messages": [ASKED, SAID], "train_turns": [1]}, "marked `train_turns: [1]`, a list; each turn needs its own"),
-    ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
-    ({"messages": [ASKED, {**SAID, "masked": True}]}, "turn 2 of `messages` is marked `masked: True`"),
-    ({"messages": [ASKED, {**SAID, "weight": "0"}]}, "every turn of the assistant is marked as not to be learned"),
-    ({"messages": [ASKED, SAID], "loss_mask": [0, 1]}, "marked `loss_mask: [0, 1]`, a list; each turn needs its own"),
-    ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
-])
-def test_marks_that_cannot_be_kept_are_refused(tmp_path: Path, record: dict[str, Any], said: str) -> None:
-    assert said in reason(tmp_path, "messages", record)
-
-
 def test_keys_of_turns_that_are_not_read_are_named(tmp_path: Path) -> None:
     result, _ = imported(tmp_path, "messages",
                          {"messages": [{**ASKED, "name": "Bob"}, {**SAID, "prefix": True, "refusal": None}]},
@@ -227,27 +175,19 @@ def test_keys_of_turns_that_are_not_read_are_named(tmp_path: Path) -> None:
 
 # --- reasoning and messages ---------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("marks", ["<thinking>{}</thinking>", "[THINK]{}[/THINK]", "<thought>{}</thought>"])
-def test_reasoning_in_other_marks_counts_once_next_to_its_field(tmp_path: Path, marks: str) -> None:
-    said = {**SAID, "content": marks.format("1+1=2") + "2", "reasoning": "1+1=2"}
-    _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, said]})
-    assert (trace.steps, trace.answer) == (("1+1=2",), "2")
-    other = {"messages": [ASKED, {**said, "reasoning": "no"}]}
-    assert "two different reasonings" in reason(tmp_path, "messages", other)
-
-
 def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
-    twice = {**SAID, "content": "<think>1+1=2</think>2", "reasoning_content": "1+1=2", "thinking": "1+1=2"}
-    _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, twice]})
-    assert (trace.steps, trace.answer) == (("1+1=2",), "2")
+    for marks in ("<think>{}</think>", "<thinking>{}</thinking>", "[THINK]{}[/THINK]"):
+        twice = {**SAID, "content": marks.format("1+1=2") + "2", "reasoning_content": "1+1=2", "thinking": "1+1=2"}
+        _, [trace] = imported(tmp_path, "messages", {"messages": [ASKED, twice]})
+        assert (trace.steps, trace.answer) == (("1+1=2",), "2")
     for other in ({**twice, "reasoning_content": "1+1=3"}, {**twice, "thinking": "hm"}):
-        assert "two different reasonings in turn 2" in reason(tmp_path, "messages", {"messages": [ASKED, other]})
+        assert "two different reasonings in turn 2" in rejection(tmp_path, "messages", {"messages": [ASKED, other]})
     for kind, record in (("prompt-completion", {"prompt": "1+1?", "completion": "<think>1+1=2</think>2"}),
                          ("traces", {"prompt": "1+1?", "steps": ["1+1=2"], "answer": "<think>1+1=2</think>2"})):
         _, [trace] = imported(tmp_path, kind, {**record, "reasoning": "1+1=2"})
         assert (trace.steps, trace.answer) == (("1+1=2",), "2")
         other = {**record, "steps": ["no"]} if "steps" in record else {**record, "reasoning": "no"}
-        assert "two different reasonings in the record" in reason(tmp_path, kind, other)
+        assert "two different reasonings in the record" in rejection(tmp_path, kind, other)
     with pytest.raises(RequestError, match="trace a has <think> in its text and steps too"):
         rows(qwen(QWEN3, "think"), Trace(id="a", prompt="1?", steps=("x",), answer="<think>x</think>2"),
              reasoning="think")
@@ -259,7 +199,6 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": [{**ASKED, "role": "hummany"}, SAID]}, "an unknown role 'hummany'"),
     ({"messages": [ASKED, CALL, ASKED, SAID]}, "whose answer must follow, not turn 3 of `messages` (user)"),
     ({"messages": [{"role": "system", "content": "a"}] * 2 + [ASKED, SAID]}, "out of order is turn 2 of"),
-    ({"messages": [ASKED, None]}, "turn 2 of `messages` must be an object, not null"),
     ({"messages": [ASKED, {**CALL, "tool_calls": "weather()"}]}, "`tool_calls` is a text that is not JSON in turn 2"),
     ({"messages": [ASKED, {**CALL, "tool_calls": 3}]}, "`tool_calls` must be a list of calls, not a number"),
     ({"messages": [{**ASKED, "functions": [WEATHER]}, SAID]}, "`functions` of turn 1 of `messages` looks like"),
@@ -267,9 +206,20 @@ def test_reasoning_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     ({"messages": [ASKED, {**SAID, "function_calls": "add(1, 1)"}]}, "is read from `tool_calls`, but the model"),
     ({"messages": [ASKED, {**SAID, "thoughts": "one and one"}]}, "is read from `reasoning_content`, but the model"),
     ({"messages": [ASKED, SAID, ASKED, SAID], "weights": [0.0, 1.0]}, "`weights: [0.0, 1.0]`, a list; each turn"),
+    ({"messages": [ASKED, {**SAID, "weight": 0}]}, "every turn of the assistant is marked as not to be learned"),
+    ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "turn 2 of `messages` is marked `weight: 0.5`; only 0 and 1"),
+    ({"messages": [ASKED, {**SAID, "weight": 0, "train": True}]}, "marks that contradict each other"),
+    ({"messages": [{**ASKED, "train": True}, SAID]}, "turn 1 of `messages` (user) is marked as learned"),
+    ({"messages": [ASKED, SAID], "weight": 0}, "the record is marked `weight: 0`"),
+    ({"messages": [ASKED, SAID], "exclude": True}, "the record is marked `exclude: True`"),
+    ({"messages": [ASKED, SAID], "label": False}, "the record is marked `label: False`, so its completion is no good"),
+    ({"messages": [ASKED, {**SAID, "train_on_turn": False}]}, "turn 2 of `messages` is marked `train_on_turn: False`"),
+    ({"messages": [ASKED, {**SAID, "weight": "0"}]}, "every turn of the assistant is marked as not to be learned"),
+    ({"messages": [ASKED, SAID], "loss_mask": [0, 1]}, "marked `loss_mask: [0, 1]`, a list; each turn needs its own"),
+    ({"messages": [ASKED, {**SAID, "train_detail": [{"begin_offset": 0}]}]}, "marked `train_detail"),
 ])
 def test_one_cause_one_sentence(tmp_path: Path, record: dict[str, Any], said: str) -> None:
-    assert said in reason(tmp_path, "messages", record)
+    assert said in rejection(tmp_path, "messages", record)
 
 
 @pytest.mark.parametrize(("record", "said"), [

@@ -206,17 +206,6 @@ def test_few_lengths_leave_a_tenth_of_padding_at_most(size: int) -> None:
                for fewer in combinations(found[:-1], len(found) - 2))
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_no_other_lengths_leave_less_padding(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against every choice of as many lengths, where all batches are full."""
-    monkeypatch.setattr("workings.data.epoch_plan.MOST", number)
-    lengths = np.repeat(np.arange(1, 13) * 8, [4, 12, 4, 8, 8, 4, 4, 4, 12, 4, 4, 4])
-    found = bucket_lengths(AUTO, lengths, 512, 4)
-    best = min(padding(lengths, (*shorter, 96), 4) for shorter in combinations(range(8, 96, 8), number - 1))
-    assert padding(lengths, found, 4) == pytest.approx(best)
-    assert len(found) == number
-
-
 def test_an_update_of_all_rows_has_one_length() -> None:
     assert bucket_lengths(AUTO, np.array([9, 20, 31]), 512, 4) == (32,)
     assert bucket_lengths(AUTO, np.array([9, 20, 509]), 510, 4) == (510,)  # no longer than the longest row allowed

@@ -137,49 +137,36 @@ def test_the_digest_of_every_batch_follows_from_the_row_index(keys: dict[str, ob
         position = after
 
 
-def epoch_ids(source: Batches, epoch: int = 0) -> list[list[list[str]]]:
-    return [source.row_ids(Position(epoch, number)) for number in range(source.batches_in_epoch(epoch))]
-
-
 @pytest.mark.parametrize("keys", [{}, {"buckets": ()}, {"buckets": (6, 9)}, {"packing": "first_fit"},
                                   {"packing": "best_fit"}])
-def test_every_row_once_an_epoch_and_all_shapes_announced(keys: dict[str, object]) -> None:
+def test_every_row_once_an_epoch_all_shapes_announced_and_all_supervised_positions_kept(keys: dict[str, object]
+                                                                                        ) -> None:
     lengths = [3 + number * 7 % 12 for number in range(45)]
     source = batches(lengths, b=3, a=2, **keys)
-    for epoch in (0, 1):
-        seen = [row_id for batch in epoch_ids(source, epoch) for sequence in batch for row_id in sequence]
-        assert sorted(seen) == sorted(f"r{number}" for number in range(45))
-    position, shapes, supervised = Position(), set(), 0
-    while position.epoch == 0:
-        batch, position = source.at(position)
-        shapes.add(batch.tokens.shape)
-        supervised += batch.supervised_tokens
-    assert shapes <= set(source.shapes())
-    assert source.shapes() == sorted(source.shapes(), reverse=True)
-    assert supervised == sum(length - 2 for length in lengths)
-    assert position == Position(1, 0)
-
-
-@pytest.mark.parametrize("keys", [{}, {"buckets": ()}, {"buckets": (6, 9)}, {"packing": "first_fit"},
-                                  {"packing": "best_fit"}])
-def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(keys: dict[str, object]) -> None:
-    """And the bound is reached where a sequence is a row."""
-    source = batches([3 + number * 7 % 12 for number in range(45)], b=3, a=2, **keys)
     found: dict[int, int] = {}
     position = Position()
-    while position.epoch < 3:
-        batch, position = source.at(position)
-        length = batch.tokens.shape[2]
-        most = int(np.count_nonzero(batch.loss_mask, axis=-1).max())
-        assert most <= source.most_supervised(length) <= length
-        if source.most_supervised(length) == length:
-            assert batch.loss_positions is None
-        else:
-            assert batch.loss_positions is not None
-            assert batch.loss_positions.shape == (2, 3, source.most_supervised(length))
-            kept = np.take_along_axis(batch.loss_mask, batch.loss_positions, axis=-1)
-            assert (kept.sum(-1) == batch.loss_mask.sum(-1)).all()
-        found[length] = max(most, found.get(length, 0))
+    for epoch in range(3):
+        seen, supervised = [], 0
+        while position.epoch == epoch:
+            seen += [row_id for sequence in source.row_ids(position) for row_id in sequence]
+            batch, position = source.at(position)
+            supervised += batch.supervised_tokens
+            assert batch.tokens.shape in source.shapes()
+            length = batch.tokens.shape[2]
+            most = int(np.count_nonzero(batch.loss_mask, axis=-1).max())
+            assert most <= source.most_supervised(length) <= length
+            if source.most_supervised(length) == length:
+                assert batch.loss_positions is None
+            else:
+                assert batch.loss_positions is not None
+                assert batch.loss_positions.shape == (2, 3, source.most_supervised(length))
+                kept = np.take_along_axis(batch.loss_mask, batch.loss_positions, axis=-1)
+                assert (kept.sum(-1) == batch.loss_mask.sum(-1)).all()
+            found[length] = max(most, found.get(length, 0))
+        assert sorted(seen) == sorted(f"r{number}" for number in range(45))
+        assert supervised == sum(length - 2 for length in lengths)
+    assert source.shapes() == sorted(source.shapes(), reverse=True)
+    # The bound is reached where a sequence is a row.
     if "packing" not in keys:
         assert found == {length: source.most_supervised(length) for length in found}
 
@@ -196,15 +183,6 @@ def test_no_batch_has_a_row_with_more_supervised_positions_than_its_shape_says(k
 def test_the_prefix_that_rows_share_ends_before_what_is_learned(rows: list[tuple[list[int], int]], shared: int) -> None:
     made = RowSet(tuple(row(f"r{number}", *each) for number, each in enumerate(rows)), (), 0, 16)
     assert made.shared_prefix == shared
-
-
-def test_without_buckets_batches_follow_the_order() -> None:
-    from workings.data.epoch_plan import epoch_order
-
-    source = batches([5, 9] * 5, b=4, buckets=())
-    order = [f"r{place}" for place in epoch_order([f"r{number}" for number in range(10)], 4, 0)]
-    assert epoch_ids(source) == [[[row_id] for row_id in order[:4]], [[row_id] for row_id in order[4:8]],
-                                 [[order[8]], [order[9]], [], []]]
 
 
 def test_buckets_keep_lengths_together() -> None:

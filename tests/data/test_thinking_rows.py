@@ -1,4 +1,4 @@
-"""Gemma 4's channel in data: forged marks, pairs, every turn learned, import and check."""
+"""Gemma 4's channel in data: forged marks, pairs, every turn learned, and check."""
 
 from dataclasses import replace
 
@@ -9,7 +9,6 @@ from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4, parts
 from workings.config.data import DataConfig
 from workings.data.checking.findings import Numbered
 from workings.data.checking.run import check
-from workings.data.importing.completion import split_any
 from workings.data.pair_rows import build_pair_rows
 from workings.data.preferences import PreferencePair
 from workings.data.rows import build_rows
@@ -84,20 +83,6 @@ def test_pairs_hold_the_channel_themselves() -> None:
 def test_a_recipe_with_another_template_is_refused(template: str) -> None:
     with pytest.raises(ValidationError, match=f"channel with data.template: {template}"):
         DataConfig(traces="x", max_length=200, template=template, reasoning="channel")
-
-
-@pytest.mark.parametrize(("text", "expected"), [
-    (THOUGHT, (("1+1=2",), "2")), ("\n<|channel>thought\na\n#### b\n<think>\n<channel|> 2 ",
-                                   (("a", "#### b", "<think>"), "2")),
-    ("<|channel>thought\n<channel|>2", ((), "2"))])
-def test_the_channel_is_imported_as_steps(text: str, expected: tuple[tuple[str, ...], str]) -> None:
-    assert split_any(text) == expected
-
-
-@pytest.mark.parametrize("text", ["<|channel>thought\nopen", "2<channel|>", f"before {THOUGHT}", THOUGHT + THOUGHT])
-def test_a_broken_channel_is_not_guessed_at(text: str) -> None:
-    with pytest.raises(ValueError, match="not one"):
-        split_any(text)
 
 
 @pytest.mark.parametrize("mark", MARKS)

@@ -30,6 +30,14 @@ def test_right_and_wrong(tmp_path: Path) -> None:
     assert summary(out)["scorecard"]["per_section"]["core"]["mean"] == 1
 
 
+def test_pass_at_k_needs_numbered_samples(tmp_path: Path) -> None:
+    lines = [{"id": "i0", "completion": "#### 7", "sample": number} for number in (0, 1)]
+    lines += [{"id": "i1", "completion": "#### 8", "sample": 0}] * 2
+    with pytest.raises(RequestError, match=r"with the id i1, and aggregate pass@2(?s:.*)--aggregate mean"):
+        judge(tmp_path, lines, items(2), aggregate="pass@2")
+    assert judge(tmp_path, lines, items(2))["i1"]["error"] == "double: 2 lines with this id"
+
+
 def test_everything_odd_is_named_and_counted(tmp_path: Path) -> None:
     asked = items(8)
     lines: list[Any] = [
@@ -45,7 +53,7 @@ def test_everything_odd_is_named_and_counted(tmp_path: Path) -> None:
     assert found["i2"]["error"] == "double: 2 lines with this id"
     assert "error" not in found["i3"]
     assert found["i3"]["empty"] is True
-    assert found["i4"]["error"] == "no text: completion is nan (float)"
+    assert found["i4"]["error"] == "missing: no line with this id"
     assert found["i5"]["error"] == "no text: the line has no completion"
     assert found["i6"]["error"] == "no text: completion is ['a'] (list)"
     assert (found["i7"]["score"], found["i7"]["extracted"]) == (0, "10**10**10")
@@ -53,7 +61,7 @@ def test_everything_odd_is_named_and_counted(tmp_path: Path) -> None:
     assert result["scorecard"]["overall"]["errors"] == 5
     assert result["scorecard"]["overall"]["mean"] == 1 / 8
     assert {kind: entry["count"] for kind, entry in result["errors"].items()} == {
-        "double": 1, "missing": 1, "no text": 3}
+        "double": 1, "missing": 2, "no text": 2}
     assert result["problems"]["unknown ids"] == {"count": 1, "first": ["stranger"]}
     assert result["problems"]["lines without an id"] == {"count": 1, "first": ["line 3"]}
     assert result["problems"]["unreadable lines"]["first"][0].startswith("line 2: not JSON")

@@ -171,7 +171,7 @@ class ScoringHere:
         pass
 
     def judge(self, completions: list[tuple[Any, str, bool]]) -> list[Judgement]:
-        return [judge(item, text, self.scorer.score, self.settings, truncated=cut) for item, text, cut in completions]
+        return [judge(item, text, self.scorer, self.settings, truncated=cut) for item, text, cut in completions]
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkey
         assert loaded.recipe.rewards[0].scorer == f"{tmp_path}/mine.py:brevity"
     assert [(item.prompt, item.expected_answer) for item in data.prompts[:2]] == [
         ("What is 0+1?", "1"), ("What is 1+1?", "2")]
-    assert not data.traces
+    assert not data.examples
 
 
 def test_a_function_given_in_python_is_a_reward(tmp_path):

@@ -42,7 +42,7 @@ def test_traces_of_a_store_are_read_and_known_by_the_digest_of_their_bytes(bucke
     here.write_text(json.dumps(TRACE) + "\n")
     bucket.put("data/traces.jsonl", here.read_bytes())
     data = find_data(load_recipe("smoke-tiny", [f"data.traces={bucket.url}/data/traces.jsonl"]))
-    assert [trace.prompt for trace in data.traces] == ["1+1?"]
+    assert [trace.prompt for trace in data.examples] == ["1+1?"]
     assert data.digests["traces"] == file_digest(here)
 
 

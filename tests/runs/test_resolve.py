@@ -102,7 +102,7 @@ def test_a_file_of_another_format_is_imported(tmp_path: Path) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text('{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}\n')
     data = find_data(load_recipe("smoke-tiny", [f"data.traces={chat}"]))
-    assert [(trace.prompt, trace.answer) for trace in data.traces] == [("2+2?", "4")]
+    assert [(trace.prompt, trace.answer) for trace in data.examples] == [("2+2?", "4")]
     assert data.digests["traces"] == file_digest(chat)
     with pytest.raises(RequestError, match="a file of traces, addition, or a data set: dev-reasoning"):
         find_data(load_recipe("smoke-tiny", ["data.traces=/nowhere"]))

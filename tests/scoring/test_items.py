@@ -71,8 +71,8 @@ def test_every_bad_line_is_named(tmp_path: Path) -> None:
         read_items(path)
     message = str(caught.value)
     for text in ("line 2: not JSON", "line 3: a JSON list", "line 4: has no 'expected_answer'",
-                 "line 5: expected_answer is nan", "line 6: expected_answer is ' '", "line 8: tolerance is -1",
-                 "line 9: `history` must be a list of turns", "line 10: nested too deeply",
+                 "line 5: NaN is not JSON", "line 6: expected_answer is ' '", "line 8: tolerance is -1",
+                 "line 9: `history` must be a list of turns", "line 10: JSON nested deeper",
                  "line 11: tolerance is 1000", "id 'a' comes 2 times"):
         assert text in message
 

@@ -1,13 +1,13 @@
 """Scorers and rewards from a file that are broken: each is an error in words, and nothing that it did counts."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
+from tests.evaluation.making import write_lines
 from workings.errors import RequestError
+from workings.evaluation.run import evaluate_predictions
+from workings.evaluation.settings import EvaluationSettings
 from workings.scoring.items import Item
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
@@ -68,16 +68,11 @@ def test_what_a_scorer_does_to_one_item_is_that_items_error(tmp_path: Path) -> N
         assert said in judgement.error, body
 
 
-def test_a_scorer_that_was_mended_is_used_under_the_same_name(workings: Callable[..., "CompletedProcess[str]"],
-                                                              tmp_path: Path) -> None:
-    for name, values in (("items", {"prompt": "1+1", "expected_answer": "2"}), ("said", {"completion": "#### 2"})):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": "a", **values}) + "\n")
-    words = ["eval", "--predictions", tmp_path / "said.jsonl", "--items", tmp_path / "items.jsonl", "--out",
-             tmp_path / "out", "--scorer", own(tmp_path, "def score(:\n")]
-    failed = workings(*words, check=False)
-    assert failed.returncode == 2
-    assert "SyntaxError" in failed.stderr
-    assert "Traceback" not in failed.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["items.jsonl", "own.py", "said.jsonl"]
+def test_a_scorer_that_was_mended_is_used_under_the_same_name(tmp_path: Path) -> None:
+    said = write_lines(tmp_path / "said.jsonl", [{"id": "a", "completion": "#### 2"}])
+    settings = EvaluationSettings(scorer=own(tmp_path, "def score(:\n"))
+    with pytest.raises(RequestError, match="SyntaxError"):
+        evaluate_predictions(said, [ITEM], tmp_path / "out", settings=settings)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own.py", "said.jsonl"]
     own(tmp_path, "def score(answer, item): return float(answer == '2')\n")
-    assert workings(*words).returncode == 0
+    assert evaluate_predictions(said, [ITEM], tmp_path / "out", settings=settings).overall.mean == 1

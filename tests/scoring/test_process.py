@@ -33,7 +33,6 @@ def test_a_busy_machine_changes_no_judgement(tmp_path: Path) -> None:
     """Four processes share one processor, so that what computes for 0.6 s takes longer than a second of the clock."""
     (tmp_path / "slow.py").write_text("import time\ndef score(answer, item):\n    begun = time.process_time()\n"
                                       "    while time.process_time() - begun < 0.6: pass\n    return 1.0\n")
-    (tmp_path / "waits.py").write_text("import time\ndef score(answer, item):\n    time.sleep(10 ** 6)\n")
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
     # Each has its own session: the kernel may share a processor by session.
@@ -53,8 +52,6 @@ def test_a_busy_machine_changes_no_judgement(tmp_path: Path) -> None:
     with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'loops.py'}:score", item_seconds=0.4)) as scoring:
         assert scoring.judge([(ITEM, "#### 2", False)])[0].error == "time limit: not scored within 0.4 s"
         assert scoring.processor_seconds > 0.8  # of both children: it was tried again alone
-    with ScoringProcess(ScoringSettings(scorer=f"{tmp_path / 'waits.py'}:score", item_seconds=0.2)) as scoring:
-        assert scoring.judge([(ITEM, "#### 2", False)])[0].error == "time limit: not scored within 0.2 s"
 
 
 def test_nothing_is_printed_where_the_parent_ended_first() -> None:

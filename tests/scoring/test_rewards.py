@@ -1,6 +1,7 @@
-"""Rewards: values by hand, in a process that survives whatever a user's function does."""
+"""Rewards: values by hand, in a process that survives everything that a user's function does."""
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,6 @@ from pydantic import TypeAdapter
 
 from workings.config.rewards import RewardConfig
 from workings.errors import RequestError, RewardError
-from workings.scoring import worker_pool
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, shipped_reward, total
 
@@ -45,7 +45,8 @@ def test_what_a_text_is_worth(reward, text, expected):
 
 def test_rewards_look_behind_the_channel_where_it_is_the_form():
     thought = "<|channel>thought\nThe answer is 5, because 7+5=12\n<channel|>"
-    for text, answer, form in ((f"{thought}12", 1, 1), (f"{thought}13", 0, 1), (thought, 0, 0), ("12", 1, 0)):
+    for text, answer, form in ((f"{thought}It is 12", 1, 1), (f"{thought}13", 0, 1), (thought, 0, 0), ("12", 1, 0),
+                               (thought.removesuffix("<channel|>"), 0, 0)):
         for reward, expected in (("answer", answer), ("form", form), ("steps", float(text != "12"))):
             chosen = settings(reward, form="channel")
             assert shipped_reward(chosen.rewards[0], sample(text), chosen) == expected, (text, reward)
@@ -106,25 +107,15 @@ def right(prompts, completions, completion_ids, answer, **columns):
     return [numpy.float32(len(ids) * 2.5) for ids in completion_ids]
 
 def none(completions, **columns): return [1.0, None]
-def text(completions, **columns): return [1.0, "1"]
 def not_a_number(completions, **columns): return [1.0, float("nan")]
-def infinite(completions, **columns): return [float("-inf"), 1.0]
 def short(completions, **columns): return [1.0]
 def single(completions, **columns): return 1.0
-def nothing(completions, **columns): pass
 def raises(completions, **columns): return {}[completions[0]]
 def no_columns(prompts, completions): return [1.0, 1.0]
 def wants_more(prompts, completions, gold, **columns): return [1.0, 1.0]
 def hangs(completions, **columns): time.sleep(600)
 def dies(completions, **columns): os._exit(9)
 def eats(completions, **columns): return [len(bytearray(10**12))] * 2
-
-def dies_once(completions, **columns):
-    if not os.path.exists("died"):
-        open("died", "w").close()
-        os._exit(3)
-    return [2, True]
-
 number = 3
 '''
 
@@ -155,11 +146,8 @@ def test_values_come_by_name_for_each_completion(own):
 @pytest.mark.children
 @pytest.mark.parametrize(("function", "said"), [
     ("none", r"returned None for completion 2 of 2 \(item q2\), not a finite number"),
-    ("text", r"returned '1' for completion 2 of 2 \(item q2\), not a finite number"),
     ("not_a_number", r"returned nan for completion 2 of 2 \(item q2\), not a finite number"),
-    ("infinite", r"returned -inf for completion 1 of 2 \(item q1\), not a finite number"),
     ("short", "returned 1 values for 2 completions"), ("single", "returned float, not a list of 2 numbers"),
-    ("nothing", "returned NoneType, not a list of 2 numbers"),
     ("raises", r"raised KeyError: .*7\+5=12.* \(own.py, line \d+\)"),
     ("no_columns", "raised TypeError: .*unexpected keyword argument"),
     ("wants_more", "raised TypeError: missing a required argument: 'gold'; it is called with prompts, completions, "
@@ -201,13 +189,11 @@ def test_limits_are_recorded_where_they_are_not_the_usual_ones(own):
 
 @pytest.mark.children
 @pytest.mark.parametrize(("scorer", "said"), [
-    ("own.py:other", "has no function other"), ("own.py:number", "has no function number"),
+    ("own.py:number", "has no function number"),
     ("bad.py:f", r"raised ZeroDivisionError: division by zero \(bad.py, line 1\)"),
-    ("leaves.py:f", "raised SystemExit: 1"),
 ])
 def test_a_file_that_cannot_be_loaded_is_named_at_the_start(own, scorer, said):
     (own / "bad.py").write_text("1 / 0\n")
-    (own / "leaves.py").write_text("raise SystemExit(1)\n")
     with pytest.raises(RequestError, match=said) as caught, RewardProcess(settings(scorer, base=own)):
         pass
     assert scorer in str(caught.value)
@@ -216,14 +202,6 @@ def test_a_file_that_cannot_be_loaded_is_named_at_the_start(own, scorer, said):
 def test_a_file_that_does_not_exist_is_named_before_anything_starts(tmp_path):
     with pytest.raises(RequestError, match=r"gone\.py:f"):
         RewardProcess(settings("gone.py:f", base=tmp_path))
-
-
-@pytest.mark.children
-def test_a_file_that_never_ends_loading_is_given_up(own, monkeypatch):
-    monkeypatch.setattr(worker_pool, "START_SECONDS", 2.0)
-    (own / "slow.py").write_text("import time\ntime.sleep(600)\n")
-    with pytest.raises(RequestError, match="loading did not end"), RewardProcess(settings("slow.py:f", base=own)):
-        pass
 
 
 @pytest.mark.children
@@ -268,9 +246,7 @@ def unguarded(completions, **columns): ATTEMPTS[completions[0]]()
 async def coroutine(): return 1.0
 def waits(completions, **columns): return [asyncio.run(coroutine()) for _ in completions]
 '''
-ATTEMPTS = ("socket.connect", "socket.getaddrinfo", "socket.bind", "socket.sendto", "socket.sendmsg",
-            "socket.gethostbyname", "subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.exec",
-            "os.posix_spawn", "urllib")
+ATTEMPTS = re.findall(r'"([\w.]+)": lambda', NETWORK)
 
 
 @pytest.mark.children

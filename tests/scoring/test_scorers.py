@@ -14,15 +14,6 @@ from workings.scoring.scorers import ScoreFunction, answer, exact, get_scorer
 from workings.scoring.settings import ScoringSettings
 
 
-@pytest.mark.parametrize(("given", "gold", "right"), [
-    ("72", "72", 1), ("72.0", "72", 1), ("$1,234", "1234", 1), ("She has 42 of them.", "42", 1), ("42 or 43", "42", 0),
-    ("not 41 but 42", "42", 1), ("10**10**10", "10", 0), ("nothing", "42", 0), ("-5", "5", 0), ("1/3", "0.33", 0),
-    ("The Eiffel Tower.", "eiffel tower", 1), ("Paris", "London", 0), ("42", "Paris", 0), ("Paris 1", "paris 1", 1),
-    ("3:30", "3:30", 1), ("3:30", "3:45", 0)])
-def test_answers(given: str, gold: str, right: int) -> None:
-    assert answer(given, Item(id="a", prompt="p", expected_answer=gold)) == right
-
-
 @pytest.mark.parametrize(("scorer", "given", "gold", "more", "right"), [
     (answer, "the big apple", "New York", {"aliases": ("Big Apple",)}, 1),
     (answer, "a dozen", "12", {"aliases": ("dozen",)}, 1), (answer, "3.14", "3.14159", {"tolerance": 0.01}, 1),

@@ -7,16 +7,11 @@ import pytest
 
 from workings.evaluation.first_wrong_step import first_wrong_step
 from workings.scoring.form import check_steps, checked_equations, keeps_form, reasoning_text
-from workings.scoring.items import Item
-from workings.scoring.judge import judge
-from workings.scoring.scorers import answer
-from workings.scoring.settings import ScoringSettings
 
 
 @pytest.mark.parametrize(("text", "checked", "valid"), [
     ("7+5=12", 1, 1), ("7+5=13", 1, 0), ("7+5=12, carry 1\n4+2+1=7", 2, 2), ("no sums here", 0, 0), ("x = 5", 0, 0),
-    ("2+3+4 = 5+4 = 9", 2, 2), ("$<<80000+50000=130000>>130,000", 1, 1), ("10/3=3", 1, 0), ("2**3=8", 1, 1),
-    ("1 1/2 + 2=8", 0, 0), (r"$3 \cdot 4 = 13$", 1, 0), ("10**10**10=5", 0, 0), ("2+=4", 0, 0), ("", 0, 0)])
+    ("2+3+4 = 5+4 = 9", 2, 2), ("$<<80000+50000=130000>>130,000", 1, 1), ("10/3=3", 1, 0), ("", 0, 0)])
 def test_equations_of_steps(text: str, checked: int, valid: int) -> None:
     found = check_steps(text)
     assert (found.checked, found.valid) == (checked, valid)
@@ -67,16 +62,3 @@ def test_reasoning_is_what_stands_before_the_answer() -> None:
     assert reasoning_text("a\n#### 7") == "a\n"
     assert reasoning_text("<think>never closed") == "never closed"
     assert reasoning_text("<|channel>thought\n7+5=12\n<channel|>2+2=5") == "7+5=12\n"
-
-
-@pytest.mark.parametrize(("text", "expected", "found", "score"), [
-    ("<|channel>thought\nThe answer is 5. 2+2=4\n<channel|>It is 7", "7", "7", 1),
-    ("<|channel>thought\n<answer>7</answer>\n<channel|>8", "7", "8", 0),
-    ("<|channel>thought\nParis or Rome\n<channel|>Rome", "Rome", "Rome", 1),
-    ("<|channel>thought\nThe answer is 7\n<channel|>", "7", "", 0),
-    ("<|channel>thought\nso far it is 7", "7", "", 0),  # cut off
-])
-def test_the_answer_stands_behind_the_channel(text: str, expected: str, found: str, score: int) -> None:
-    item = Item(id="a", prompt="?", expected_answer=expected)
-    judged = judge(item, text, answer, ScoringSettings(form="channel"))
-    assert (judged.extracted, judged.score) == (found, score)

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 from workings.answers.choices import TRUTHS
@@ -63,13 +64,20 @@ def value_of(given: str, expected: str) -> str:
     return right if equals and names_a_value(plain(left)) else exact if not equals else given
 
 
+def _depths(text: str) -> Iterator[tuple[str, int]]:
+    """Each character, and how many brackets are open after it."""
+    depth = 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        yield character, depth
+
+
 def _terms(formula: str) -> list[str]:
     """The terms of a sum with their signs, in one order; empty for anything else."""
     if len(formula) > MAX_FORMULA or re.search(r"[,;=<>≤≥≈±|]|\\pm", formula):
         return []
-    terms, depth = [""], 0
-    for character in formula:
-        depth += (character in "([{") - (character in ")]}")
+    terms = [""]
+    for character, depth in _depths(formula):
         if character in "+-" and depth == 0 and terms[-1]:
             terms.append("")
         terms[-1] += character
@@ -101,19 +109,16 @@ def without_brackets(text: str) -> tuple[str, str]:
     text = text.strip().strip("$. ").replace("\\{", "{").replace("\\}", "}").strip()
     if len(text) < 2 or text[0] not in "([{" or text[-1] not in ")]}":
         return text, ""
-    depth = 0
-    for index, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
-        if depth == 0 and index < len(text) - 1:  # "(1,2), (3,4)"
-            return text, ""
+    # "(1,2), (3,4)" has none.
+    if any(depth == 0 for _, depth in [*_depths(text)][:-1]):
+        return text, ""
     return text[1:-1], text[0] + text[-1]
 
 
 def _parts(text: str) -> list[str]:
     text = re.sub(r",?\s+(?:and|or)\s+", ", ", text)
-    parts, depth, start = [], 0, 0
-    for index, character in enumerate(text):
-        depth += (character in "([{") - (character in ")]}")
+    parts, start = [], 0
+    for index, (character, depth) in enumerate(_depths(text)):
         if character in ",;" and depth == 0:
             parts.append(text[start:index])
             start = index + 1

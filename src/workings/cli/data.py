@@ -33,20 +33,20 @@ def check_command(
     import tempfile
 
     from workings.data.checking.findings import write_clean
-    from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
     from workings.data.generate import make_named
-    from workings.data.named_sets import open_items_file, shipped_sets
+    from workings.data.named_sets import SHIPPED_SETS
     from workings.data.row_fields import lines_bytes
+    from workings.inputs.datasets import read_prompts
     from workings.record import atomic
 
     # Shipped sets are generated, so write them to a temporary folder for the check.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(file)
-        if not path.is_file() and file in shipped_sets():
+        if not path.is_file() and file in SHIPPED_SETS:
             path = Path(folder, f"{file}.jsonl")
             make_named(file, path, force=False)
-        questions = read_questions(open_items_file(against, Path(folder, "items.jsonl"))) if against else []
+        questions = {item.prompt: item.id for item in read_prompts(against)} if against else {}
         pairs = holds_pairs(path)
         read, report = _check(path, questions, recipe, pairs=pairs)
         if findings is not None:
@@ -86,7 +86,6 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
     """Read and check a file of traces or of preference pairs, and the rows that a recipe makes of it."""
     from workings.config.load import load_recipe
     from workings.data.checking.findings import read_tolerantly
-    from workings.data.checking.pairs import check_pairs
     from workings.data.checking.run import check
     from workings.data.pair_rows import pair_problems
     from workings.data.preferences import pair_from_json
@@ -104,8 +103,7 @@ def _check(path: Path, questions: Any, recipe: str, *, pairs: bool) -> tuple[Any
             return (pair_problems if pairs else row_problems)(entries, tokenizer, template, loaded.recipe.data)
 
         problems = of_rows
-    return read, (check_pairs(read, questions, name=path.name, row_problems=problems) if pairs else
-                  check(read, questions, row_problems=problems))
+    return read, check(read, questions, row_problems=problems)
 
 
 def preview_command(
@@ -137,7 +135,7 @@ def preview_command(
     # Some traces make no row, for example because they are too long.
     if row and not chosen:
         raise RequestError(f"there is no row {row}", "the id of a row", "workings data preview without --row")
-    entries_of_rows = entries_by_row(entries)
+    entries_of_rows = entries_by_row(entries, rows)
     rows_to_show = [(each, pieces(each, tokenizer), turns_of(entries_of_rows[each.id], each)) for each in chosen]
     values = {**summary.to_json(), "dropped_rows": [vars(dropped) for dropped in rows.dropped[:20]], "shown": [
         {"id": each.id, "tokens": len(each.tokens), "supervised_tokens": each.supervised_tokens,
@@ -259,10 +257,10 @@ def make_command(
 ) -> None:
     """Generate problems with answers that are correct by construction, and disjoint evaluation items."""
     from workings.data.generate import make_files, make_named
-    from workings.data.named_sets import shipped_sets
+    from workings.data.named_sets import SHIPPED_SETS
 
     # A shipped name is a whole recipe with a recorded digest: counts and seed cannot be changed.
-    if kind in shipped_sets():
+    if kind in SHIPPED_SETS:
         refuse_unread(f"with {kind}, whose recipe says it", "these of a generator", "n", "items", "seed")
         files_made = make_named(kind, out, force=force)
     else:
@@ -280,10 +278,10 @@ for _name, _command in (("check", check_command), ("preview", preview_command), 
 def list_command() -> None:
     """List shipped data sets, generators and import formats."""
     from workings.data.importing.formats import FORMATS
-    from workings.data.named_sets import KINDS, shipped_sets
+    from workings.data.named_sets import KINDS, SHIPPED_SETS
 
     sets = {name: {"summary": recipe.summary, "holds": recipe.holds, "sha256": recipe.sha256}
-            for name, recipe in shipped_sets().items()}
+            for name, recipe in SHIPPED_SETS.items()}
     formats, pair_formats, verdict_formats = (
         {name: each.keys for name, each in FORMATS.items() if each.gives == what}
         for what in ("traces", "pairs", "verdicts"))

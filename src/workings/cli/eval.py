@@ -64,7 +64,7 @@ def eval_command(
     from workings.evaluation.harness import TaskRequest
     from workings.evaluation.run import evaluate_predictions
     from workings.evaluation.settings import EvaluationSettings
-    from workings.inputs.datasets import read_questions
+    from workings.inputs.datasets import read_prompts
     from workings.runs.evaluate import evaluate_run, evaluate_task
     from workings.runs.open_model import ALONE, AS_RECORDED, follow_run, processes_of
 
@@ -108,7 +108,7 @@ def eval_command(
                 follow_run(Path(str(model)), where, group)
                 return
             if model is None:
-                scorecard = evaluate_predictions(completions, read_questions(file), out, settings=settings)
+                scorecard = evaluate_predictions(completions, read_prompts(file), out, settings=settings)
             else:
                 weights = weights_request(opening, device, settings.form) if opening else None
                 opened: dict[str, Any] = {"weights": weights, "device": where, "on_trained_items": warn, "group": group}

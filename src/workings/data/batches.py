@@ -70,15 +70,15 @@ class Batches:
             accumulation: micro batches summed before one update (A).
             data_config: buckets and packing.
         """
-        self._pairs = rows if isinstance(rows, PairRows) else None
-        self._rows = rows.rows if isinstance(rows, PairRows) else rows
+        self._entries, self._rows = rows, rows.rows if isinstance(rows, PairRows) else rows
+        self._each = 2 if isinstance(rows, PairRows) else 1
         self._seed = seed
         self._shape = (accumulation, rows_per_micro_batch)
         self._packing = data_config.packing
         self._packed = self._packing != "none"
         # A pair has two sequences, so half the number fills a batch.
-        self._size = accumulation * rows_per_micro_batch // (1 if self._pairs is None else 2)
-        self._buckets = bucket_lengths(data_config, self._lengths, self._rows.max_length, self._size)
+        self._size = accumulation * rows_per_micro_batch // self._each
+        self._buckets = bucket_lengths(data_config, rows.lengths, self._rows.max_length, self._size)
         self._plans: dict[int, EpochPlan] = {}
         self._most: dict[int, int] = {}
 
@@ -118,7 +118,7 @@ class Batches:
         """All shapes that can come, longest first: the largest one decides whether the run fits."""
         # Buckets that no row falls into are never compiled. Leftovers of several buckets take the longest of them, so
         # no other length can come.
-        used = self._buckets if self._packed else np.unique(bucket_of(self._lengths, self._buckets)).tolist()
+        used = self._buckets if self._packed else np.unique(bucket_of(self._entries.lengths, self._buckets)).tolist()
         return [BatchShape(*self._shape, length) for length in sorted(used, reverse=True)]
 
     def blank(self, shape: BatchShape) -> Batch:
@@ -164,14 +164,8 @@ class Batches:
 
         Raises `RecordError` for a position of other data.
         """
-        # The same form that `digest` finds in the arrays.
         return _sequences_digest(self.shape_at(position),
                                  [[row_digests[row_id] for row_id in ids] for ids in self.row_ids(position)])
-
-    @property
-    def _lengths(self) -> np.ndarray:
-        """int64: tokens of each row, or of the longer row of each pair."""
-        return (self._pairs or self._rows).lengths
 
     def _planned(self, position: Position) -> Planned:
         plan = self._plan(position.epoch)
@@ -182,13 +176,13 @@ class Batches:
 
     def _plan(self, epoch: int) -> EpochPlan:
         if epoch not in self._plans:
-            order = epoch_order((self._pairs or self._rows).ids, self._seed, epoch)
+            order, lengths = epoch_order(self._entries.ids, self._seed, epoch), self._entries.lengths
             if self._packed:
-                plan = plan_packed(order, self._lengths, self._packing, self._buckets[0], self._size)
+                plan = plan_packed(order, lengths, self._packing, self._buckets[0], self._size)
             else:
-                plan = plan_bucketed(order, self._lengths, self._buckets, self._size)
+                plan = plan_bucketed(order, lengths, self._buckets, self._size)
             # One epoch at a time: a million rows are 30 MB of plan.
-            self._plans = {epoch: plan if self._pairs is None else plan.with_rows(2)}
+            self._plans = {epoch: plan if self._each == 1 else plan.with_rows(self._each)}
         return self._plans[epoch]
 
     def _bounded(self, batch: Batch) -> Batch:
@@ -236,7 +230,6 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
         length: S; every sequence's rows fit in it.
         pad_id: fills the rest.
     """
-    # [A x B, S] while they are filled.
     flat = (len(sequences), length)
     tokens = np.full(flat, pad_id, np.int32)
     targets, positions, segments = (np.zeros(flat, np.int32) for _ in range(3))
@@ -246,7 +239,7 @@ def make_batch(sequences: Sequence[Sequence[Row]], shape: tuple[int, int], lengt
         for segment, row in enumerate(rows, start=1):
             end = start + len(row.tokens)
             tokens[number, start:end] = row.tokens
-            # a position is supervised when the token that it predicts is; the last one predicts nothing
+            # A position is supervised when the token that it predicts is; the last one predicts nothing.
             loss_mask[number, start:end - 1] = row.loss_mask[1:]
             targets[number, start:end - 1] = row.tokens[1:] * row.loss_mask[1:]
             positions[number, start:end] = np.arange(len(row.tokens))
@@ -271,7 +264,6 @@ def fixed_batches(rows: RowSet, rows_per_batch: int, data_config: DataConfig) ->
         numbers = order[start:start + rows_per_batch]
         # One row decides the length of its batch, and buckets keep the number of programs to compile small.
         length = int(bucket_of(lengths[numbers].max(), buckets))
-        # The same empty list many times; it is never filled.
         sequences: list[list[Row]] = [[rows.rows[number]] for number in numbers]
         sequences += [[]] * (rows_per_batch - len(numbers))
         batches.append(make_batch(sequences, (1, rows_per_batch), length, rows.pad_id))

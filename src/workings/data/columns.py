@@ -184,7 +184,7 @@ def _words(key: str) -> str:
 
 
 def _is_asked(key: str) -> bool:
-    """Whether an answer usually depends on a column of this name, whatever words precede it."""
+    """Whether an answer usually depends on a column of this name, with any words before it."""
     name = _words(key)
     for one in (name, re.sub(r"_?([a-h]|\d+)$", "", name)):
         first, last = one.partition("_")[0], one.rpartition("_")[2]

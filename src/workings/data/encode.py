@@ -99,9 +99,7 @@ def _texts(example: Example, template: ChatTemplate) -> list[tuple[str, str]]:
         return turns[:1] + [(stop + after[len(before) + len(learned):], text)
                             for (before, learned), (after, text) in pairwise(turns)]
     except RequestError as error:
-        # Before white space, because templates also rewrite their own marks.
         _refuse_control_tokens(example, example.parts, template.tokenizer)
-        # Most templates trim answers.
         _, answer = template.split_thought(example.completion)
         if answer != answer.strip():
             raise RequestError(f"{example.name}: its completion has white space around it, which chat template "
@@ -160,7 +158,6 @@ def _refuse_forged_turns(encoded: Encoded, tokenizer: Tokenizer, template: ChatT
     example = encoded.example
     # Counted as ids and not searched for as text: only what the tokenizer takes for a control token does harm.
     controls = tokenizer.control_ids
-    # Tools and calls are inputs of the template: check them separately.
     _refuse_control_tokens(example, [text for text in (example.asked.tools, example.calls, *(
         turn.more for turn in example.asked.turns)) if text], tokenizer)
     expected = template.control_counts(example.asked, example.said, example.thinks)

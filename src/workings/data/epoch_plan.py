@@ -79,7 +79,6 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     having: list[list[int]] = [[] for _ in range(capacity)]
     rooms = 0
     packed: list[list[int]] = []
-    # Python's sort is stable, so rows of one length stay in the epoch's order.
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         length = lengths[row]
         if enough := rooms >> length:
@@ -96,7 +95,6 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
         if left := room - length:
             heappush(having[left], sequence)
             rooms |= 1 << left
-    # Lists compare by their first row, which no other sequence has.
     return sorted(sorted(rows) for rows in packed)
 
 
@@ -134,7 +132,6 @@ class EpochPlan:
     @property
     def positions(self) -> int:
         """Positions of all sequences of all batches, padding included."""
-        # All sequences of one batch have its length.
         return int(self.lengths.sum()) * self.members.shape[1]
 
     def with_rows(self, each: int) -> "EpochPlan":
@@ -181,7 +178,6 @@ def bucket_of(lengths: np.ndarray, buckets: Sequence[int]) -> np.ndarray:
 
     Buckets ascend, and the last one holds every row.
     """
-    # `searchsorted` looks from the left, so a row as long as a bucket goes into that one.
     return np.array(buckets, np.int64)[np.searchsorted(buckets, lengths)]
 
 
@@ -201,7 +197,6 @@ def _filled(rows: np.ndarray, borders: np.ndarray, long: np.ndarray, size: int) 
     # The last member completed a batch, so this is the order of completion.
     full = full[np.argsort(full[:, -1])]
     leftover = np.concatenate(leftovers[::-1])
-    # -1 is not a sequence; `EpochPlan` makes an empty one of it.
     last = np.pad(leftover, (0, -len(leftover) % size), constant_values=-1).reshape(-1, size)
     members = np.concatenate([full, last])
     return EpochPlan(rows, borders, members, long[members[:, 0]])

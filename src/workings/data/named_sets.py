@@ -80,16 +80,11 @@ class SetRecipe:
     items = 100
 
 
-_SETS = {
+SHIPPED_SETS = {
     "dev-reasoning": SetRecipe(summary="550 traces of unit conversions, for trying out recipes", holds="traces",
                                sha256="b1f1fdefba8fbbe48e17c2d8187842581e1781fe4141ff66ae76943876773107"),
     "eval": SetRecipe(summary="100 items of the same kind; no problem of dev-reasoning", holds="items",
                       sha256="e7ba22796a308d4a3b3e079aaa6db96b961b4576ae707ea85126766a457fae07")}
-
-
-def shipped_sets() -> dict[str, SetRecipe]:
-    """The recipes of all shipped sets, by name."""
-    return dict(_SETS)
 
 
 def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
@@ -97,9 +92,9 @@ def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
 
     Raises `RequestError` for any other name, and `RecordError` if the generated data differ from the digest.
     """
-    if name not in _SETS:
-        raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(_SETS)}", "workings data list")
-    recipe = _SETS[name]
+    if name not in SHIPPED_SETS:
+        raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(SHIPPED_SETS)}", "workings data list")
+    recipe = SHIPPED_SETS[name]
     # Both halves are made: which problems are traces depends on how many items are held out.
     traces, items = everyday.make_units(recipe.traces, recipe.items, 2026)
     made: tuple[list[Trace], list[ItemRecord]] = (traces, []) if recipe.holds == "traces" else ([], items)
@@ -117,29 +112,16 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[list[Tr
     A file takes precedence over a shipped name; ``more``: further accepted values, for the message. Raises
     `RequestError` without either, or for a set of items.
     """
-    # An absolute name replaces `base` in the join.
     path = base / Path(name).expanduser()
     if path.is_file():
         return read_traces(path), file_digest(path)
-    if name not in _SETS:
+    if name not in SHIPPED_SETS:
         raise RequestError(f"traces: {no_file(path)}", f"a file of traces{more}, or a data set: {_names('traces')}",
                            "workings data list")
-    if _SETS[name].holds != "traces":
+    if SHIPPED_SETS[name].holds != "traces":
         raise RequestError(f"traces: {name} is a set of items", f"one of {_names('traces')}", "workings data list")
     # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
-    return make_set(name)[0], _SETS[name].sha256
-
-
-def open_items_file(name: str, into: Path) -> Path:
-    """The file of items that a name means: itself when it is a file, else the shipped set written to ``into``.
-
-    Raises `RequestError` without either.
-    """
-    path = Path(name).expanduser()
-    if path.is_file():
-        return path
-    into.write_bytes(items_bytes(shipped_items(name, path)))
-    return into
+    return make_set(name)[0], SHIPPED_SETS[name].sha256
 
 
 def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
@@ -148,11 +130,11 @@ def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     Raises `RequestError` where no shipped set of that name holds items: ``path`` is missing, and ``more`` values are
     accepted.
     """
-    if name not in _SETS or _SETS[name].holds != "items":
+    if name not in SHIPPED_SETS or SHIPPED_SETS[name].holds != "items":
         raise RequestError(f"items: {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
                            "workings data list")
     return make_set(name)[1]
 
 
 def _names(holds: str) -> str:
-    return ", ".join(name for name, recipe in _SETS.items() if recipe.holds == holds)
+    return ", ".join(name for name, recipe in SHIPPED_SETS.items() if recipe.holds == holds)

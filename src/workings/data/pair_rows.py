@@ -49,7 +49,6 @@ class PairRows:
     @cached_property
     def lengths(self) -> np.ndarray:
         """int64 ``[pairs]``: tokens of the longer row of each pair, which decides its bucket."""
-        # [2 * pairs] -> [pairs, 2]: a pair's rows are neighbours. `ids` refuses other rows.
         longest: np.ndarray = self.rows.lengths.reshape(len(self.ids), len(SIDES)).max(axis=1)
         return longest
 

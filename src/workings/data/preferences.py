@@ -6,7 +6,7 @@ as a model writes them, in any form.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 from workings.data.row_fields import Labelled, LineFile, kind_of, labels_of, object_of, texts_of
 
@@ -18,22 +18,16 @@ class PreferencePair(Labelled):
     chosen: str
     """The better completion, without any chat turn around it."""
     rejected: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The pair as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
-        return self.with_labels({name: getattr(self, name) for name in _OWN})
-
-
-_OWN = ("id", "prompt", "chosen", "rejected")
+    OWN: ClassVar = ("id", "prompt", "chosen", "rejected")
 
 
 def pair_from_json(record: object) -> PreferencePair:
     """The pair that a parsed line holds. Raises `ValueError` for anything else."""
     line = object_of(record)
-    return PreferencePair(**texts_of(line, _OWN), **labels_of(line, _OWN))
+    return PreferencePair(**texts_of(line, PreferencePair.OWN), **labels_of(line, PreferencePair.OWN))
 
 
-_PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", form="preferences", out="pairs.jsonl",
+_PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", form="preferences",
                   make="workings data import --format preferences FILE --out pairs.jsonl", from_json=pair_from_json)
 iterate_pairs, read_pairs = _PAIRS.iterate, _PAIRS.read
 
@@ -46,13 +40,7 @@ class Verdict(Labelled):
     """The completion, without any chat turn around it."""
     label: bool
     """Whether it is correct, or wanted."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The verdict as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
-        return self.with_labels({name: getattr(self, name) for name in (*_TEXTS, "label")})
-
-
-_TEXTS = ("id", "prompt", "completion")
+    OWN: ClassVar = ("id", "prompt", "completion", "label")
 
 
 def verdict_from_json(record: object) -> Verdict:
@@ -61,9 +49,9 @@ def verdict_from_json(record: object) -> Verdict:
     if not isinstance(line.get("label"), bool):
         raise ValueError(f"`label` must be true or false, not {kind_of(line.get('label'))}" if "label" in line
                          else "`label` is missing")
-    return Verdict(**texts_of(line, _TEXTS), label=line["label"], **labels_of(line, (*_TEXTS, "label")))
+    return Verdict(**texts_of(line, Verdict.OWN[:3]), label=line["label"], **labels_of(line, Verdict.OWN))
 
 
-_VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", form="kto", out="verdicts.jsonl",
+_VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", form="kto",
                      make="workings data import --format kto FILE --out verdicts.jsonl", from_json=verdict_from_json)
 read_verdicts = _VERDICTS.read

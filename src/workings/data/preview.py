@@ -74,9 +74,7 @@ class RowSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
-        # Nothing is ever cut, so the share of truncated rows is 0 by construction.
-        return {**asdict(self), "dropped_share": self.dropped_share, "truncated_share": 0.0,
-                "shapes": [list(shape) for shape in self.shapes]}
+        return {**asdict(self), "dropped_share": self.dropped_share, "shapes": [list(shape) for shape in self.shapes]}
 
     @property
     def dropped_share(self) -> float:
@@ -133,7 +131,6 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
         # SentencePiece spells a space before a word as U+2581.
         if spelling.startswith("▁") and not text.startswith(" "):
             text = f" {text}"  # some decoders take the space at the beginning of a text away
-        # U+FFFD replaces bytes of an incomplete character.
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():
@@ -159,19 +156,11 @@ def unread_columns(entries: Sequence[Entry]) -> list[str]:
                                      for key in entry.metadata)))
 
 
-def entries_by_row(entries: Sequence[Entry]) -> dict[str, Entry]:
+def entries_by_row(entries: Sequence[Entry], rows: RowSet) -> dict[str, Entry]:
     """The entry of each row, by the row's id."""
-    return _EntriesByRow((name, entry) for entry in entries for name in _row_names(entry))
-
-
-class _EntriesByRow(dict[str, Entry]):
-    """Knows the parts of a raw text as well, whose number follows from its tokens alone."""
-
-    def __missing__(self, row_id: str) -> Entry:
-        whole = example_id(row_id)
-        if whole not in self:
-            raise KeyError(row_id)
-        return self[whole]
+    by_name = {name: entry for entry in entries for name in _row_names(entry)}
+    # A part of a raw text has a name that follows from its tokens alone.
+    return {name: by_name[name if name in by_name else example_id(name)] for name in rows.ids}
 
 
 def _row_names(entry: Entry) -> list[str]:
@@ -184,12 +173,10 @@ def _row_names(entry: Entry) -> list[str]:
 
 def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: str) -> RowSummary:
     """Counts, lengths and padding of all rows, which these entries gave; ``learn`` is the recipe's `data.learn`."""
-    entries_of_rows = entries_by_row(entries)
-    turns = sum(1 + sum(turn.role == "assistant" for turn in (*entries_of_rows[name].history,
-                                                              *entries_of_rows[name].tool_turns)) for name in rows.ids)
+    turns = sum(1 + sum(turn.role == "assistant" for turn in (*entry.history, *entry.tool_turns))
+                for entry in entries_by_row(entries, rows).values())
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
-    # Rounded up, so that at most `_BINS` bins hold all lengths.
     width = max(-(-(longest - shortest + 1) // _BINS), 1)
     histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
                  for low in range(shortest, longest + 1, width)]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from workings.data.columns import refuse_media, refuse_unread
 from workings.errors import RecordError, RequestError
@@ -42,19 +42,26 @@ class Labelled:
     """Licence of the source, as an SPDX id if there is one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Everything else from the source; kept, never interpreted."""
+    OWN: ClassVar[tuple[str, ...]] = ("id", "prompt")
+    """Keys of a line that only this kind has, in their order."""
 
     def __post_init__(self) -> None:
         # Turns that say nothing but a role and a text may be given as pairs.
         object.__setattr__(self, "history", tuple(Turn(*turn) for turn in self.history))
 
-    def with_labels(self, record: dict[str, Any]) -> dict[str, Any]:
-        """One flat JSON object: ``record``, then turns, labels and metadata, without empty ones."""
+    def to_json(self) -> dict[str, Any]:
+        """One flat JSON object: the kind's own keys, then turns, labels and metadata, without empty ones."""
+        record = self.own_json()
         record |= {name: [turn.to_json() for turn in turns]
                    for name in ("history", "tool_turns") if (turns := getattr(self, name))}
         record |= {"tools": json.loads(self.tools)} if self.tools else {}
         record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
         # A known key wins: metadata may come from a source with the same names.
         return record | {key: value for key, value in self.metadata.items() if key not in record}
+
+    def own_json(self) -> dict[str, Any]:
+        """The kind's own keys."""
+        return {name: getattr(self, name) for name in self.OWN}
 
 
 def texts_of(record: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -77,7 +84,6 @@ def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
 
 def object_of(record: object) -> dict[str, Any]:
     """A line's JSON value, which must be an object. Raises `ValueError` with a reason to follow ``file:line:``."""
-    # A number or a list is valid JSON on a line, and is no record.
     if not isinstance(record, dict):
         raise ValueError(f"a JSON object was expected, not {kind_of(record)}")
     return record
@@ -95,7 +101,6 @@ class LineFile(Generic[Line]):
     keys: str
     form: str
     """The format of its lines, for the command that imports others."""
-    out: str
     make: str
     """A command that makes such a file."""
     from_json: Callable[[object], Line]
@@ -122,8 +127,9 @@ class LineFile(Generic[Line]):
                         raise ValueError(f"id {entry.id!r} is in an earlier line already")
                 except (ValueError, RecordError) as error:
                     # An invalid first line shows that the file holds something else.
-                    command = import_command(path, self.out) if number == 1 else (
-                        f"workings data import --format {self.form} {path} --out {self.out} --on-error skip")
+                    out = f"{self.name.split()[-1]}.jsonl"
+                    command = import_command(path, out) if number == 1 else (
+                        f"workings data import --format {self.form} {path} --out {out} --on-error skip")
                     raise RequestError(f"{path}:{number}: {error}",
                                        f"one {self.name.removesuffix('s')} a line: {self.keys}", command) from None
                 seen.add(entry.id)

@@ -104,7 +104,6 @@ class RowSet:
         # The last position of the shortest row predicts nothing, so position + 1 below is inside every row.
         shared = int(self.lengths.min()) - 1 if self.rows else 0
         for row in self.rows:
-            # Position p predicts token p + 1.
             ends = (row.tokens[:shared] != self.rows[0].tokens[:shared]) | (row.loss_mask[1:shared + 1] != 0)
             shared = int(ends.argmax()) if ends.any() else shared
         return shared
@@ -276,7 +275,6 @@ def _parts(row: Row, config: DataConfig) -> Iterator[Row]:
 def row_problems(entries: Iterable[Entry], tokenizer: Tokenizer, template: ChatTemplate, data_config: DataConfig,
                  build: Callable[..., object] = build_rows, kind: str = "trace") -> Iterator[tuple[str, str]]:
     """(id, reason) of every entry, a ``kind``, that ``build`` would refuse or drop."""
-    # Report too long entries as well as wrong ones.
     strict = data_config if data_config.over_length == "split" else data_config.model_copy(
         update={"over_length": "error"})
     for entry in entries:

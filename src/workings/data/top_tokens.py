@@ -103,7 +103,6 @@ class TopTokenFiles:
         parts: list[range] = []
         size = 0
         for number in range(min(self.steps, self.batches.batches_in_epoch(0))):
-            # Four bytes for a token and four for its log probability.
             own = 8 * self.count * sum(self.counts[name] for name in self._row_ids(number))
             if parts and len(parts[-1]) < MAX_BATCHES and size + own <= MAX_BYTES:
                 parts[-1], size = range(parts[-1].start, number + 1), size + own

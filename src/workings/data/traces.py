@@ -56,12 +56,12 @@ class Trace(Labelled):
         """What tells this trace from others: the question, or the raw text."""
         return self.prompt or self.answer
 
-    def to_json(self) -> dict[str, Any]:
-        """The trace as one flat JSON object; metadata is next to the known keys, empty labels are left out."""
+    def own_json(self) -> dict[str, Any]:
+        """The keys of a trace, or of a raw text."""
         if self.is_text:
-            return self.with_labels({"id": self.id, "text": self.answer})
-        return self.with_labels({"id": self.id, "prompt": self.prompt, "steps": list(self.steps),
-                                 "answer": self.answer, **(json.loads(self.calls) if self.calls else {})})
+            return {"id": self.id, "text": self.answer}
+        return {"id": self.id, "prompt": self.prompt, "steps": list(self.steps), "answer": self.answer,
+                **(json.loads(self.calls) if self.calls else {})}
 
 
 def trace_from_json(record: object) -> Trace:
@@ -87,7 +87,7 @@ def _text_from_json(line: dict[str, Any]) -> Trace:
 
 
 _FILE = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", form="traces",
-                 out="traces.jsonl", make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
+                 make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
 iterate_traces, read_traces = _FILE.iterate, _FILE.read
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from workings.data.importing.sources import read_objects
 from workings.errors import RequestError
 from workings.evaluation.predictions import UnscoredCompletion
 from workings.scoring.items import Item
-from workings.scoring.lines import read_lines
 
 MAX_PROBLEMS_SHOWN = 20
 """Examples named per kind of problem; all are counted."""
@@ -25,7 +25,7 @@ class ExternalPredictions:
         self.problems: dict[str, Any] = {}
         """Every kind of problem of the file counted, the first few named."""
         self._records: dict[str, list[dict[str, Any]]] = {item.id: [] for item in items}
-        for number, record in read_lines(path):
+        for number, record in read_objects(path):
             self._add(number, record)
         records = [record for of_item in self._records.values() for record in of_item]
         if not records:
@@ -49,15 +49,23 @@ class ExternalPredictions:
         Several lines with one id need different ``sample`` numbers; otherwise none of them counts.
         """
         records = self._records[item.id]
-        numbers = [record.get("sample") for record in records]
-        if len(records) > 1 and not (all(map(_is_sample, numbers)) and len({*numbers}) == len(numbers)):
+        if self._is_double(item.id):
             return [UnscoredCompletion(item=item, problem=f"double: {len(records)} lines with this id")]
-        # A single line is sample 0, whatever its number.
-        by_sample = dict(zip(numbers, records, strict=True)) if len(records) > 1 else dict(enumerate(records))
+        # The number of a single line does not matter: it is sample 0.
+        by_sample = {record["sample"]: record for record in records} if len(records) > 1 else dict(enumerate(records))
         missing = "missing: no line with this id" if not records else "missing: no line for this sample"
         return [_unscored_completion(item, sample, by_sample[sample]) if sample in by_sample
                 else UnscoredCompletion(item=item, sample=sample, problem=missing)
                 for sample in range(self.samples)]
+
+    @property
+    def double(self) -> str:
+        """The first id with several lines whose samples are not numbered; empty without one."""
+        return next(filter(self._is_double, self._records), "")
+
+    def _is_double(self, name: str) -> bool:
+        numbers = [record.get("sample") for record in self._records[name]]
+        return len(numbers) > 1 and not (all(map(_is_sample, numbers)) and len({*numbers}) == len(numbers))
 
     def _add(self, number: int, record: dict[str, Any] | str) -> None:
         name = None if isinstance(record, str) else record.get("id")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.answers.extract import answer_kind
+from workings.data.importing.sources import read_objects
 from workings.errors import RecordError
 from workings.evaluation.answer_counts import has_answer, names_expected
 from workings.evaluation.scorecard import ItemResult, Scorecard, build_scorecard, interval_json, mean_interval
@@ -16,7 +17,6 @@ from workings.record.digest import bytes_digest
 from workings.record.storage import open_plain
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge import Judgement
-from workings.scoring.lines import read_lines
 from workings.scoring.scorers import answer, is_score
 
 KEPT_CHARS = 4_000
@@ -126,7 +126,7 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     # For its refusals alone: no link, no device, no file that would take a day to read.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
     group: list[dict[str, Any]] = []
-    for number, record in read_lines(path):
+    for number, record in read_objects(path):
         if isinstance(record, str) or not isinstance(record.get("id"), str) or not is_score(record.get("score")):
             raise RecordError(f"{path}, line {number}: not a scored prediction")
         if group and group[0]["id"] != record["id"]:

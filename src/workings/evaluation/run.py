@@ -106,6 +106,11 @@ def evaluate_predictions(predictions: Path, items: Sequence[Item], out: Path, *,
     settings = settings or EvaluationSettings()
     external = ExternalPredictions(predictions, items)
     _check_samples(settings.aggregate, external.samples)
+    if (name := external.double) and not is_aggregate(settings.aggregate, 1):
+        raise RequestError(f"predictions: {predictions} has several lines with the id {name}, and aggregate "
+                           f"{settings.aggregate} counts the samples of each id",
+                           "one line for each id and `sample`, numbered from 0",
+                           "number the samples of this id, or --aggregate mean, which counts it as an error")
     # By its name and digest: the folder it is in may name a person.
     source = {"kind": "predictions", "file": predictions.name, "digest": file_digest(predictions),
               "samples": external.samples}

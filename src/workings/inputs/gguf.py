@@ -14,12 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from packaging.utils import canonicalize_name
 
 from workings.engines.safetensors_file import write_tensors
 from workings.errors import RequestError
@@ -71,7 +72,7 @@ def names_gguf(name: str) -> bool:
 
 
 def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
-    """The GGUF file of a file's name, a folder or ``package:NAME``; None without one, or beside a ``config.json``.
+    """The GGUF file of a file's name, a folder or ``package:NAME``; None without one, or next to a ``config.json``.
 
     Relative paths start from ``bases``, in order of preference. Raises `RequestError` for a package that is not
     installed or ships no GGUF file, and for a folder with several.
@@ -100,9 +101,10 @@ def _in_folder(folder: Path) -> GgufSource | None:
 
 def _in_package(name: str) -> GgufSource:
     # Large files come in several packages: NAME-part1, NAME-part2, …
-    wanted = re.compile(rf"{re.escape(_canonical(name))}(-part\d+)?")
+    wanted = re.compile(rf"{re.escape(canonicalize_name(name))}(-part\d+)?")
     # Reversed, because of two of one name the first on the path is the one that is imported.
-    by_name = {_canonical(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
+    by_name: dict[str, Distribution] = {
+        canonicalize_name(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
     packages = [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
     files = [Path(str(each.locate_file(file))) for each in packages for file in each.files or ()]
     whole = [path for path in files if path.name.lower().endswith(SUFFIX)]
@@ -123,10 +125,6 @@ def _in_package(name: str) -> GgufSource:
     return GgufSource(files=tuple(found), name=re.sub(r"\.part-?\d+$", "", found[0].name), terms=_terms(files),
                       packages=tuple(f"{each.name} {each.version}" for each in packages),
                       licence=str(metadata.get("license_expression") or metadata.get("license") or ""))
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _terms(paths: Iterable[Path]) -> tuple[Path, ...]:

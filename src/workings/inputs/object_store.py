@@ -48,7 +48,6 @@ def local_name(name: str) -> str:
     store = open_store(name)
     with _reading(name):
         attributes = store.info(root_of(store, name))
-    # A name may be both an object and a folder; stores only have keys.
     if attributes.get("type") != "file":
         raise RequestError(f"{name} is a folder", "an object, which is a file", f"{name.rstrip('/')}/FILE")
     parent, _, last = name.rpartition("/")

@@ -184,7 +184,6 @@ def fetch_tensors(weights: Weights) -> None:
 
 def weight_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file of weights in a directory, by name."""
-    # Sorted, so that equal weights give equal manifests.
     return {file.name: file_digest(file) for file in sorted(directory.glob("*.safetensors")) if file.is_file()}
 
 

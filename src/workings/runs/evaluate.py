@@ -18,7 +18,7 @@ from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import refuse_existing
 from workings.hints import pip_install
-from workings.inputs.datasets import read_questions
+from workings.inputs.datasets import read_prompts
 from workings.models.turns import Turn
 from workings.record import jsonl
 from workings.record.layout import PROMPTS, ROWS
@@ -124,7 +124,7 @@ def evaluate_run(run: str | Path, items: Rows, out: str | Path, *, settings: Eva
     """
     # First, because a bad line is found at once and opening a model may take minutes.
     with items_file(items) as file:
-        questions = read_questions(file)
+        questions = read_prompts(file)
     trained = find_trained_items(Path(run), questions, Path(out)) if weights is None else []
     if trained and on_trained_items is not None:
         on_trained_items(trained)

@@ -184,7 +184,8 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     lock = DirectoryLock(out)
     try:
         atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
-        result = ImprovementSteps(out, loaded, request, prompts, list(data.traces), say).all()
+        traces = [entry for entry in data.examples if isinstance(entry, Trace)]
+        result = ImprovementSteps(out, loaded, request, prompts, traces, say).all()
         atomic.write_json(out / RESULT, result.to_json())
         return result
     finally:

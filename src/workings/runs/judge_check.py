@@ -11,6 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from workings.data.importing.sources import read_objects
 from workings.errors import RequestError
 from workings.evaluation.statistics import wilson
 from workings.record import atomic
@@ -19,7 +20,6 @@ from workings.record.progress import slow_operation
 from workings.runs.probes import ATTACKS, attacked
 from workings.scoring.items import Item, item_from_json
 from workings.scoring.judge_endpoint import Endpoint
-from workings.scoring.lines import read_lines
 from workings.scoring.model_judge import PROMPT, JudgeFile, judge_text, question_of, score_of
 
 FEWEST_ITEMS = 200
@@ -99,7 +99,7 @@ def read_labelled(path: Path) -> list[Labelled]:
     if not path.is_file():
         raise RequestError(f"--items {path} does not exist", expected)
     labelled: list[Labelled] = []
-    for number, record in read_lines(path):
+    for number, record in read_objects(path):
         try:
             if isinstance(record, str) or type(record.get("right")) is not bool or not isinstance(
                     record.get("completion"), str):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
-from workings.data.named_sets import shipped_sets
+from workings.data.named_sets import SHIPPED_SETS
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target, find_target
@@ -86,7 +86,7 @@ def _count(loaded: LoadedRecipe, name: str, half: Literal["traces", "items"]) ->
         return sum(1 for line in path.read_text("utf-8").split("\n") if line.strip())
     if name == ADDITION:
         return ADDITION_TRACES if half == "traces" else ADDITION_ITEMS
-    return getattr(shipped_sets().get(name), half, 0)
+    return getattr(SHIPPED_SETS.get(name), half, 0)
 
 
 def parse_duration(text: str) -> float:

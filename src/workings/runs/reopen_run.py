@@ -28,7 +28,7 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
     # Files are checked by their digests before a device is opened.
     if PROMPTS in recipe.algorithm.records:
         # The record holds prompts with their tokens: no data file is needed.
-        read = RunData(traces=[], held_out=[], items=[], digests={})
+        read = RunData(examples=[], held_out=[], items=[], digests={})
         prompts = read_recorded_prompts(jsonl.read(run.path / PROMPTS)[0], run.manifest.seed)
         if prompts.digest != run.manifest.data_digests.get("prompts"):
             raise RecordError(f"{run.path}: {PROMPTS} differs from its digest in the manifest")

@@ -5,6 +5,7 @@ from typing import Any
 
 from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
+from workings.data.preferences import Verdict
 from workings.errors import RequestError
 from workings.inputs.datasets import RunData
 from workings.inputs.resolve import TRAINED_VOCABULARY, find_shape, is_verified
@@ -71,5 +72,7 @@ class Smoke:
 
     def truncate(self, data: RunData) -> RunData:
         """The first few traces and items."""
-        return replace(data, traces=data.traces[:TRACES], pairs=data.pairs[:TRACES], prompts=data.prompts[:TRACES],
+        # Verdicts stay: the first ones may all have one prompt.
+        examples = [one for number, one in enumerate(data.examples) if number < TRACES or isinstance(one, Verdict)]
+        return replace(data, examples=examples, prompts=data.prompts[:TRACES],
                        held_out=data.held_out[:ITEMS], items=data.items[:ITEMS])

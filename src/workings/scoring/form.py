@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 
 from workings.data.equations.check import Equation, find_equations
-from workings.errors import RequestError
 
 CHANNEL = "channel"
 """The form of Gemma 4's thinking."""
@@ -19,12 +18,6 @@ _TAGS = re.compile(r"</?(?:reasoning|answer|think)>|####")
 _CHANNEL_MARKS = re.compile(r"<\|channel>|<channel\|>")
 FORMS = ("any", *_FORMS)
 """Expected forms; ``any``: no check."""
-
-
-def check_form(name: str) -> None:
-    """Raise `RequestError` for a form that does not exist."""
-    if name not in FORMS:
-        raise RequestError(f"expected form {name} is unknown", f"one of {', '.join(FORMS)}")
 
 
 def keeps_form(text: str, form: str) -> bool:

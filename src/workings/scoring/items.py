@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from workings.data.columns import SYSTEM, TOOLS, unseen_column
+from workings.data.importing.sources import read_objects
 from workings.data.row_fields import history_of
 from workings.errors import RequestError
 from workings.models.turns import Turn
 from workings.record.canonical import record_line
-from workings.scoring.lines import read_lines
 
 UNSPECIFIED = "unspecified"
 """Section, category or difficulty of an item that names none."""
@@ -77,7 +77,7 @@ def read_items(path: Path) -> list[Item]:
             str(path), path, " (JSON lines with id, prompt and expected_answer)")]
     items: list[Item] = []
     problems: list[str] = []
-    for number, record in read_lines(path):
+    for number, record in read_objects(path):
         try:
             if isinstance(record, str):
                 raise ValueError(record)

@@ -64,7 +64,7 @@ class JudgeFile:
     agreement: Mapping[str, Any]
     """Measured on labelled items: `items`, `right` (labels), `share`, `ci_low`, `ci_high`, `falsely_right`, …"""
     attacks: Mapping[str, Any]
-    """By attack: `tried`, and `worked`: wrong answers that were judged right because of it."""
+    """By attack: `tried`, and `worked`: wrong answers that it got accepted."""
     digest: str = ""
     """SHA-256 of the file."""
 

@@ -33,7 +33,6 @@ def is_score(value: object) -> bool:
 class Scorer:
     """A scoring function."""
 
-    name: str
     version: str
     score: ScoreFunction
     libraries: bool = False
@@ -66,17 +65,15 @@ def scorer_version(name: str) -> tuple[str, str]:
     return f"{path.name}:{function}", f"sha256:{file_digest(path)}"
 
 
-def load_scorer(name: str) -> Scorer:
-    """The registered scorer, or the function of a file. Executes that file."""
-    if ".py:" not in name:
-        scorer = get_scorer(name)
-        if scorer.libraries:
-            load()  # before any answer is waited for
-        return scorer
-    path, function = _parts(name)
-    # Compute the digest before the file runs, because code can change its own file.
-    recorded, version = scorer_version(name)
-    return Scorer(recorded, version, run_file("scorer", path, "function", function))
+def load_scorer(name: str) -> ScoreFunction:
+    """The function of a registered scorer, or of a file. Executes that file."""
+    if ".py:" in name:
+        path, function = _parts(name)
+        return run_file("scorer", path, "function", function)
+    scorer = get_scorer(name)
+    if scorer.libraries:
+        load()  # before any answer is waited for
+    return scorer.score
 
 
 def run_file(owner: str, path: Path, kind: str, name: str, *, unchanged: bool = True) -> Callable[..., Any]:
@@ -151,7 +148,6 @@ def _in_order(given: str, item: Item) -> bool:
     return -1 in places or places == sorted(places) or not asks_for_order(item.prompt)
 
 
-SCORERS = {scorer.name: scorer for scorer in (
-    Scorer("answer", "5", answer), Scorer(CONTAINS, "3", contains), Scorer("exact", "1", exact),
-    Scorer("math", "4", math, libraries=True))}
+SCORERS = {"answer": Scorer("5", answer), CONTAINS: Scorer("3", contains), "exact": Scorer("1", exact),
+           "math": Scorer("4", math, libraries=True)}
 """By name. A version is raised whenever a score changes."""

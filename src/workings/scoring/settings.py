@@ -5,7 +5,7 @@ from typing import Any
 
 from workings.answers.extract import EXTRACTION_VERSION, check_rules
 from workings.errors import RequestError
-from workings.scoring.form import STEPS_VERSION, check_form
+from workings.scoring.form import FORMS, STEPS_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class ScoringSettings:
 
     def __post_init__(self) -> None:
         check_rules(self.rules)
-        check_form(self.form)
+        require(self.form in FORMS, "form", self.form, f"one of {', '.join(FORMS)}")
         require(0 < self.item_seconds <= 3600, "item_seconds", self.item_seconds, "above 0, at most 3600")
         require(self.max_completion_chars >= 1, "max_completion_chars", self.max_completion_chars, "at least 1")
 

@@ -88,7 +88,7 @@ def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
     # Before loading the scorer, because that runs foreign code.
     limit_memory(settings.child_bytes)
     with loading(settings.scorer, "a scorer that can be loaded"):
-        score = load_scorer(settings.scorer).score
+        score = load_scorer(settings.scorer)
     return lambda request: (_judged(*completion, score=score, settings=settings) for completion in request)
 
 

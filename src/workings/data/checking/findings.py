@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from workings.data.importing.sources import Unreadable, open_file
 from workings.data.preferences import PreferencePair
@@ -117,37 +117,35 @@ def excerpt(text: str, length: int = 80) -> str:
     return flat if len(flat) <= length else flat[:length - 1] + "…"
 
 
-def shown(parts: Sequence[str], most: int = 3) -> str:
-    """A few texts with commas."""
-    more = f", and {len(parts) - most} more" if len(parts) > most else ""
-    return ", ".join(excerpt(part, 60) for part in parts[:most]) + more
+def shown(parts: Sequence[str]) -> str:
+    """The first three texts with commas, and how many more there are."""
+    more = f", and {len(parts) - 3} more" if len(parts) > 3 else ""
+    return ", ".join(excerpt(part, 60) for part in parts[:3]) + more
 
 
 Entry = Trace | PreferencePair
-E = TypeVar("E", bound=Entry)
-
-RowProblems = Callable[[Sequence[E]], Iterator[tuple[str, str]]]
-"""Given entries, yields (id, reason) of those that give no row; see `workings.data.rows.row_problems`."""
 
 TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<\|[a-z_]{2,40}\|>|<\|turn>|<turn\|>")
 """Text that a tokenizer may take for the border of a turn, or for what switches a mode on."""
 
 
 @dataclass(frozen=True)
-class Numbered(Generic[E]):
+class Numbered:
     """The readable records of a file, traces or pairs, with their positions, and findings about the rest."""
 
-    entries: list[tuple[int, E]]
+    entries: Sequence[tuple[int, Entry]]
     findings: list[DataFinding]
     records: int
+    name: str = ""
+    """The file's name."""
 
 
-def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]:
+def read_tolerantly(path: Path, from_json: Callable[[object], Entry]) -> Numbered:
     """All entries of a file that ``from_json`` makes of its lines; an invalid line becomes a finding.
 
     Raises `RequestError` when the file as a whole cannot be read.
     """
-    entries: list[tuple[int, E]] = []
+    entries: list[tuple[int, Entry]] = []
     findings: list[DataFinding] = []
     seen: dict[str, int] = {}
     count = 0
@@ -162,7 +160,6 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
         except ValueError as error:
             findings.append(DataFinding("unreadable", position, location, str(error)))
             continue
-        # Findings are by id, so skip a second entry of the same id.
         if entry.id in seen:
             findings.append(DataFinding("repeated_id", position, entry.id,
                                         f"{location} repeats the id of record {seen[entry.id] + 1}"))
@@ -177,7 +174,7 @@ def read_tolerantly(path: Path, from_json: Callable[[object], E]) -> Numbered[E]
     if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):
         findings.append(DataFinding("no_id", ENTIRE_FILE, path.name,
                                     f"{numbered:,} records have no `id`; they are numbered by their lines"))
-    return Numbered(entries, findings, count)
+    return Numbered(entries, findings, count, path.name)
 
 
 def learned_texts(entry: Entry) -> tuple[str, ...]:
@@ -185,9 +182,9 @@ def learned_texts(entry: Entry) -> tuple[str, ...]:
     return (entry.chosen, entry.rejected) if isinstance(entry, PreferencePair) else (*entry.steps, entry.answer)
 
 
-def earlier_texts(entry: Entry, role: str) -> tuple[str, ...]:
-    """Earlier texts of one side of a trace's conversation, which `data.learn: all` learns; none for a pair."""
-    return tuple(turn.text for turn in entry.history if turn.role == role) if isinstance(entry, Trace) else ()
+def earlier_questions(entry: Entry) -> tuple[str, ...]:
+    """The user's earlier texts in a trace, whose answers `data.learn: all` learns; none for a pair."""
+    return tuple(turn.text for turn in entry.history if turn.role == "user") if isinstance(entry, Trace) else ()
 
 
 def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
@@ -198,17 +195,7 @@ def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "no_licence", entry.source or "no source either"
 
 
-def report_of(read: Numbered[E], findings: Sequence[DataFinding], row_problems: RowProblems[E] | None) -> CheckReport:
-    """The report in the file's order: findings, those about the rows of a recipe, and unreadable lines."""
-    positions = {entry.id: position for position, entry in read.entries}
-    problems = row_problems([entry for _, entry in read.entries]) if row_problems else ()
-    rows = [DataFinding("row", positions[name], name, text) for name, text in problems]
-    # A stable sort: findings about one record stay in the order of the checks.
-    return CheckReport(records=read.records, findings=tuple(sorted([*read.findings, *findings, *rows],
-                                                                   key=lambda finding: finding.record)))
-
-
-def write_clean(read: Numbered[E], report: CheckReport, path: Path) -> tuple[Path, Path]:
+def write_clean(read: Numbered, report: CheckReport, path: Path) -> tuple[Path, Path]:
     """Write the entries about which nothing that matters was found, and a list of what went, with reasons.
 
     Returns the two paths: `NAME.clean.jsonl` and `NAME.left_out.jsonl` next to the file.

@@ -1,28 +1,19 @@
 """Overlap of texts: near duplicates, and lines that hold a question of an evaluation set.
 
-Texts are compared as words. Case, white space and punctuation do not count; numbers always do.
-
-Near duplicates have much of their wording and exactly the same numbers in common. Problems of one template differ in
-their numbers alone; they are other problems, not duplicates, so texts are compared within groups of equal numbers only.
-The more numbers agree, the less of the wording has to: five equal numbers are not chance. Of short questions a single
-word more changes most passages; with equal numbers it is enough that one text is the other after an introduction, with
-few words more. Without numbers words tell two questions of one template apart: where one text has all words of the
-other, half of the wording is enough.
+Texts are compared as words. Case, white space and punctuation do not count; numbers always do: problems of one template
+differ in their numbers alone, and are no duplicates. The more numbers agree, the less of the wording has to: five equal
+numbers are not chance.
 """
 
 import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 
-from workings.data.checking.findings import DataFinding, Entry, earlier_texts, excerpt, learned_texts
-from workings.data.importing.sources import Unreadable, open_file
+from workings.data.checking.findings import DataFinding, Entry, earlier_questions, excerpt, learned_texts
 from workings.data.traces import Trace
-from workings.errors import RequestError
 
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
@@ -79,7 +70,6 @@ def question_words(entry: Entry) -> list[str]:
 
 def question_key(entry: Entry) -> tuple[object, ...]:
     """Equal for questions that differ in case, white space and punctuation only."""
-    # The key includes the number of turns, because words do not show where a turn ends.
     return len(entry.history), *question_words(entry)
 
 
@@ -163,48 +153,26 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     return len(a & b) / len(a | b)
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question of an evaluation set."""
-
-    id: str
-    prompt: str
-
-
-def read_questions(path: Path) -> list[Question]:
-    """The questions of a file of items (`prompt` or `question`). Raises `RequestError` naming a line without one."""
-    questions = []
-    for record in open_file(path).records():
-        # One bad record stops the check: questions that were not read would be leaks that are never found.
-        value = record.value if not isinstance(record, Unreadable) else None
-        prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None
-        if not isinstance(value, dict) or not isinstance(prompt, str):
-            raise RequestError(f"{path}:{record.number}: the record has no question",
-                               "a record with `prompt` or `question`", "an items file, as `workings eval` reads it")
-        questions.append(Question(str(value.get("id", f"line {record.number}")), prompt))
-    return questions
-
-
-def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Sequence[Question]) -> Iterator[DataFinding]:
+def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str]) -> Iterator[DataFinding]:
     """Leaks of questions into texts, at most one an entry: the question itself, its words, or a part of it anywhere.
 
+    ``questions`` of an evaluation set -> their ids.
     A part is a long passage of a question, or the whole of a short one within other words.
     """
-    exact = {question.prompt: question.id for question in questions}
-    spelled = [(question, words(question.prompt)) for question in questions]
-    normalized = {tuple(text): question.id for question, text in spelled}
+    spelled = [(prompt, words(prompt), name) for prompt, name in questions.items()]
+    normalized = {tuple(text): name for _, text, name in spelled}
     # Every passage of every question in one dict: each passage of an entry is then one look-up, not one a question.
-    id_of_passage = {tuple(text[at:at + NGRAM]): question.id
-                     for question, text in spelled for at in range(len(text) - NGRAM + 1)}
-    short = _short(question for question, text in spelled if len(text) < NGRAM)
+    id_of_passage = {tuple(text[at:at + NGRAM]): name
+                     for _, text, name in spelled for at in range(len(text) - NGRAM + 1)}
+    short = _short((prompt, name) for prompt, text, name in spelled if len(text) < NGRAM)
     for number, entry in entries:
-        entry_questions = [entry.prompt, *earlier_texts(entry, "user")]
+        entry_questions = [entry.prompt, *earlier_questions(entry)]
         spelled_here = [words(prompt) for prompt in entry_questions]
-        same = next((prompt for prompt in entry_questions if prompt in exact), None)
+        same = next((prompt for prompt in entry_questions if prompt in questions), None)
         same_words_index = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
         other_texts = (*learned_texts(entry), *(turn.text for turn in (*entry.history, *entry.tool_turns)))
         if same is not None:
-            kind, text = "leak", f"asked as {exact[same]}: {excerpt(same)}"
+            kind, text = "leak", f"asked as {questions[same]}: {excerpt(same)}"
         elif same_words_index is not None:
             name = normalized[tuple(spelled_here[same_words_index])]
             kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
@@ -221,13 +189,13 @@ Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
 """First words of a short question -> all words and the id of each that begins so."""
 
 
-def _short(questions: Iterable[Question]) -> Beginnings:
+def _short(questions: Iterable[tuple[str, str]]) -> Beginnings:
     """Questions that are found as a whole within longer texts: wrapped in instructions, or in a history."""
     found: Beginnings = {}
-    for question in questions:
-        text = tuple(_with_ends(question.prompt)[0])
-        if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(question.prompt)):
-            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, question.id))
+    for prompt, name in questions:
+        text = tuple(_with_ends(prompt)[0])
+        if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(prompt)):
+            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, name))
     return found
 
 

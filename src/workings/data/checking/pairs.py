@@ -6,16 +6,12 @@ from pathlib import Path
 from workings.data.checking.findings import (
     ENTIRE_FILE,
     TURN_MARKS,
-    CheckReport,
     DataFinding,
-    Numbered,
-    RowProblems,
     excerpt,
     missing_labels,
-    report_of,
     shown,
 )
-from workings.data.checking.overlap import Question, find_leaks, question_key, words
+from workings.data.checking.overlap import question_key, words
 from workings.data.importing.formats import VERDICT_FORMATS
 from workings.data.importing.hints import looks_like
 from workings.data.importing.sources import open_file
@@ -44,19 +40,12 @@ def holds_pairs(path: Path) -> bool:
     return isinstance(value, dict) and {"chosen", "rejected"} <= value.keys()
 
 
-def check_pairs(read: Numbered[PreferencePair], questions: Sequence[Question] = (), *, name: str,
-                row_problems: RowProblems[PreferencePair] | None = None) -> CheckReport:
-    """Every check over pairs that were read (`read_tolerantly`) from a file of this name.
-
-    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
-    recipe's rows.
-    """
-    findings = [DataFinding(kind, position, pair.id, text)
-                for position, pair in read.entries for kind, text in _alone(pair)]
-    findings += _about_two(read.entries)
-    findings += find_leaks(read.entries, questions) if questions else ()
-    findings += [DataFinding("length_bias", ENTIRE_FILE, name, text) for text in _length_bias(read.entries)]
-    return report_of(read, findings, row_problems)
+def pair_findings(pairs: Numbers, name: str) -> Iterator[DataFinding]:
+    """Findings about the pairs of a file of this name."""
+    for position, pair in pairs:
+        yield from (DataFinding(kind, position, pair.id, text) for kind, text in _alone(pair))
+    yield from _about_two(pairs)
+    yield from (DataFinding("length_bias", ENTIRE_FILE, name, text) for text in _length_bias(pairs))
 
 
 def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
@@ -107,7 +96,6 @@ def _about_two(pairs: Numbers) -> Iterator[DataFinding]:
 
 
 def _length_bias(pairs: Numbers) -> Iterator[str]:
-    # Imported here, because only a check of pairs needs it.
     from scipy.stats import binomtest
 
     # Pairs of equal length say nothing of a taste for long texts.
@@ -115,7 +103,6 @@ def _length_bias(pairs: Numbers) -> Iterator[str]:
     if not differing:
         return
     longer = sum(len(pair.chosen) > len(pair.rejected) for pair in differing)
-    # Report it only if the whole interval is outside the neutral range.
     ends = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
     if ends.high < NEUTRAL_LENGTH_SHARES[0] or ends.low > NEUTRAL_LENGTH_SHARES[1]:
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "

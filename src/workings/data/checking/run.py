@@ -1,7 +1,7 @@
-"""`data check` of traces: one by one, and those with the same question."""
+"""`data check`: of traces one by one and those with the same question, of pairs, of leaks and of rows."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -15,19 +15,18 @@ from workings.data.checking.findings import (
     CheckReport,
     DataFinding,
     Numbered,
-    RowProblems,
     excerpt,
     missing_labels,
-    report_of,
     shown,
 )
-from workings.data.checking.overlap import Question, find_leaks, near_duplicates, question_words, words
+from workings.data.checking.overlap import find_leaks, near_duplicates, question_words, words
+from workings.data.checking.pairs import pair_findings
 from workings.data.equations.check import find_equations
 from workings.data.importing.completion import final_answer
+from workings.data.preferences import PreferencePair
 from workings.data.traces import Trace
 from workings.record.manifest import DRAWN_FROM
 
-# Groups of three with a comma or a space; a fraction; decimals.
 _NUMBER = re.compile(r"\d{1,3}(?:[, ]\d{3})+(?:\.\d+)?(?!\d)|\d+\s?/\s?\d+|\d+(?:\.\d+)?|\.\d+")
 _BOX = re.compile(r"(=[\s$]*)?\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\}){0,200})\}")
 _CONNECTED = re.compile(r"(?:[\s,.;:$]|\b(?:so|thus|therefore|hence|then|giving|we|get|have|the|final|answer|is)\b)*",
@@ -103,18 +102,28 @@ MIN_UNTRUSTED = 5
 _CONTROL = re.compile(rf"{TURN_MARKS.pattern}|</?(?:reasoning|answer|think)>|<\|channel>|<channel\|>")
 
 
-def check(read: Numbered[Trace], questions: Sequence[Question] = (), *, row_problems: RowProblems[Trace] | None = None
-          ) -> CheckReport:
-    """Every check over traces that were read (`read_tolerantly`).
+RowProblems = Callable[[Sequence[Any]], Iterator[tuple[str, str]]]
+"""Given entries, yields (id, reason) of those that give no row; see `workings.data.rows.row_problems`."""
 
-    ``questions`` are those of an evaluation set that must not be trained on, and ``row_problems`` finds problems in a
-    recipe's rows.
+
+def check(read: Numbered, questions: Mapping[str, str] | None = None, *, row_problems: RowProblems | None = None
+          ) -> CheckReport:
+    """Every check over traces or pairs that were read (`read_tolerantly`).
+
+    ``questions``: those of an evaluation set that must not be trained on, each with its id. ``row_problems`` finds
+    problems in a recipe's rows.
     """
-    findings = _trusted([DataFinding(kind, position, trace.id, text)
-                         for position, trace in read.entries for kind, text in _alone(trace)], len(read.entries))
-    findings += _repeated_questions(read.entries)
+    traces = [(position, entry) for position, entry in read.entries if isinstance(entry, Trace)]
+    pairs = [(position, entry) for position, entry in read.entries if isinstance(entry, PreferencePair)]
+    alone = [DataFinding(kind, position, trace.id, text) for position, trace in traces for kind, text in _alone(trace)]
+    findings = [*read.findings, *_trusted(alone, len(traces)), *_repeated_questions(traces),
+                *pair_findings(pairs, read.name)]
     findings += find_leaks(read.entries, questions) if questions else ()
-    return report_of(read, findings, row_problems)
+    positions = {entry.id: position for position, entry in read.entries}
+    problems = row_problems([entry for _, entry in read.entries]) if row_problems else ()
+    findings += [DataFinding("row", positions[name], name, text) for name, text in problems]
+    # A stable sort: findings about one record stay in the order of the checks.
+    return CheckReport(records=read.records, findings=tuple(sorted(findings, key=lambda finding: finding.record)))
 
 
 def _trusted(findings: list[DataFinding], traces: int) -> list[DataFinding]:
@@ -133,7 +142,6 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "empty_step", f"step {', '.join(empty)}"
     # Each step with its predecessor; the two have unequal lengths.
     again = [step for step, before in zip(trace.steps[1:], trace.steps, strict=False) if step.strip() == before.strip()]
-    # Two empty steps in a row are named as empty already.
     if any(step.strip() for step in again):
         yield "repeated_step", shown(again)
     # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers

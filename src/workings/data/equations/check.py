@@ -63,10 +63,9 @@ def find_equations(text: str) -> list[Equation]:
     inner = [replace(equation, start=equation.start + match.start(1), end=equation.end + match.start(1))
              for match in _ANNOTATION.finditer(text) for equation in _equations_in(match[1], match[1])]
     # The annotation says the same as the text around it, and one mistake should count once.
-    alone = [equation_inside for equation_inside in inner if not any(
-        other.start <= equation_inside.start and equation_inside.end <= other.end
-        and other.verdict == equation_inside.verdict
-        for other in _around(outer, equation_inside))]
+    alone = [one for one in inner if not any(
+        other.start <= one.start and one.end <= other.end and other.verdict == one.verdict
+        for other in _before_or_around(outer, one))]
     return sorted([*outer, *alone], key=lambda equation: (equation.start, equation.end))
 
 
@@ -76,10 +75,10 @@ def wrong_equations(text: str) -> list[str]:
             if equation.verdict == "wrong" and not equation.doubt]
 
 
-def _around(outer: Sequence[Equation], one: Equation) -> Iterator[Equation]:
-    """The equations that may surround another one."""
+def _before_or_around(outer: Sequence[Equation], one: Equation) -> Sequence[Equation]:
+    """The two equations that begin last before another one: these may surround it."""
     at = bisect_right(outer, one.start, key=lambda equation: equation.start)
-    yield from outer[max(at - 2, 0):at]
+    return outer[max(at - 2, 0):at]
 
 
 def _equations_in(shown: str, text: str) -> Iterator[Equation]:

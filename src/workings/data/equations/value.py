@@ -138,7 +138,7 @@ class _Expression:
 
     def _signed(self) -> Fraction:
         if not self._next_is("-", "+"):
-            return self._power()
+            return self._raised(self._postfix())
         self._signs += 1
         if self._signs > _MAX_DEPTH:
             raise NotRead
@@ -148,9 +148,6 @@ class _Expression:
             return self._raised(-self._postfix())
         value = self._signed()
         return -value if minus else value
-
-    def _power(self) -> Fraction:
-        return self._raised(self._postfix())
 
     def _raised(self, base: Fraction) -> Fraction:
         if self._token.kind == "power":
@@ -162,7 +159,7 @@ class _Expression:
             return base
         self._take()
         minus = self._next_is("-") and bool(self._take())
-        exponent = self._power()
+        exponent = self._raised(self._postfix())
         # `9^1/2` is written for a root as often as for a half of 9.
         if self._next_is("/") and self._tokens[self._at - 1].end == self._token.start:
             raise NotRead

@@ -5,8 +5,9 @@ There are 8,100 such problems. Problems are split by their unordered pair, so 25
 """
 
 from collections import Counter
+from typing import Any
 
-from workings.data.generators.base import ItemRecord, rank
+from workings.data.generators.base import ItemRecord, as_item, rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
@@ -29,7 +30,6 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
     """
     pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
                    key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
-    # Sorted by a hash that holds the seed: a shuffle that is the same on every machine.
     held_out, trained = pairs[:n_items], pairs[n_items:]
     # Both orders of a trained pair may be traces; a set has no order, the rank gives it one.
     problems = _facts_first(sorted({order for a, b in trained for order in ((a, b), (b, a))},
@@ -41,7 +41,7 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
     # One order of each pair, by a bit of its hash: half of the items begin with the larger number.
     turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
-    return ([_trace(a, b, seed) for a, b in problems[:n_train]], [_item(a, b) for a, b in turned])
+    return ([_trace(a, b, seed) for a, b in problems[:n_train]], [as_item(_trace(a, b, seed)) for a, b in turned])
 
 
 def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -85,7 +85,7 @@ def carries(a: int, b: int) -> tuple[int, int]:
     return from_ones, int(a // 10 + b // 10 + from_ones >= 10)
 
 
-def labels(a: int, b: int) -> dict[str, str]:
+def labels(a: int, b: int) -> dict[str, Any]:
     """Section, category and difficulty of a problem.
 
     `trace_sensitive`: both columns carry. `edge_case`: a zero among the ones, or a third digit without a carry from
@@ -103,16 +103,6 @@ def labels(a: int, b: int) -> dict[str, str]:
             "difficulty": _DIFFICULTY[from_ones + from_tens]}
 
 
-def _prompt(a: int, b: int) -> str:
-    return f"What is {a}+{b}?"
-
-
 def _trace(a: int, b: int, seed: int) -> Trace:
-    kinds = labels(a, b)
-    return Trace(id=f"add-{a}-{b}", prompt=_prompt(a, b), steps=worked_steps(a, b), answer=str(a + b),
-                 section=kinds["section"], category=kinds["category"], difficulty=kinds["difficulty"],
-                 source=f"workings:addition version {VERSION} seed {seed}", licence="CC0-1.0")
-
-
-def _item(a: int, b: int) -> ItemRecord:
-    return ItemRecord(id=f"add-{a}-{b}", prompt=_prompt(a, b), expected_answer=str(a + b), **labels(a, b))
+    return Trace(id=f"add-{a}-{b}", prompt=f"What is {a}+{b}?", steps=worked_steps(a, b), answer=str(a + b),
+                 source=f"workings:addition version {VERSION} seed {seed}", licence="CC0-1.0", **labels(a, b))

@@ -45,7 +45,7 @@ def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
                    key=lambda fact: rank(seed, "facts", VERSION, *fact))
     traces = [Trace(id=f"fact-{number}", prompt=question.format(about), answer=answer, section="facts",
                     category="everyday", difficulty="easy", steps=(sentence.format(about, answer),),
-                    licence="CC0-1.0", source=_source("facts", seed))
+                    licence="CC0-1.0", source=f"workings:facts version {VERSION} seed {seed}")
               for number, (question, sentence, about, answer) in enumerate(facts)]
     return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
 
@@ -57,8 +57,5 @@ def _trace(number: int, question: str, seed: int) -> Trace:
                  steps=(f"{tens}*{factor}={tens * factor}", f"{ones}*{factor}={ones * factor}",
                         f"{tens * factor}+{ones * factor}={number * factor} {unit}"),
                  answer=str(number * factor), section="units", category=unit,
-                 difficulty="medium" if factor > 9 else "easy", licence="CC0-1.0", source=_source("units", seed))
-
-
-def _source(kind: str, seed: int) -> str:
-    return f"workings:{kind} version {VERSION} seed {seed}"
+                 difficulty="medium" if factor > 9 else "easy", licence="CC0-1.0",
+                 source=f"workings:units version {VERSION} seed {seed}")

@@ -85,7 +85,6 @@ def _alone(answer: str) -> str:
 def _reasoning(text: str) -> tuple[str, str, str]:
     for tag in ("think", "reasoning"):
         if f"</{tag}>" in text:
-            # At most one closing tag, as counted above, so there are two parts.
             opened, rest = text.split(f"</{tag}>")
             before, mark, reasoning = opened.partition(f"<{tag}>")
             return (before, reasoning, rest) if mark else ("", opened, rest)

@@ -9,6 +9,7 @@ from typing import Any
 
 from workings.data.columns import IGNORED, TOOLS
 from workings.data.importing.completion import take_annotations
+from workings.data.importing.fields import tools_of
 from workings.data.preferences import PreferencePair, Verdict, pair_from_json, verdict_from_json
 from workings.data.row_fields import LABELS, kind_of, refuse_broken_text
 from workings.data.traces import Trace, trace_from_json
@@ -37,13 +38,14 @@ class Parts:
 _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool_turns", "tool_calls")
 
 
-def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: Mapping[str, str], *, tools: str
+def converted(record: Record, parts: Parts, ignored: Mapping[str, Any], fallback_id: str, given: Mapping[str, str]
               ) -> Trace | PreferencePair | Verdict:
     """The trace, pair or verdict made of a format's findings. Raises `ValueError` with the reason if none can be.
 
-    ``metadata`` are further facts of the record (`metadata_of`), from which labels are removed; ``given`` are labels
-    for a record without any, and ``tools`` its descriptions of tools, as JSON.
+    ``record`` has the format's keys; columns that the user ignored go to `workings.data.columns.IGNORED`. ``given`` are
+    labels for a record without any.
     """
+    metadata, tools = _metadata(record, parts, ignored), tools_of(record)
     # `_label` removes a label from the metadata, so that no field is kept twice.
     labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
     values = {**parts.values, "id": _label(metadata, "id") or fallback_id}
@@ -55,19 +57,15 @@ def converted(parts: Parts, metadata: dict[str, Any], fallback_id: str, given: M
     if parts.not_learned:
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
     values |= {"tools": json.loads(tools)} if tools else {}
-    record = metadata | values | {name: text for name, text in labels.items() if text}
-    refuse_broken_text(record)
-    # Validate with the reader of traces and pairs.
+    entry = metadata | values | {name: text for name, text in labels.items() if text}
+    refuse_broken_text(entry)
     if "completion" in values:
-        return verdict_from_json(record)
-    return pair_from_json(record) if "chosen" in values else trace_from_json(record)
+        return verdict_from_json(entry)
+    return pair_from_json(entry) if "chosen" in values else trace_from_json(entry)
 
 
-def metadata_of(record: Mapping[str, Any], parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that the format did not use, with its findings, without nulls.
-
-    ``record`` has the format's keys; columns that the user ignored go to `workings.data.columns.IGNORED`.
-    """
+def _metadata(record: Record, parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys that the format did not use, with its findings, without nulls."""
     others = {str(key): value for key, value in record.items() if key not in parts.used and key not in TOOLS}
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
     if "license" in merged and "licence" not in merged:

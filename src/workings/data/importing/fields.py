@@ -120,7 +120,6 @@ def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
     for value in record.values():
         for turn in value if isinstance(value, list) else ():
             if isinstance(turn, dict) and (written := turn.get("role", turn.get("from"))) is not None:
-                # The name of a tool is shown to a template.
                 read = _READ_KEYS | {"name"} if _ROLES.get(str(written)) == "tool" else _READ_KEYS
                 yield from (key for key, held in turn.items() if key not in read and held not in (None, "", [], {}))
 

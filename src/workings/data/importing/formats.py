@@ -123,7 +123,6 @@ def _steps(steps: object) -> tuple[list[str], list[str]]:
         return list(lines_of(steps)), []
     if not isinstance(steps, list):
         raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
-    # One kind per text, maybe empty, because they are paired by position.
     texts, kinds = [], []
     for step in steps:
         if not isinstance(step, dict | str):
@@ -212,7 +211,6 @@ def ultrafeedback(record: Record) -> Parts:
     chosen, rejected = (_score(record, f"score_{side}") for side in _SIDES)
     if chosen <= rejected:
         raise ValueError(f"score_chosen {chosen:g} is not above score_rejected {rejected:g}: nothing is preferred")
-    # `messages` is the chosen conversation once more.
     pair = _pair(record, (fields.turns(record, side) for side in _SIDES), {"prompt", "messages"})
     if pair.values["prompt"].strip() != fields.text(record, "prompt").strip():
         raise ValueError("`prompt` is not the last question of the conversations")

@@ -16,7 +16,6 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
     """The file's key of each key of the format. Raises `RequestError` for anything but pairs with distinct keys."""
     keys: dict[str, str] = {}
     for pair in (pair for text in texts for pair in text.split(",")):
-        # At the first mark only: a key of the file may hold another one.
         format_key, mark, file_key = (part.strip() for part in pair.partition("="))
         if not (format_key and mark and file_key):
             raise RequestError(f"--map {pair} is not of the form KEY=KEY", "the format's key, then the file's",
@@ -38,7 +37,6 @@ class KeyMap:
 
     def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record under the format's keys; an existing value is kept as `original_KEY`."""
-        # Only for the message of `refuse_unseen`.
         self._first = self._first or record
         values = {format_key: value for format_key, file_key in self._keys.items()
                   # Null counts as missing: a row of a table has every column.
@@ -70,20 +68,16 @@ _MAX_RECORDS = 20
 
 def looks_like(record: Mapping[str, Any]) -> str:
     """The first format that reads this record; empty if none does."""
-    return next((name for name in FORMATS if _reads(name, record)), "")
+    return next((name for name in FORMATS if reads(name, record)), "")
 
 
-def _reads(name: str, record: Mapping[str, Any]) -> bool:
+def reads(form: str, record: Mapping[str, Any]) -> bool:
+    """Whether a format reads this record."""
     try:
-        FORMATS[name].read(record)
+        FORMATS[form].read(record)
     except ValueError:
         return False
     return True
-
-
-def other_format(record: Mapping[str, Any], requested_format: str) -> str:
-    """The first format that reads a record which the requested one does not read; empty if none does."""
-    return "" if _reads(requested_format, record) else looks_like(record)
 
 
 def format_of(source: RecordSource, keys: KeyMap) -> str:

@@ -6,16 +6,15 @@ share to within one item and the others nearly, and the same records with the sa
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workings.data.checking.findings import earlier_texts
+from workings.data.checking.findings import earlier_questions
 from workings.data.checking.overlap import (
     SIMILARITY,
     PassageIndex,
-    Question,
     find_leaks,
     least_similarity,
     numbers,
@@ -29,6 +28,8 @@ from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
 
+ITEMS, LEFT_OUT = "items.jsonl", "left_out.jsonl"
+"""Ends of the names of the files next to the traces: the items, and the traces that are like one."""
 STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
 """Fields to stratify by, if they have 2 to 50 values."""
 _MAX_VALUES = 50
@@ -63,16 +64,6 @@ class HeldOut:
         return lines
 
 
-def item_path(out: Path) -> Path:
-    """The file of the held-out items."""
-    return path_beside(out, "items.jsonl")
-
-
-def left_out_path(out: Path) -> Path:
-    """The file of the traces that are like a held-out item."""
-    return path_beside(out, "left_out.jsonl")
-
-
 def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     """Split the traces of one file into items and the traces of another.
 
@@ -83,20 +74,20 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     held = _chosen(traces, n, seed)
     items = [_item(traces[at]) for at in sorted(held)]
     others = [(at, trace) for at, trace in enumerate(traces) if at not in held]
-    like = _like(others, [Question(item["id"], item["prompt"]) for item in items])
+    like = _like(others, {item["prompt"]: item["id"] for item in items})
     if len(like) == len(others):
         raise RequestError(f"--hold-out {n} leaves none of {len(traces)} traces: all others resemble it",
                            "a hold-out that leaves traces to learn from", f"--hold-out {max(1, n // 10)}")
-    left_out = left_out_path(out)
+    item_path, left_out = path_beside(out, ITEMS), path_beside(out, LEFT_OUT)
     # The traces last, because a file of traces without its items would look complete.
-    atomic.write_bytes(item_path(out), lines_bytes(items))
+    atomic.write_bytes(item_path, lines_bytes(items))
     if like:
         atomic.write_bytes(left_out, lines_bytes({"id": trace.id, "reason": like[at], "trace": trace.to_json()}
                                                  for at, trace in others if at in like))
     else:
         left_out.unlink(missing_ok=True)
     atomic.write_bytes(out, lines_bytes(trace.to_json() for at, trace in others if at not in like))
-    return HeldOut(items=len(items), path=item_path(out), sha256=file_digest(item_path(out)), seed=seed,
+    return HeldOut(items=len(items), path=item_path, sha256=file_digest(item_path), seed=seed,
                    left_out=len(like), left_out_path=left_out if like else None)
 
 
@@ -116,7 +107,7 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
                            "with one answer and without earlier turns", f"--hold-out {max(1, len(questions) // 10)}")
     labels = {at: [_label(traces[at], name) for name in STRATA] for at in questions}
     used = [index for index in range(len(STRATA)) if 2 <= len({own[index] for own in labels.values()}) <= _MAX_VALUES]
-    # Numbers of steps are filled up, so that they sort as numbers.
+    # Padded, so that they sort as numbers.
     ordered = sorted(questions, key=lambda at: (*(labels[at][index] for index in used), f"{len(traces[at].steps):>4}",
                                                 _digest(seed, questions[at])))
     # From 0 to 1, by the seed: a fixed start would always select the same place of every group.
@@ -124,18 +115,18 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
     return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
 
 
-def _like(traces: Sequence[tuple[int, Trace]], questions: Sequence[Question]) -> dict[int, str]:
+def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> dict[int, str]:
     """Places of the traces that hold a question or are like one, and why."""
-    index = PassageIndex()
-    for question in questions:
-        index.add(words(question.prompt))
+    index, names = PassageIndex(), list(questions.values())
+    for prompt in questions:
+        index.add(words(prompt))
     reasons = {}
     for at, trace in traces:
-        for text in map(words, (trace.prompt, *earlier_texts(trace, "user"))):
+        for text in map(words, (trace.prompt, *earlier_questions(trace))):
             same = numbers(text)
             alike, number = max(index.alike(text), default=(0.0, 0))
             if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
-                reasons[at] = f"near_duplicate: {alike:.2f} like {questions[number].id}"
+                reasons[at] = f"near_duplicate: {alike:.2f} like {names[number]}"
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in find_leaks(traces, questions)}
 
 

@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
 from workings.data.columns import OF_IMPORT, kept_columns, refuse_media
-from workings.data.importing.convert import converted, metadata_of
-from workings.data.importing.fields import tools_of, unread_turn_keys
+from workings.data.importing.convert import converted
+from workings.data.importing.fields import unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
-from workings.data.importing.hints import KeyMap, format_of, other_format
-from workings.data.importing.hold_out import HeldOut, item_path, left_out_path, split
+from workings.data.importing.hints import KeyMap, format_of, looks_like, reads
+from workings.data.importing.hold_out import ITEMS, LEFT_OUT, HeldOut, split
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
@@ -27,6 +27,7 @@ _REASON_LENGTH = 200
 MAX_REASONS = 1000
 """Maximum number of reasons counted separately, to bound memory."""
 SKIP = "--on-error skip writes such records to another file; --map KEY=YOURS says what keys are called here"
+REJECTS = "rejects.jsonl"
 _OWN_FORMATS = ("traces", "preferences")
 """Formats that keep any further key of a record without interpreting it."""
 
@@ -90,7 +91,7 @@ class ImportResult:
     @property
     def rejects(self) -> Path | None:
         """File of the rejected records; None without rejected records."""
-        return path_beside(self.out, "rejects.jsonl") if self.reasons else None
+        return path_beside(self.out, REJECTS) if self.reasons else None
 
     def notes(self) -> Iterator[str]:
         """Sentences about surprises in the file."""
@@ -123,17 +124,16 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
         request = replace(request, format=format_of(source, KeyMap(request.keys)))
     _check(request, out)
     importer = _Importer(source, request, out)
-    result, rejects = importer.result, path_beside(out, "rejects.jsonl")
+    result = importer.result
+    rejects, *held_out = (path_beside(out, name) for name in (REJECTS, ITEMS, LEFT_OUT))
     # Next to the result and not in the system's folder, which may be small or in memory.
-    with (storage(out, "write"), atomic.together(out, item_path(out), left_out_path(out), rejects),
+    with (storage(out, "write"), atomic.together(out, *held_out, rejects),
           TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder):
         everything = Path(folder, "everything.jsonl")
         # The rejects are in place first, so that the result never hides what is missing.
         atomic.write_with(everything, lambda good: atomic.write_with(rejects, lambda bad: importer.run(good, bad)))
-        # The file had to be open before the first record was read.
         if not result.reasons:
             rejects.unlink()
-        # Where all were rejected, what stood in the result's place stays.
         if result.written and request.hold_out:
             result.held_out = split(everything, out, request.hold_out, request.seed)
             result.written -= result.held_out.items + result.held_out.left_out
@@ -158,7 +158,7 @@ def _check(request: ImportRequest, out: Path) -> None:
         raise RequestError(f"--completions keep does not work with --format {request.format}",
                            "--format prompt-completion", "leave --completions out")
     # Before anything is read: an import can take minutes.
-    for path in (out, *((item_path(out),) if request.hold_out else ())):
+    for path in (out, *((path_beside(out, ITEMS),) if request.hold_out else ())):
         if path.exists() and not request.force:
             raise RequestError(f"{path} already exists", "an --out for new files", "--force, or another --out")
     if not out.parent.is_dir():
@@ -193,7 +193,6 @@ class _Importer:
                 self._reject(rejects, Unreadable(record.number, str(error), raw, len(raw)), record.value)
         if not self.result.read:
             raise RequestError(f"{self._source.name} holds no record", "at least one record")
-        # Last, because only then is it known that no record had the key.
         self._keys.refuse_unseen()
         if self._unseen:
             key = min(self._unseen)
@@ -208,11 +207,9 @@ class _Importer:
         renamed = self._keys.renamed(record.value)
         ignored = {key: renamed.pop(key) for key in self._request.ignore if key in renamed}
         self._unseen -= ignored.keys()
-        tools = tools_of(renamed)
         parts = self._parse(renamed)
         # Everything that the format does not know is kept, so that an import loses nothing.
-        entry = converted(parts, metadata_of(renamed, parts, ignored), f"{self._source.stem}-{record.number:07d}",
-                          self._request.labels, tools=tools)
+        entry = converted(renamed, parts, ignored, f"{self._source.stem}-{record.number:07d}", self._request.labels)
         # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
         short = hash(entry.id)
         if short in self._ids:
@@ -230,9 +227,9 @@ class _Importer:
 
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
         location, reasons = f"{self._source.name}:{bad.number}", self.result.reasons
-        # After some good records the format is correct and this one is an exception.
         if isinstance(value, dict) and not self.result.written and not reasons:
-            self.result.looks_like = other_format(self._keys.renamed(value), self._request.format)
+            renamed = self._keys.renamed(value)
+            self.result.looks_like = "" if reads(self._request.format, renamed) else looks_like(renamed)
         if self._request.on_error == "fail":
             other = self.result.looks_like
             raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",

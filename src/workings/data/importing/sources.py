@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from workings.errors import RequestError
 from workings.hints import no_file, pip_install
@@ -48,12 +48,6 @@ class Unreadable:
 Records = Iterator[SourceRecord | Unreadable]
 
 
-def check_depth(value: object) -> None:
-    """Raise `ValueError` for a value that is nested deeper than `MAX_DEPTH`."""
-    if is_too_deep(value):
-        raise ValueError(f"JSON nested deeper than {MAX_DEPTH}")
-
-
 def parse(text: str) -> object:
     """One JSON value. Raises `ValueError` with a short reason."""
     try:
@@ -63,7 +57,8 @@ def parse(text: str) -> object:
         raise ValueError(f"JSON nested deeper than {MAX_DEPTH}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    check_depth(value)
+    if is_too_deep(value):
+        raise ValueError(f"JSON nested deeper than {MAX_DEPTH}")
     return value
 
 
@@ -124,7 +119,6 @@ def open_file(path: Path) -> RecordSource:
     # A table of text begins with the names of its columns, which nothing tells from other text.
     if read is _lines and suffix in _TABLES and not text.startswith(b"{"):
         read = _table
-    # Only a text file's name tells its kind.
     if read is not _parquet and suffix == TEXT and not text.startswith(b"{"):
         read = _documents
     return RecordSource(str(path), path.name.split(".")[0], partial(read, path), is_lines=read is _lines)
@@ -162,6 +156,16 @@ def _lines(path: Path) -> Records:
             # Blank lines are skipped and yet numbered, so that a number is the line that an editor shows.
             if line.strip():
                 yield _record(number, line, size, parse)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Line number (from 1) and its JSON object, or a text that says why it is not one. Blank lines are skipped."""
+    for record in _lines(path):
+        if isinstance(record, Unreadable):
+            yield record.number, record.reason
+        else:
+            value = record.value
+            yield record.number, value if isinstance(value, dict) else f"a JSON {type(value).__name__}, not an object"
 
 
 def _documents(path: Path) -> Records:
@@ -219,15 +223,13 @@ def _array(path: Path) -> Records:
                            f"at most {MAX_ARRAY_BYTES:,}, because it is read whole; JSON lines may be larger",
                            as_lines)
     try:
-        values = DECODER.decode(path.read_text("utf-8-sig"))
-        for value in values:
-            check_depth(value)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise RequestError(f"{path} is not a JSON array: {reason}",
+        values = parse(path.read_text("utf-8-sig"))
+    except ValueError as error:
+        raise RequestError(f"{path} is not a JSON array: {error}",
                            "one JSON array in UTF-8; after a broken element it is unclear where the next one begins",
                            f"repair it, or write one record a line: {as_lines}") from None
-    yield from (SourceRecord(number, value) for number, value in enumerate(values, start=1))
+    # A text that begins with [ is an array.
+    yield from (SourceRecord(number, value) for number, value in enumerate(cast(list[object], values), start=1))
 
 
 def _table(path: Path) -> Records:

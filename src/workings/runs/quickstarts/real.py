@@ -19,7 +19,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
-from workings.data.generate import write_manifest
+from workings.data.generate import MANIFEST, write_manifest
 from workings.data.generators import everyday
 from workings.data.generators.base import as_item, write_items
 from workings.data.traces import write_traces
@@ -192,7 +192,8 @@ def make_data(folder: Path, seed: int, size: Size) -> None:
     for name, questions in (("facts", facts), ("prompts", [as_item(trace) for trace in units[size.traces:]])):
         if questions:
             write_items(folder / f"{name}.jsonl", questions)
-    write_manifest(folder, generator="everyday", version=everyday.VERSION, seed=seed)
+    write_manifest(folder / MANIFEST, folder.rglob("*.json*"), generator="everyday", version=everyday.VERSION,
+                   seed=seed)
 
 
 def model_id(recipe: LoadedRecipe) -> str:

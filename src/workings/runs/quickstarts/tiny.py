@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workings.config.load import LoadedRecipe, load_recipe
-from workings.data.generate import write_manifest
+from workings.data.generate import MANIFEST, write_manifest
 from workings.data.generators import addition
 from workings.data.generators.base import as_item, write_items
 from workings.data.traces import completion_text, write_traces
@@ -65,7 +65,8 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
     # One tokenizer, so that losses and numbers of tokens are comparable.
     texts = (text for trace in shown for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")
-    write_manifest(folder, generator="addition", version=addition.VERSION, seed=seed)
+    write_manifest(folder / MANIFEST, folder.rglob("*.json*"), generator="addition", version=addition.VERSION,
+                   seed=seed)
 
 
 def tiny_recipe(name: str, seed: int, reasoning: str, overrides: Sequence[str]) -> LoadedRecipe:

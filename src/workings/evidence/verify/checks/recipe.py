@@ -10,7 +10,7 @@ from workings.config.load import parse_recipe
 from workings.config.recipe import Recipe
 from workings.data.generators import addition
 from workings.data.generators.base import items_bytes
-from workings.data.named_sets import shipped_sets
+from workings.data.named_sets import SHIPPED_SETS
 from workings.errors import RequestError
 from workings.evaluation.settings import settings_of
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
@@ -230,4 +230,4 @@ def _known_digest(recipe: Recipe) -> str:
     if name == "addition":
         # As in `workings.inputs.datasets`, which this package may not import.
         return bytes_digest(items_bytes(addition.make(500, 600, recipe.seed)[1]))
-    return shipped_sets()[name].sha256 if name in shipped_sets() else ""
+    return SHIPPED_SETS[name].sha256 if name in SHIPPED_SETS else ""
