@@ -26,7 +26,7 @@ OVERRIDES = ("checkpoint.keep_last=5", "evaluation.base=false", "evaluation.ever
 
 
 def verified_by_replaying(run: Path, controls: Sequence[str] = CONTROLS, **request: Any) -> dict[str, str]:
-    """Verdict and text of the checks of level 3, of which none fails; ``controls`` are told apart from the record."""
+    """Verdict and text of the checks of level 3; none fails, and the ``controls`` differ from the record."""
     found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(**request)))
     told = {check.id: f"{check.verdict}: {check.text}" for check in found.checks}
     assert (found.failed, told["replay.steps"][:6], told["replay.controls"][:6]) == (0, "passed", "passed"), told

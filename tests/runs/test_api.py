@@ -44,7 +44,7 @@ def test_the_verbs_as_functions(tmp_path):
     with pytest.raises(RequestError, match="no-device"):
         workings.evaluate(str(tmp_path / "run"), recipe.with_name("traces.jsonl"), tmp_path / "none",
                           device="no-device", on_trained_items=learned.extend)
-    assert learned, "what was trained on is said before the model is opened"
+    assert learned, "trained questions are named before the model is opened"
     assert scorecard.overall.n == trained.scorecard.overall.n == 10
     comparison = workings.compare(str(tmp_path / "run"), tmp_path / "again")
     assert comparison.to_json()["items"] == 10
@@ -101,7 +101,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
 
     with report_progress_to(Listens()):
         reply = ask(opened.path, Question(text="What is 1+1?", max_new_tokens=3), show=pieces.append)
-    # What is waited for is said, until there is a first piece of the answer.
+    # The status is shown until there is a first piece of the answer.
     assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]
     assert heard[-1] == 0
     assert opened.ask("What is 1+1?", max_new_tokens=3) == reply.text == "".join(pieces)
@@ -228,13 +228,6 @@ def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     with pytest.raises(RequestError) as refused:
         workings.train(**asked)
     assert words.format(here=tmp_path) in str(refused.value)
-
-
-@pytest.mark.parametrize(("overrides", "buckets"), [
-    ({}, "auto"), ({"data.packing": "best_fit"}, "auto"), ({"data.buckets": [32]}, (32,)), (["data.buckets=[]"], ())])
-def test_lengths_of_batches_suit_the_data_unless_they_are_named(overrides, buckets):
-    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)) as loaded:
-        assert loaded.recipe.data.buckets == buckets
 
 
 def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ WORDS = ["evaluation.batch_size=2", "evaluation.base=false"]
 
 @pytest.fixture
 def cut_off(tmp_path, monkeypatch):
-    """Recipe, and a run of ten items of which four were answered when a signal came."""
+    """Recipe, and a run that answered four of its ten items when a signal came."""
     answered, recipe = [], write_recipe(tmp_path / "asked")
     answer = evaluation.generate_batch
 

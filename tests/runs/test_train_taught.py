@@ -97,7 +97,7 @@ def test_the_shipped_recipe_learns_from_the_quickstart(tmp_path, monkeypatch):
 
 
 def test_what_asking_the_teacher_needs_is_judged_before_a_weight_is_read(recipe, tmp_path):
-    """A teacher of petabytes, of which nothing but its description and its tokenizer is there."""
+    """A teacher of petabytes: only its description and its tokenizer exist."""
     tokenizer = recipe.parent / "teacher" / "config" / "tokenizer"
     shutil.copytree(tokenizer, tmp_path / "huge")
     loaded = load_recipe(str(recipe), [f"algorithm.teacher={tmp_path / 'huge'}"])

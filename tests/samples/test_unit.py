@@ -31,12 +31,12 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
         "predictions.jsonl", "selection.json"]
     seal = parse_seal((unit.path / "SEAL.json").read_bytes())
     assert (seal["unit"], seal["made_from"], seal["root"]) == ("samples", DIGEST, unit.root)
-    drawn = {f"i{n}": kinds(f"i{n}", 4) for n in range(8)}
+    sampled = {f"i{n}": kinds(f"i{n}", 4) for n in range(8)}
     lines = records(unit.path)
     assert [(line["id"], line["sample"], line["seed"]) for line in lines] == [
-        (name, number, sample_seed(0, name, number)) for name in drawn for number in range(4)]
+        (name, number, sample_seed(0, name, number)) for name in sampled for number in range(4)]
     # Kinds 0, 1 and 3 are right and 0 and 1 have the form, each once a prompt.
-    expected = [f"{name}/{number}" for name, found in drawn.items() for number, kind in enumerate(found)
+    expected = [f"{name}/{number}" for name, found in sampled.items() for number, kind in enumerate(found)
                 if kind in (0, 1) and kind not in found[:number]]
     assert [trace.id for trace in unit.kept] == expected
     texts = {f"{line['id']}/{line['sample']}": line["completion"] for line in lines}
@@ -44,11 +44,11 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
     assert unit.kept[0].source == f"samples of adder {DIGEST[:16]}"
     counts = unit.counts
     assert (counts.prompts, counts.samples, counts.kept) == (8, 32, len(expected))
-    assert counts.never == sum(set(found) == {2} for found in drawn.values())
-    assert counts.always == sum(2 not in found for found in drawn.values())
-    assert counts.left_out["wrong"] == sum(found.count(2) for found in drawn.values())
-    assert counts.left_out["another form"] == sum(found.count(3) for found in drawn.values())
-    with_both = [name for name, found in drawn.items() if 2 in found and {0, 1} & set(found)]
+    assert counts.never == sum(set(found) == {2} for found in sampled.values())
+    assert counts.always == sum(2 not in found for found in sampled.values())
+    assert counts.left_out["wrong"] == sum(found.count(2) for found in sampled.values())
+    assert counts.left_out["another form"] == sum(found.count(3) for found in sampled.values())
+    with_both = [name for name, found in sampled.items() if 2 in found and {0, 1} & set(found)]
     assert [pair.id.partition("/")[0] for pair in read_pairs(unit.path / "pairs.jsonl")] == with_both
     assert unit.pairs[0].metadata["chosen_score"] == 1
 

@@ -50,7 +50,7 @@ def test_the_order_is_that_of_the_pairs_ids() -> None:
     short = [name for name in order if name in "abd"]
     long = [name for name in order if name in "ce"]
     expected = [(8, short[:2]), (12, long), (8, short[2:])]
-    # Whole batches stand where they were complete, what is left over comes last.
+    # Whole batches come in the order in which they were complete, and the rest comes last.
     expected[:2] = sorted(expected[:2], key=lambda each: order.index(each[1][-1]))
     assert found.batches_in_epoch(0) == 3
     for number, (length, names) in enumerate(expected):

@@ -20,7 +20,7 @@ from workings.ways.parts.teacher import teacher_model
 
 def target_here(device: DeviceFacts) -> Target:
     """A run's device as a planning target: its row of the catalog, or one made from its facts."""
-    # A target has the whole memory, of which `plan` takes the engine's share; the device reports that share.
+    # A target has the whole memory, and `plan` takes the engine's share of it; the device reports that share.
     limit = int(device.memory_limit_bytes / device.memory_share)
     # The catalog has one row for all CPUs; accelerators are identified by kind.
     known = [row for row in targets().values() if row.platform == device.platform

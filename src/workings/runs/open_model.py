@@ -39,7 +39,7 @@ from workings.runs.run_metadata import code_version
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""Stands for the device of the run's recipe."""
+"""Means the device of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 ALONE = ProcessGroup(None)

@@ -100,7 +100,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
             position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
     say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
-    taken = [_replay(opened, plan) for plan in plans]
+    repeated = [_replay(opened, plan) for plan in plans]
     # Only for the first range, because each control costs as many steps as a replay.
     # Past the end of a short range, because one step may not show a difference.
     start, end = selected[0].start, selected[0].end
@@ -118,9 +118,9 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "conditions": {"recorded": recorded_conditions, "here": current_conditions,
                        "differing": differing_conditions(recorded_conditions, current_conditions)},
         "mode": mode, "tolerance": tolerance.to_json(), "seed": seed,
-        "lines": [line for lines, _ in taken for line in lines],
+        "lines": [line for lines, _ in repeated for line in lines],
         # The range whose end differs most from its checkpoint.
-        "weights": max((weights for _, weights in taken if "absent" not in weights), default=taken[0][1],
+        "weights": max((weights for _, weights in repeated if "absent" not in weights), default=repeated[0][1],
                        key=lambda weights: float(weights["largest_difference"])),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:

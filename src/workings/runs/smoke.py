@@ -52,7 +52,7 @@ class Smoke:
             values["data"]["template"] = "tokenizer"
         # A tiny model has no per-layer embeddings that could be on the host.
         values.get("memory", {}).pop("per_layer_embeddings", None)
-        # This machine, whatever the recipe's device.
+        # This machine and not the recipe's device.
         values.pop("device", None)
         values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)

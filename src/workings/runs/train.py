@@ -144,7 +144,7 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
 
 
 def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
-    """The result, of which workers, who have no record, hear with the last call, when the group is left."""
+    """The result, which workers, who have no record, receive with the last call, when the group is left."""
     processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps}
     return result
 

@@ -123,7 +123,7 @@ class TrainingLoop:
 
     def _run(self, make_state: Callable[[], State], thread: Executor) -> Outcome:
         if self.progress.step < self.schedule.steps:
-            # Before the state is made, which may read gigabytes: both go on at once.
+            # Before the state is made, which may read gigabytes: both run at once.
             self.experience.prefetch(self.progress.position, thread)
         state = make_state()
         # Before the clock of the first step starts: this is no part of it.
