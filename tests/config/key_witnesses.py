@@ -121,7 +121,7 @@ def rolled_out(words: Sequence[str]) -> Any:
     size = RolloutShape.from_recipe(asked, way, devices=1, pad_id=0)
     group = Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5, 6], reward=1.0, advantage=0.5), sample([7])))
     batch = batch_of(rollout(group), 0, size, way)
-    return (size, way.group, way.sampling_temperature, way.max_sampling_rounds, batch.divisor,
+    return (size, way.group, way.objective.temperature, way.max_sampling_rounds, batch.divisor,
             None if batch.loss_positions is None else batch.loss_positions.shape)
 
 

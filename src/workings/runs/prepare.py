@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
-from workings.data.rows import build_rows
+from workings.data.rows import build_rows, prompt_digest
 from workings.engines.base import (
     Engine,
     EngineRequest,
@@ -44,7 +44,7 @@ from workings.scoring.scorers import scorer_version
 from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.teacher import teacher_request
-from workings.ways.parts.training_data import TrainingData, trained_item_ids
+from workings.ways.parts.training_data import TrainingData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,9 @@ class TrainSetup(ResolvedRun):
 
     @cached_property
     def trained_items(self) -> list[str]:
-        """Ids of held-out items that are trained on as well (`trained_item_ids`)."""
-        return trained_item_ids(self.data.items, self.training_data)
+        """Ids of held-out items whose question is in the training data as well: their answers measure nothing."""
+        digests = self.training_data.question_digests()
+        return [item.id for item in self.data.items if prompt_digest(item.prompt) in digests]
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:

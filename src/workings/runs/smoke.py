@@ -31,7 +31,7 @@ class Smoke:
 
         Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
         """
-        if not way_of(loaded.recipe).smoke:
+        if way_of(loaded.recipe).teacher_keys is not None:
             raise RequestError(f"--smoke does not work with algorithm.name: {loaded.recipe.algorithm.name}",
                                "a model with the teacher's vocabulary; a tiny model has another one",
                                "training.steps=2, without --smoke")

@@ -135,7 +135,7 @@ class RolloutSampler:
         def write(given: Sequence[Sequence[int]], seeds: Sequence[int]) -> Sequence[Completion]:
             return self.sampler.sample(
                 state, given, max_new_tokens=self.algorithm.max_new_tokens, stop_ids=self.template.stop_ids,
-                temperature=self.algorithm.sampling_temperature, seeds=seeds)
+                temperature=self.algorithm.objective.temperature, seeds=seeds)
 
         if self.player is None or self.rules is None:
             completions = write([prompt.tokens for prompt in prompts], seeds)
@@ -191,7 +191,7 @@ class StallDetector:
 
     def check_rollout(self, rollout: Rollout, metrics: Mapping[str, float]) -> None:
         """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
-        if not self.algorithm.compares_completions:
+        if self.algorithm.teacher_keys is not None:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(metrics)
