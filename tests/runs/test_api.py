@@ -16,8 +16,8 @@ from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.inputs.datasets import find_data
 from workings.record.progress import ProgressListener, report_progress_to
+from workings.runs.attempt import rate_text
 from workings.runs.evaluate import Question, ask
-from workings.runs.preflight import rate_text
 from workings.runs.python_api.given import recipe_rewards, rows_of
 from workings.runs.python_api.train import Keywords, keyword_recipe
 from workings.scoring.rewards import CompletionToReward, RewardProcess

@@ -11,7 +11,7 @@ from workings.data.batches import Position
 from workings.evidence.verify import verify
 from workings.record.layout import REFERENCE_LOG_PROBS
 from workings.reports.html import write_report
-from workings.runs.reopen_run import reopen_run
+from workings.runs.replay import reopen_run
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow

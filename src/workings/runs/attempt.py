@@ -9,11 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workings.config.training import TrainingConfig
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.readmes import run_readme
-from workings.hardware.memory import KEPT_SHARE, byte_text, host_memory, keeps_freed_blocks, map_large_blocks
+from workings.hardware.device import row_devices
+from workings.hardware.memory import KEPT_SHARE, byte_text, gib, host_memory, keeps_freed_blocks, map_large_blocks
+from workings.models.unverified import unverified_sentence
+from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl, layout
 from workings.record.canonical import read_json
 from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
@@ -27,7 +31,6 @@ from workings.runs.create_or_resume import Start, resume_run
 from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import MemoryWatch
-from workings.runs.preflight import preflight_lines
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, request_of, write_request
 from workings.runs.train_result import TrainResult
@@ -213,10 +216,36 @@ class Attempt:
             display.say("memory     the run may take up to 1.7 times the plan while memory is free, because glibc "
                         "keeps freed blocks")
 
+    def _facts(self) -> Iterator[str]:
+        """A line per subject: device, model, data, memory, the run directory and what is between them."""
+        setup, recipe, device = self.setup, self.setup.recipe, self.setup.device
+        shape, weights, batch, precision = setup.shape, setup.weights, recipe.batch, recipe.precision
+        devices = row_devices(device.mesh)
+        digests = ", ".join(f"{name} {digest[:16]}…" for name, digest in setup.training_data.digests.items())
+        yield (f"device     {device.platform}: {device.kind}, {device.count} used, {gib(device.memory_limit_bytes)} "
+               f"each ({device.reason})")
+        yield f"engine     {recipe.engine}  " + ", ".join(
+            f"{name} {number}" for name, number in device.versions.items())
+        yield (f"model      {weights.id} at {weights.revision}: {shape.family}, {shape.layers} layers, width "
+               f"{shape.width}, vocabulary {shape.vocab_size:,}, {parameter_count(shape):,} parameters")
+        if not shape.verified:
+            yield f"unverified {unverified_sentence(shape.family)}"
+        yield (f"dtypes     parameters {precision.parameters}, compute {precision.compute}, moments "
+               f"{precision.moments}, rounding {precision.rounding}")
+        yield "mesh       " + " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
+        yield (f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {devices} = global "
+               f"{batch.micro_batch * batch.accumulation * devices} rows; {recipe.training.steps:,} steps")
+        yield f"rate       {rate_text(recipe.training)}"
+        yield f"data       {setup.training_data.sentence()}; {digests}"
+        if learned := self._learned_form():
+            yield f"learned    {learned}"
+        yield f"memory     {setup.verdict.reasons[0]}"
+        yield f"writing    {self.out}"
+
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
         setup = self.setup
-        yield from preflight_lines(setup, self.out, self._learned_form())
+        yield from self._facts()
         if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
@@ -278,3 +307,16 @@ class Attempt:
 
     def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
+
+
+def rate_text(training: TrainingConfig) -> str:
+    """The learning rate over the run, with a hint if it is 0 at every step."""
+    peak, last = training.learning_rate, training.learning_rate * training.final_share
+    warmup = f", {training.warmup_steps:,} steps of warm-up" if training.warmup_steps else ""
+    if training.schedule == "constant":
+        return f"{peak:g}, constant{warmup}"
+    if training.steps > 1:
+        return f"{peak:g} at its peak, {training.schedule} to {last:g} at the last step{warmup}"
+    # The only step is the last one as well.
+    return f"{last:g} at the only step" if last else (
+        "0 at the only step, which changes nothing; try: training.final_share=1")
