@@ -4,11 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.evaluation.making import records
 from tests.samples.making import DIGEST, draw, drawing_model, kinds
-from workings.cli.main import app
 from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
 from workings.errors import RecordError, RequestError
@@ -53,10 +51,8 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
     assert unit.pairs[0].metadata["chosen_score"] == 1
 
 
-@pytest.mark.parametrize("rules", [
-    {}, {"keep": "all"}, {"keep": "best", "most_per_prompt": 1}], ids=str)
-def test_a_unit_verifies_by_itself(tmp_path: Path, rules: dict[str, object]) -> None:
-    draw(tmp_path / "out", selection=Selection(**rules), pairs=PairRule(most_per_prompt=2))
+def test_a_unit_verifies_by_itself(tmp_path: Path) -> None:
+    draw(tmp_path / "out", selection=Selection(keep="all"), pairs=PairRule(most_per_prompt=2))
     found = verify(tmp_path / "out")
     assert ([f"{one.id}: {one.text}" for one in found.checks if one.verdict == "failed"], found.level) == ([], 2)
     assert {"consistency.answers", "recompute.selection", "recompute.scores"} <= {
@@ -117,15 +113,6 @@ def test_other_rules_give_the_unit_that_drawing_by_them_gives(tmp_path: Path) ->
     # And back again, without the pairs.
     assert files(reselect(found.path, tmp_path / "back", Selection()).path) == before
     assert json.loads(before["SEAL.json"])["made_from"] == DIGEST
-
-
-def test_the_command_says_what_was_kept(tmp_path: Path) -> None:
-    unit = draw(tmp_path / "unit").path
-    words = ["data", "select", unit, "--keep", "all", "--most", "2", "--pairs", "best-worst", "--out", tmp_path / "all"]
-    done = CliRunner().invoke(app, [*map(str, words), "--json"])
-    said = json.loads(done.stdout)
-    assert (said["samples"], said["kept"]) == (32, len((tmp_path / "all" / "kept.jsonl").read_bytes().splitlines()))
-    assert said["pairs"] > 0
 
 
 def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
