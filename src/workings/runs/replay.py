@@ -272,7 +272,7 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
     Arguments are those of `ReplayRequest`. Raises `RequestError` and `RecordError`.
     """
     sealed = SealedRun.open(path)
-    run, recipe = sealed.run, sealed.loaded.recipe
+    run, recipe = sealed.run, sealed.recipe
     # Files are checked by their digests before a device is opened.
     if PROMPTS in recipe.algorithm.records:
         # The record holds prompts with their tokens: no data file is needed.
@@ -298,7 +298,7 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
 
 def _recorded_data(sealed: SealedRun, given: Path | None) -> RunData:
     """The data that the run was trained on, checked by their digest; evaluation data are not needed."""
-    run, recipe = sealed.run, sealed.loaded.recipe
+    run, recipe = sealed.run, sealed.recipe
     # Absolute, because a relative name would be relative to the recipe.
     traces = recipe.data.traces if given is None else str(given.absolute())
     # No step depends on held-out traces and items, which may be gone.
@@ -322,8 +322,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
     run, digest = sealed.run, sealed.run.manifest.data_digests.get("rows")
     # A smoke run takes the first traces only, and long rows may be dropped: the index has the rest.
     index = {row["id"]: row for row in jsonl.read(run.path / ROWS)[0]}
-    recipe = sealed.loaded.recipe
-    way = way_of(recipe)
+    recipe, way = sealed.recipe, way_of(sealed.recipe)
     known = way.ids_of_examples([*index])
     rows = way.build_rows([entry for entry in data.examples if entry.id in known],
                           sealed.tokenizer, sealed.template, recipe.data)
@@ -340,7 +339,7 @@ def _recorded_rows(sealed: SealedRun, data: RunData) -> RowSet:
 
 def _recorded_teacher(sealed: SealedRun) -> Teacher | Absent:
     """The teacher, if it is at the recipe's path or near the run and equals the recorded one byte for byte."""
-    if (algorithm := way_of(sealed.loaded.recipe).teacher_keys) is None:
+    if (algorithm := way_of(sealed.recipe).teacher_keys) is None:
         return absent("the run has none")
     try:
         teacher = find_teacher(sealed.loaded, sealed.tokenizer, sealed.shape, recorded_bases(sealed.run))

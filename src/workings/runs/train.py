@@ -100,9 +100,7 @@ def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *
     """The prepared run, which fits, with its tensors on this machine. Raises as `train`."""
     if processes.is_coordinator:
         _check_out(out, resume)
-    if processes.count > 1:
-        refuse_processes(loaded.recipe)
-    setup = _prepared(loaded, smoke)
+    setup = _prepared(processes, loaded, smoke)
     # The search for a plan compiles up to four candidates, so one process does it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
@@ -154,9 +152,7 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
 
     Raises `RequestError` if the request differs from that of the run.
     """
-    if processes.count > 1:
-        refuse_processes(loaded.recipe)
-    setup = _prepared(loaded, smoke)
+    setup = _prepared(processes, loaded, smoke)
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
@@ -168,7 +164,9 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
         metrics=run.metrics()))
 
 
-def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
+def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
+    if processes.count > 1:
+        refuse_processes(loaded.recipe)
     # Shrink first, because tokenizer and batch change.
     if smoke is not None:
         loaded = smoke.shrink(loaded)
