@@ -29,7 +29,6 @@ from workings.rollouts.arithmetic import rollout_metrics
 from workings.rollouts.rollout import Group
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
-from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_experience import StallDetector
@@ -68,8 +67,8 @@ def rows(words: Sequence[str]) -> Any:
 
 def rates(words: Sequence[str]) -> Any:
     """The learning rate of every step."""
-    schedule = Schedule.from_config(recipe(words).recipe.training)
-    return [schedule.at(step) for step in range(1, schedule.steps + 1)]
+    training = recipe(words).recipe.training
+    return [training.rate_at(step) for step in range(1, training.steps + 1)]
 
 
 def _opened(words: Sequence[str]) -> tuple[Any, Any]:

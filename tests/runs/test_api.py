@@ -22,7 +22,6 @@ from workings.runs.python_api.given import recipe_rewards, rows_of
 from workings.runs.python_api.train import Keywords, keyword_recipe
 from workings.scoring.rewards import CompletionToReward, RewardProcess
 from workings.serving.answering import Pieces
-from workings.training.schedule import Schedule
 from workings.ways.parts.training_data import reward_settings
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
@@ -345,7 +344,7 @@ def test_a_short_run_learns_and_its_rate_is_said(overrides, given, rate, said):
     asked = Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides, learning_rate=given)
     with keyword_recipe(asked) as loaded:
         training = loaded.recipe.training
-    assert Schedule.from_config(training).at(1) == pytest.approx(rate)
+    assert training.rate_at(1) == pytest.approx(rate)
     assert rate_text(training) == said
 
 

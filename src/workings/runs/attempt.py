@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,9 +81,7 @@ class _RunRecorder(RunHooks):
 
     def best(self) -> BestCheckpoint | None:
         """The best checkpoint so far, which is kept from now on; None where the recipe keeps the last one."""
-        setup = self.attempt.setup
-        best = best_checkpoint(setup.recipe.checkpoint.model_dump(), self.lines, setup.schedule.steps)
-        if best is not None:
+        if (best := self.attempt.best(self.lines)) is not None:
             self.attempt.start.writer.checkpoints.best_step = best.step
         return best
 
@@ -152,7 +150,7 @@ class Attempt:
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
         progress = start.progress
-        with Display(setup.recipe.name, setup.schedule.steps, progress, writer.log, memory) as display:
+        with Display(setup.recipe.name, setup.recipe.training.steps, progress, writer.log, memory) as display:
             if isinstance(setup.engine, MicroBatchEngine):
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             self._spare_memory(display)
@@ -163,7 +161,7 @@ class Attempt:
             hooks.best()
             with (setup.training_data.experience(setup.engine, writer) as experience,
                   self._observer(display.sample) as observer):
-                loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
+                loop = TrainingLoop(engine=setup.engine, experience=experience, training=setup.recipe.training,
                                     observer=observer, hooks=hooks, progress=progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(observer, display))
@@ -191,7 +189,7 @@ class Attempt:
             sys.stderr.write(f"{line}\n")
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(layout.METRICS))[0]
-        if (best := best_checkpoint(setup.recipe.checkpoint.model_dump(), metrics, setup.schedule.steps)) is not None:
+        if (best := self.best(metrics)) is not None:
             facts = {**facts, KEPT: self._kept(best).facts()}
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
@@ -201,6 +199,11 @@ class Attempt:
             run = writer.seal(outcome.status, manifest)
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,
                            setup=setup, state=outcome.state, metrics=metrics)
+
+    def best(self, lines: Sequence[Mapping[str, Any]]) -> BestCheckpoint | None:
+        """The best checkpoint by these metrics lines; None where the recipe keeps the last one."""
+        recipe = self.setup.recipe
+        return best_checkpoint(recipe.checkpoint.model_dump(), lines, recipe.training.steps)
 
     def _spare_memory(self, display: Display) -> None:
         """Has freed memory returned at once where a run on a CPU may not fit otherwise. Says how near the plan is."""
@@ -303,7 +306,7 @@ class Attempt:
                 engine=setup.engine, sampler=setup.sampler or setup.engine, batches=setup.held_out,
                 questions=setup.questions, items=setup.watched_items, scorer=scorer, tokenizer=setup.tokenizer,
                 template=setup.template, max_new_tokens=keys.max_new_tokens, batch_size=keys.batch_size,
-                every_steps=keys.every_steps, last_step=setup.schedule.steps, log_sample=log_sample)
+                every_steps=keys.every_steps, last_step=setup.recipe.training.steps, log_sample=log_sample)
 
     def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])

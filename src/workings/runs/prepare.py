@@ -41,7 +41,6 @@ from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item
 from workings.scoring.scorers import scorer_version
-from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.teacher import teacher_request
 from workings.ways.parts.training_data import TrainingData
@@ -59,7 +58,6 @@ class TrainSetup(ResolvedRun):
     held_out: list[Batch]
     evaluation: EvaluationSettings | None
     """Evaluation settings of the items; None without items."""
-    schedule: Schedule
     request: EngineRequest
     """The request by which the engine was opened."""
     longest_batch: BatchShape
@@ -149,7 +147,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
-        schedule=Schedule.from_config(loaded.recipe.training), request=request, longest_batch=longest, program=program,
+        request=request, longest_batch=longest, program=program,
         inspection=inspections[program], verdict=memory_verdict(inspections[program], left))
 
 

@@ -39,7 +39,6 @@ from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.runs.open_model import AS_RECORDED, SealedRun
 from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
-from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.replay_source import ReopenedRun
 from workings.ways.parts.teacher import Teacher, find_teacher
@@ -100,7 +99,7 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     for part in selected:
         checkpoint = opened.checkpoint(part.start) if part.start else None
         plans.append(ReplayPlan(
-            engine=opened.engine, source=source, schedule=Schedule.from_config(opened.recipe.training),
+            engine=opened.engine, source=source, training=opened.recipe.training,
             start=_initial_state(opened, checkpoint), lines=[*metrics[part.start:part.end]],
             position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
     coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
