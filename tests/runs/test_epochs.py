@@ -8,7 +8,7 @@ import pytest
 import workings
 from tests.evidence import reseal
 from tests.evidence.verdicts import failed
-from tests.runs.runs_helpers import RECIPE, write_recipe
+from tests.runs.runs_helpers import RECIPE, train_refuses, write_recipe
 from workings.config.load import load_recipe
 from workings.data.batches import Batches
 from workings.errors import RequestError
@@ -38,9 +38,8 @@ def test_a_run_in_epochs_records_both_is_verified_and_other_epochs_are_found(tmp
 
 def test_too_short_for_its_warm_up(tmp_path):
     text = IN_EPOCHS.replace("epochs: 1.5", "epochs: 0.1")
-    with pytest.raises(RequestError, match=r"training\.warmup_steps: 2 with training\.steps: 1"):
-        train(str(write_recipe(tmp_path / "asked", text)), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    train_refuses(write_recipe(tmp_path / "asked", text), tmp_path / "run", (),
+                  "training.warmup_steps: 2 with training.steps: 1")
 
 
 def test_an_override_of_one_takes_the_place_of_the_other():

@@ -10,7 +10,7 @@ from tests.distributed.killing import contents
 from tests.distributed.tiny_recipe import RECIPE
 from tests.engines.tiny import same_tensors
 from tests.evidence.reseal import edit_json, recommit, reseal
-from tests.runs.runs_helpers import lines_of, write_recipe
+from tests.runs.runs_helpers import lines_of, train_refuses, write_recipe
 from workings.config.load import load_recipe
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
@@ -93,9 +93,9 @@ def test_a_shard_that_is_missing_or_from_another_checkpoint_is_found(runs, tmp_p
 
 
 def test_what_cannot_shard_is_refused(tmp_path: Path) -> None:
-    recipe = str(write_recipe(tmp_path))
-    with pytest.raises(RequestError, match="engine: unigram does not write sharded checkpoints"):
-        train(recipe, tmp_path / "run", ("checkpoint.sharded=true",))
+    recipe = write_recipe(tmp_path)
+    train_refuses(recipe, tmp_path / "run", ("checkpoint.sharded=true",),
+                  "engine: unigram does not write sharded checkpoints")
     with pytest.raises(RequestError, match=r"checkpoint\.sharded: true with sampler\.name: vllm"):
-        load_recipe(recipe, ("checkpoint.sharded=true", "sampler={name: vllm}", "method={name: lora, rank: 4}",
+        load_recipe(str(recipe), ("checkpoint.sharded=true", "sampler={name: vllm}", "method={name: lora, rank: 4}",
                              "algorithm={name: grpo, group: 4, max_new_tokens: 16}", "rewards=[{scorer: answer}]"))

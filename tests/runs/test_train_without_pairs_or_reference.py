@@ -23,7 +23,7 @@ from workings.evidence.verify import verify
 from workings.runs.train import train
 
 pytestmark = pytest.mark.slow
-WAYS = ("kto", "orpo", "simpo")
+WAYS = ("kto", "orpo", pytest.param("simpo", marks=pytest.mark.full))
 METRICS = "train/metrics.jsonl"
 
 
