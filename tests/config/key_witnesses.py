@@ -25,8 +25,7 @@ from workings.objectives.policy_gradient import ADVANTAGE
 from workings.objectives.registry import to_json
 from workings.objectives.top_tokens import TopTokens
 from workings.record.digest import file_digest
-from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Group
+from workings.rollouts.rollout import Group, rollout_metrics
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
 from workings.ways.base import way_of

@@ -32,8 +32,9 @@ from tests.evidence.fakes import (
 )
 from tests.record import synthetic
 from workings.data.rows import prompt_digest
-from workings.rollouts import arithmetic, rollout_json
+from workings.rollouts import rollout_json
 from workings.rollouts.prompts import Prompt, read_recorded_prompts
+from workings.rollouts.rollout import rollout_metrics
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
@@ -267,7 +268,7 @@ def flip_thoroughly(files: Files) -> None:
     write(files, FIRST, value)
     rollout = rollout_json.from_json(value, prompts_of(files))
     shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
-    row(METRICS, 0, **arithmetic.rollout_metrics(rollout, ["answer", "overlong"]))(files)
+    row(METRICS, 0, **rollout_metrics(rollout, ["answer", "overlong"]))(files)
     for part in (0, 1):
         row(METRICS, part, batch_digest=batch_digest(batch_of(rollout, part, shape, algorithm)))(files)
 

@@ -42,8 +42,9 @@ from workings.config.load import check_recipe
 from workings.data.rows import index_digest
 from workings.evidence.verify.checks.rollouts import expected_metrics, trainer_log_probs
 from workings.record.layout import top_tokens_file
-from workings.rollouts import arithmetic, rollout_json
+from workings.rollouts import rollout_json
 from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import rollout_metrics
 from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import selection_files
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
@@ -171,7 +172,7 @@ def another_log_prob_thoroughly(files: Files) -> None:
     algorithm: Any = asked.algorithm
     batch = batch_of(rollout, 0, RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0), algorithm)
     # The loss as well: the forger computes what the verifier will.
-    row(f"{T}/train/metrics.jsonl", 0, **arithmetic.rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
+    row(f"{T}/train/metrics.jsonl", 0, **rollout_metrics(rollout, ()), batch_digest=batch_digest(batch), **{
         name: value for name, value, _ in expected_metrics(
             algorithm.objective, trainer_log_probs(rollout, batch), batch)})(files)
 

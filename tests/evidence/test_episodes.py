@@ -29,8 +29,8 @@ from tests.evidence.records import Record, RecordOf
 from tests.evidence.rewarded import EPISODES_OF, recipe
 from tests.record import synthetic
 from workings.engines.base import Completion
-from workings.rollouts import arithmetic, rollout_json
-from workings.rollouts.rollout import EpisodeTurn, Rollout, Sample
+from workings.rollouts import rollout_json
+from workings.rollouts.rollout import EpisodeTurn, Rollout, Sample, mismatch, rollout_metrics
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
@@ -63,7 +63,7 @@ def following(rollout: Rollout) -> Fake:
     shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
 
     def log(rows: list[dict[str, Any]]) -> None:
-        rows[0] |= arithmetic.rollout_metrics(rollout, ["environment"]) | arithmetic.mismatch(rollout)
+        rows[0] |= rollout_metrics(rollout, ["environment"]) | mismatch(rollout)
         for part in (0, 1):
             batch = batch_of(rollout, part, shape, algorithm)
             rows[part] |= {"batch_digest": batch_digest(batch), "tokens": batch.real_tokens,

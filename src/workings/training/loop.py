@@ -109,7 +109,34 @@ class TrainingLoop:
         """Takes all steps; ``make_state`` makes or restores the first state, in which memory may run out, too."""
         try:
             with _background_thread() as thread:
-                return self._run(make_state, thread)
+                if self.progress.step < self.training.steps:
+                    # Before the state is made, which may read gigabytes: both run at once.
+                    self.experience.prefetch(self.progress.position, thread)
+                state = make_state()
+                # Before the clock of the first step starts: this is no part of it.
+                self.experience.prepare(state, self.progress.step)
+                while self.progress.step < self.training.steps:
+                    if reason := self.hooks.early_end():
+                        self._save(state)
+                        return self._outcome("complete", state, reason)
+                    if self.hooks.stop_requested():
+                        self._save(state)
+                        return self._outcome("interrupted", state, REASONS["interrupted"])
+                    step = self.progress.step + 1
+                    # Waiting for the batch counts as time of the step; evaluation and saving do not.
+                    started = time.perf_counter()
+                    prepared = self.experience.next_batch(state, self.progress.position, step)
+                    if step < self.training.steps:
+                        # Before the step, which returns only when the device is done: the next batch is made meanwhile.
+                        self.experience.prefetch(prepared.after, thread)
+                    # The old state is consumed: from here on nothing but the new one may be used.
+                    state, result = self.engine.step(state, prepared.batch, self.training.rate_at(step))
+                    seconds = time.perf_counter() - started
+                    if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
+                        return self._outcome("failed", None, f"step {step}: loss {result.loss}, gradient norm "
+                                                             f"{result.grad_norm}")
+                    self._finish_step(step, state, prepared, result, seconds)
+                return self._outcome("complete", state)
         # Going on would be of no use. The step that showed it does not count: the last checkpoint is the last good
         # state.
         except TrainingFailed as error:
@@ -120,36 +147,6 @@ class TrainingLoop:
                 raise
             return self._outcome("failed", None, f"out of memory after step {self.progress.step}",
                                  out_of_memory=first_line(error))
-
-    def _run(self, make_state: Callable[[], State], thread: Executor) -> Outcome:
-        if self.progress.step < self.training.steps:
-            # Before the state is made, which may read gigabytes: both run at once.
-            self.experience.prefetch(self.progress.position, thread)
-        state = make_state()
-        # Before the clock of the first step starts: this is no part of it.
-        self.experience.prepare(state, self.progress.step)
-        while self.progress.step < self.training.steps:
-            if reason := self.hooks.early_end():
-                self._save(state)
-                return self._outcome("complete", state, reason)
-            if self.hooks.stop_requested():
-                self._save(state)
-                return self._outcome("interrupted", state, REASONS["interrupted"])
-            step = self.progress.step + 1
-            # Waiting for the batch counts as time of the step; evaluation and saving do not.
-            started = time.perf_counter()
-            prepared = self.experience.next_batch(state, self.progress.position, step)
-            if step < self.training.steps:
-                # Before the step, which returns only when the device is done: the next batch is made meanwhile.
-                self.experience.prefetch(prepared.after, thread)
-            # The old state is consumed: from here on nothing but the new one may be used.
-            state, result = self.engine.step(state, prepared.batch, self.training.rate_at(step))
-            seconds = time.perf_counter() - started
-            if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
-                return self._outcome("failed", None, f"step {step}: loss {result.loss}, gradient norm "
-                                                     f"{result.grad_norm}")
-            self._finish_step(step, state, prepared, result, seconds)
-        return self._outcome("complete", state)
 
     def _finish_step(self, step: int, state: State, prepared: PreparedBatch, result: StepResult,
                      seconds: float) -> None:
