@@ -17,6 +17,7 @@ from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.record.writer import RunWriter
+from workings.runs.create_or_resume import run_directory
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -253,3 +254,13 @@ def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(
     assert f"rows of an epoch's updates are empty; try: batch.accumulation={-(-rows // 4)}" in log
     assert 'learned    "<reasoning>…</reasoning><answer>…</answer>' in log
     assert verify(run).failed == 0
+
+
+def test_the_next_free_number_and_what_resumes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(run_directory("tiny")) == "runs/tiny"
+    (tmp_path / "runs/tiny").mkdir(parents=True)
+    (tmp_path / "runs/tiny-2.partial").mkdir()
+    assert str(run_directory("tiny")) == "runs/tiny-3"
+    with pytest.raises(RequestError, match="--out runs/tiny"):
+        run_directory("tiny", resume=True)
