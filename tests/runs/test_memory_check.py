@@ -85,16 +85,6 @@ def sealed(tmp_path_factory, run_forked):
     return folder / "run"
 
 
-def test_prediction_and_measurement_stand_side_by_side(sealed):
-    run = RunRecord.open(sealed)
-    measured = json.loads((run.path / "plan/measured.json").read_text())
-    plan = json.loads((run.path / "plan/plan.json").read_text())
-    assert measured["measured_peak_bytes"] > 0
-    assert plan["peak_bytes"] > 0
-    assert "planned" in (run.path / "README.md").read_text()
-    assert not plan.keys() & {"target", "culprit", "reasons", "recipe"}, "texts, and copies of other files"
-
-
 def test_a_run_that_no_plan_makes_fit_is_refused_and_can_be_forced(tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_LIMIT_BYTES", "100")
     recipe = write_recipe(tmp_path / "asked")

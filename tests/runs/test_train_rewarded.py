@@ -14,10 +14,7 @@ from workings.record.canonical import loads
 from workings.record.reader import RunRecord
 from workings.runs.train import train
 
-DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]
-
-
-TORCH = ("engine=torch", *DYNAMIC)
+TORCH = ("engine=torch", *killed.DYNAMIC)
 """Sooner begun in a new process than JAX is, which is killed in `test_train_engines.py`."""
 
 
@@ -30,7 +27,7 @@ def begun(tmp_path_factory, start_forked):
 @pytest.fixture(scope="module")
 def by_jax(begun):
     """A run of the same recipe by JAX, in this process."""
-    return train(str(begun[0]), begun[2].with_name("jax"), DYNAMIC).run
+    return train(str(begun[0]), begun[2].with_name("jax"), killed.DYNAMIC).run
 
 
 def test_killed_in_the_middle_of_drawing_it_ends_bit_for_bit_the_same(begun):
@@ -54,7 +51,7 @@ def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax):
 def test_two_devices_draw_and_learn_the_same(begun, by_jax, workings, tmp_path):
     """Each draws its share: a sample depends on its own seed, not on where it is drawn."""
     recipe = begun[0]
-    done = workings("train", recipe, *DYNAMIC, "mesh.fsdp=2", "batch.micro_batch=1", "training.steps=2", "--out",
+    done = workings("train", recipe, *killed.DYNAMIC, "mesh.fsdp=2", "batch.micro_batch=1", "training.steps=2", "--out",
                     tmp_path / "two", devices=2)
     assert "fsdp=2" in done.stderr
     one, two = (lines_of(by_jax), lines_of(tmp_path / "two"))
