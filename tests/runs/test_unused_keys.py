@@ -75,8 +75,9 @@ def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, trac
     read.clear()
     setup = prepare(replace(loaded, recipe=asked))
     _ = setup.recipe.name, setup.questions, setup.watched_items
-    checkpoint = setup.recipe.checkpoint  # as the loop does
+    checkpoint, training = setup.recipe.checkpoint, setup.recipe.training  # as the loop does
     _ = checkpoint.every_steps, checkpoint.keep_last, checkpoint.every_minutes, checkpoint.keep
+    _ = training.rate_at(training.steps)
     if setup.held_out or setup.evaluation:  # as the observer does
         _ = setup.recipe.evaluation.every_steps
     if setup.evaluation:  # as the evaluation after the run does
