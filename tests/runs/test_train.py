@@ -213,14 +213,6 @@ def test_a_taken_or_missing_run_directory_is_refused_before_planning(recipe, tmp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, tmp_path):
-    run = train(str(recipe), tmp_path / "runs" / "a", ["training.steps=5"]).run
-    command = next(line.split() for line in (run / "README.md").read_text().splitlines() if "workings train" in line)
-    assert command[:2] == ["workings", "train"]
-    run_forked("-m", *command, cwd=run)
-    assert last_weights(tmp_path / "runs" / "a-again") == last_weights(run)
-
-
 def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     text = RECIPE.replace("steps: 12", "steps: 100000").replace("width: 8,", "width: 4096,")
     path = write_recipe(tmp_path / "asked", text)
