@@ -30,7 +30,7 @@ from workings.record.writer import RunWriter
 from workings.runs.create_or_resume import Start, resume_run
 from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
-from workings.runs.memory_check import MemoryWatch
+from workings.runs.memory_check import measured_memory
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, request_of, write_request
 from workings.runs.train_result import TrainResult
@@ -169,14 +169,15 @@ class Attempt:
                 display.say(f"kept       {self._kept(best).sentence}")
             return outcome
 
-    def seal(self, outcome: Outcome, facts: Mapping[str, Any], watch: MemoryWatch) -> TrainResult:
+    def seal(self, outcome: Outcome, facts: Mapping[str, Any]) -> TrainResult:
         """Writes measurements, manifest and README, and seals the run.
 
         ``facts``: fields of the manifest that were known before the first step.
         """
         setup, writer = self.setup, self.start.writer
         memory = setup.engine.memory()  # once, because a CPU's peak still grows during this
-        plan, measured = read_json(writer.path(layout.PLAN)), watch.facts(setup, memory, outcome.out_of_memory)
+        plan, before = (read_json(writer.path(name)) for name in (layout.PLAN, layout.MEASURED))
+        measured = measured_memory(setup, before, memory, outcome.out_of_memory)
         if outcome.out_of_memory:
             writer.event("out_of_memory")
             sentence = memory_sentence(plan, measured)

@@ -30,7 +30,7 @@ from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
 from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
-from workings.runs.memory_check import MemoryWatch, refusal
+from workings.runs.memory_check import memory_before, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.run_metadata import code_version, data_digests, request_of
 from workings.runs.select_engine import with_engine
@@ -80,11 +80,10 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             attempt = Attempt.begin(setup, out, resume, examination)
             writer = attempt.start.writer
             # After compiling and before the first weight, resident memory belongs to compiler and libraries.
-            watch = MemoryWatch()
-            writer.write_json(layout.MEASURED, watch.before(setup))
+            writer.write_json(layout.MEASURED, memory_before(setup))
             try:
                 outcome = attempt.take_steps(on_step, stop, processes)
-                result = attempt.seal(outcome, facts, watch)
+                result = attempt.seal(outcome, facts)
             except RequestError:
                 # Broken weights or rewards: after a fix the same command works.
                 if not attempt.start.resumed:
