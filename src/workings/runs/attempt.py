@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.training import TrainingConfig
+from workings.data.batches import Position
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
@@ -20,14 +21,14 @@ from workings.models.unverified import unverified_sentence
 from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl, layout
 from workings.record.canonical import read_json
-from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
+from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, Checkpoint, best_checkpoint
 from workings.record.manifest import RunFolder
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.metrics import EQUAL, Callback, nothing_left
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.record.writer import RunWriter
-from workings.runs.create_or_resume import Start, resume_run
+from workings.runs.create_or_resume import resume_run
 from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
 from workings.runs.memory_check import measured_memory
@@ -66,7 +67,7 @@ class _RunRecorder(RunHooks):
 
     def write_metrics(self, line: dict[str, Any]) -> None:
         """Writes a metrics line."""
-        self.attempt.start.writer.metric(line)
+        self.attempt.writer.metric(line)
 
     def stop_requested(self) -> bool:
         """Whether a signal, the callback or another process asks to stop."""
@@ -82,7 +83,7 @@ class _RunRecorder(RunHooks):
     def best(self) -> BestCheckpoint | None:
         """The best checkpoint so far, which is kept from now on; None where the recipe keeps the last one."""
         if (best := self.attempt.best(self.lines)) is not None:
-            self.attempt.start.writer.checkpoints.best_step = best.step
+            self.attempt.writer.checkpoints.best_step = best.step
         return best
 
     def checkpoint_is_due(self, step: int) -> bool:
@@ -98,7 +99,7 @@ class _RunRecorder(RunHooks):
         if self.attempt.setup.recipe.checkpoint.sharded:
             assert isinstance(engine, ShardSavingEngine)  # `prepare` has refused others
             write = engine.save_shards
-        self.attempt.start.writer.checkpoints.save(progress.step, lambda directory: write(state, directory), {
+        self.attempt.writer.checkpoints.save(progress.step, lambda directory: write(state, directory), {
             "position": progress.position.to_json(), "tokens": progress.tokens,
             "supervised_tokens": progress.supervised_tokens, "training_seconds": progress.seconds})
         self.saved_at = time.monotonic()
@@ -117,7 +118,10 @@ class _RunRecorder(RunHooks):
 class Attempt:
     """An attempt at a run, whose directory is open."""
 
-    start: Start
+    writer: RunWriter
+    checkpoint: Checkpoint | None
+    """None for a new run."""
+    resumed: bool
     setup: TrainSetup
     out: Path
     doctor: Examination
@@ -131,25 +135,33 @@ class Attempt:
         attempt = attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
                                                "config_digest": setup.config_digest, "resume": resume})
         if resume:
-            start = resume_run(out, request_of(setup), setup.device.mesh, attempt)
+            writer, checkpoint, resumed = resume_run(out, request_of(setup), setup.device.mesh, attempt)
         else:
-            start = Start(writer=RunWriter.create(out), checkpoint=None, resumed=False)
-            start.writer.event("started", attempt=attempt)
+            writer, checkpoint, resumed = RunWriter.create(out), None, False
+            writer.event("started", attempt=attempt)
         # A resumed run writes it again, because devices and free memory may have changed.
-        write_request(start.writer, setup)
-        if setup.evaluation is not None and not start.resumed:
+        write_request(writer, setup)
+        if setup.evaluation is not None and not resumed:
             # Sealed with the first events: the items that count are recorded before their answers are known.
-            start.writer.event(layout.ANNOUNCED, evaluation=layout.RECIPE_EVALUATION,
-                               decoding=setup.evaluation.decoding(), items={
-                                   "count": len(setup.data.items), "digest": items_digest(setup.data.items)})
-        return cls(start=start, setup=setup, out=out, doctor=doctor)
+            writer.event(layout.ANNOUNCED, evaluation=layout.RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),
+                         items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
+        return cls(writer=writer, checkpoint=checkpoint, resumed=resumed, setup=setup, out=out, doctor=doctor)
+
+    @property
+    def progress(self) -> Progress:
+        """Progress of the checkpoint; that of a new run without one."""
+        if self.checkpoint is None:
+            return Progress(step=0, position=Position())
+        facts = self.checkpoint.facts
+        return Progress(step=self.checkpoint.step, position=Position.from_json(facts["position"]),
+                        tokens=facts["tokens"], supervised_tokens=facts["supervised_tokens"],
+                        seconds=facts["training_seconds"])
 
     def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
         """Runs the training loop; ``on_step`` is called for every step, and False asks for a stop."""
-        start, setup, writer = self.start, self.setup, self.start.writer
+        setup, writer, progress = self.setup, self.writer, self.progress
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
-        progress = start.progress
         with Display(setup.recipe.name, setup.recipe.training.steps, progress, writer.log, memory) as display:
             if isinstance(setup.engine, MicroBatchEngine):
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
@@ -174,7 +186,7 @@ class Attempt:
 
         ``facts``: fields of the manifest that were known before the first step.
         """
-        setup, writer = self.setup, self.start.writer
+        setup, writer = self.setup, self.writer
         memory = setup.engine.memory()  # once, because a CPU's peak still grows during this
         plan, before = (read_json(writer.path(name)) for name in (layout.PLAN, layout.MEASURED))
         measured = measured_memory(setup, before, memory, outcome.out_of_memory)
@@ -270,8 +282,8 @@ class Attempt:
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
         if time := expected_time(setup):
             yield f"time       {time}"
-        if self.start.resumed:
-            yield f"resume     after step {self.start.progress.step}"
+        if self.resumed:
+            yield f"resume     after step {self.progress.step}"
 
     def _learned_form(self) -> str:
         """Form of the completions that are learned, with the stop token; empty for sampled completions."""
@@ -283,10 +295,10 @@ class Attempt:
 
     def _first_state(self, observer: HeldOutObserver, display: Display) -> State:
         """Restores the checkpoint, or makes the untrained model, whose answers to the held-out items are recorded."""
-        setup, writer = self.setup, self.start.writer
-        if self.start.checkpoint is not None:
+        setup, writer = self.setup, self.writer
+        if self.checkpoint is not None:
             with slow_operation("reading the checkpoint"):
-                state = setup.engine.restore(self.start.checkpoint.path)
+                state = setup.engine.restore(self.checkpoint.path)
         else:
             with slow_operation("reading the weights"):
                 state = setup.initial_state(setup.engine, setup.recipe.seed)

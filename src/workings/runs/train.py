@@ -78,7 +78,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             with slow_operation("looking at this machine"):
                 examination = doctor(setup.loaded, out=out.parent, kernels=False)
             attempt = Attempt.begin(setup, out, resume, examination)
-            writer = attempt.start.writer
+            writer = attempt.writer
             # After compiling and before the first weight, resident memory belongs to compiler and libraries.
             writer.write_json(layout.MEASURED, memory_before(setup))
             try:
@@ -86,7 +86,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
                 result = attempt.seal(outcome, facts)
             except RequestError:
                 # Broken weights or rewards: after a fix the same command works.
-                if not attempt.start.resumed:
+                if not attempt.resumed:
                     writer.discard()
                 raise
             finally:
