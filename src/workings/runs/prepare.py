@@ -158,7 +158,7 @@ def _with_frozen_models(data: TrainingData, request: EngineRequest, device: Devi
     inspections = with_reference(request, mesh, {"step": step})
     if (teacher := data.teacher) is None:
         return inspections
-    request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
+    request_of_teacher = teacher_request(request, teacher, teacher.algorithm.teacher_precision)
     of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
     return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
                         stays_loaded=teacher.algorithm.asks_teacher_in_every_step)
