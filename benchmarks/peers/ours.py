@@ -18,10 +18,10 @@ prepare()
 from importlib.metadata import version  # noqa: E402
 
 from benchmarks.peers.case import batches_by_position, read_shape, request_for  # noqa: E402
+from workings.config.training import TrainingConfig  # noqa: E402
 from workings.data.batches import Position  # noqa: E402
 from workings.engines.registry import find_engine  # noqa: E402
 from workings.training.loop import Progress, RunHooks, TrainingLoop  # noqa: E402
-from workings.training.schedule import Schedule  # noqa: E402
 from workings.ways.parts.experience import RowExperience  # noqa: E402
 
 PACKAGES = {"jax": ("jax", "jaxlib"), "torch": ("torch", "transformers")}
@@ -58,9 +58,8 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
 
     with tempfile.TemporaryFile("w") as file:
         loop = TrainingLoop(
-            engine=engine, experience=RowExperience(batches), schedule=Schedule(
-                kind="constant", steps=batches.batches_in_epoch(0), peak=settings["learning_rate"], warmup_steps=0,
-                final_share=1.0),
+            engine=engine, experience=RowExperience(batches), training=TrainingConfig(
+                schedule="constant", steps=batches.batches_in_epoch(0), learning_rate=settings["learning_rate"]),
             observer=None, hooks=MeterHooks(meter, file), progress=Progress(step=0, position=Position()))
         meter.start()
         outcome = loop.run(lambda: first)

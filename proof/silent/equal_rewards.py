@@ -5,8 +5,7 @@ Reported: trl#3452, trl#3857, ms-swift#5571.
 
 from proof.silent._harness import Found, refused
 from tests.rollouts.making import PROMPTS, rollout, sample
-from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Group
+from workings.rollouts.rollout import Group, rollout_metrics
 from workings.ways.parts.rollout_experience import StallDetector
 from workings.ways.rewards import Grpo
 

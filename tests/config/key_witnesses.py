@@ -25,11 +25,9 @@ from workings.objectives.policy_gradient import ADVANTAGE
 from workings.objectives.registry import to_json
 from workings.objectives.top_tokens import TopTokens
 from workings.record.digest import file_digest
-from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Group
+from workings.rollouts.rollout import Group, rollout_metrics
 from workings.scoring.items import Item
 from workings.scoring.rewards import CompletionToReward, shipped_reward, total
-from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_experience import StallDetector
@@ -68,8 +66,8 @@ def rows(words: Sequence[str]) -> Any:
 
 def rates(words: Sequence[str]) -> Any:
     """The learning rate of every step."""
-    schedule = Schedule.from_config(recipe(words).recipe.training)
-    return [schedule.at(step) for step in range(1, schedule.steps + 1)]
+    training = recipe(words).recipe.training
+    return [training.rate_at(step) for step in range(1, training.steps + 1)]
 
 
 def _opened(words: Sequence[str]) -> tuple[Any, Any]:
@@ -121,7 +119,7 @@ def rolled_out(words: Sequence[str]) -> Any:
     size = RolloutShape.from_recipe(asked, way, devices=1, pad_id=0)
     group = Group(prompt=PROMPTS[0], epoch=0, samples=(sample([5, 6], reward=1.0, advantage=0.5), sample([7])))
     batch = batch_of(rollout(group), 0, size, way)
-    return (size, way.group, way.sampling_temperature, way.max_sampling_rounds, batch.divisor,
+    return (size, way.group, way.objective.temperature, way.max_sampling_rounds, batch.divisor,
             None if batch.loss_positions is None else batch.loss_positions.shape)
 
 

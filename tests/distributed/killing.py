@@ -123,15 +123,8 @@ def kill_and_go_on(start: Start, folder: Path, run: str, points: Iterable[tuple[
                    *overrides: str) -> tuple[int, list[str]]:
     """A run of two processes of JAX that is killed at points, started again each time, and then left to its end.
 
-    Args:
-        start: starts a process.
-        folder: with the recipe.
-        run: name of the run.
-        points: index of the process to kill, further steps before that, and further seconds.
-        overrides: of the recipe.
-
-    Returns:
-        Number of kills, and what was wrong with the ends of the others.
+    ``points``: index of the process to kill, further steps before that, and further seconds. Returns the number of
+    kills, and what was wrong with the ends of the others.
     """
     kills, problems = 0, list[str]()
     for index, more, seconds in points:

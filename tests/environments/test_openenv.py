@@ -1,4 +1,4 @@
-"""Environments of openenv: an installed class is played here and again by `verify`, one behind a server only there."""
+"""Environments of openenv: `verify` plays an installed class once more, and not what a server played."""
 
 import os
 import socket

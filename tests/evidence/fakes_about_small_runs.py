@@ -33,9 +33,9 @@ from workings.config.recipe import Recipe
 from workings.config.rewards import reward_name
 from workings.data.rows import prompt_digest
 from workings.record.attempts import line_digest
-from workings.rollouts import arithmetic, rollout_json
+from workings.rollouts import rollout_json
 from workings.rollouts.prompts import Prompt, read_recorded_prompts
-from workings.rollouts.rollout import Rollout, Sample
+from workings.rollouts.rollout import Rollout, Sample, mismatch, rollout_metrics
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_batch import digest_of as batch_digest
 
@@ -144,7 +144,7 @@ def following(rollout: Rollout, asked: Recipe) -> Fake:
     shape = RolloutShape.from_recipe(asked, algorithm, devices=1, pad_id=0)
 
     def log(rows: Lines) -> None:
-        rows[0] |= arithmetic.rollout_metrics(rollout, [*weights]) | arithmetic.mismatch(rollout)
+        rows[0] |= rollout_metrics(rollout, [*weights]) | mismatch(rollout)
         for part in (0, 1):
             batch = batch_of(rollout, part, shape, algorithm)
             rows[part] |= {"batch_digest": batch_digest(batch), "tokens": batch.real_tokens,

@@ -37,8 +37,9 @@ from workings.config.load import check_recipe
 from workings.data.rows import index_digest
 from workings.evidence.verify.checks.rollouts import expected_metrics, trainer_log_probs
 from workings.record.layout import top_tokens_file
-from workings.rollouts import arithmetic, rollout_json
+from workings.rollouts import rollout_json
 from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import rollout_metrics
 from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import selection_files
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
@@ -147,7 +148,7 @@ def another_log_prob_thoroughly(files: Files) -> None:
     said = {name: value for name, value, _ in expected_metrics(
         algorithm.objective, trainer_log_probs(rollout, batch), batch)}
     edit(f"{T}/train/metrics.jsonl", lambda found: found[0].update(
-        arithmetic.rollout_metrics(rollout, ()) | {"batch_digest": batch_digest(batch)} | said))(files)
+        rollout_metrics(rollout, ()) | {"batch_digest": batch_digest(batch)} | said))(files)
 
 
 def invented_rewards(value: dict[str, Any]) -> None:

@@ -78,8 +78,7 @@ def run(folder: Path) -> Files:
 
 def rewards(folder: Path) -> Files:
     """A run that learned from two rewards, with two updates a rollout."""
-    train(str(killed.write_rewarded(folder)), folder / "runs" / "a",
-          [*killed.REWARDED["two updates a rollout, dynamic sampling"]])
+    train(str(killed.write_rewarded(folder)), folder / "runs" / "a", killed.DYNAMIC)
     return files_of(folder / "runs")
 
 

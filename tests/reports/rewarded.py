@@ -14,9 +14,8 @@ from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.record.layout import PROMPTS, REWARDS, rollout_file
 from workings.record.writer import RunWriter
-from workings.rollouts import arithmetic
 from workings.rollouts.prompts import Prompt, PromptSet
-from workings.rollouts.rollout import Group, Rollout, Sample
+from workings.rollouts.rollout import Group, Rollout, Sample, mismatch, rollout_metrics
 from workings.rollouts.rollout_json import to_json
 from workings.scoring.items import Item
 from workings.ways.rewards import DrGrpo
@@ -78,8 +77,8 @@ def rewarded_run(final: Path, texts: Sequence[str] = (), asked: Sequence[Item] =
     for step in range(1, STEPS + 1):
         drawn = rollout(step, texts, asked)
         writer.write_json(rollout_file(step), to_json(drawn))
-        writer.metric(synthetic.steps()[step - 1] | arithmetic.rollout_metrics(drawn, list(WEIGHTS))
-                      | arithmetic.mismatch(drawn) | {"clip_fraction": 0.0, "entropy": 0.5 / step, "kl_behavior": 0.0,
+        writer.metric(synthetic.steps()[step - 1] | rollout_metrics(drawn, list(WEIGHTS))
+                      | mismatch(drawn) | {"clip_fraction": 0.0, "entropy": 0.5 / step, "kl_behavior": 0.0,
                                                       "drawing_seconds": 0.004})
     synthetic.save(writer, STEPS)
     writer.write_json("config/resolved.json", config)

@@ -16,9 +16,8 @@ from workings.data.batches import Position
 from workings.engines.base import Completion
 from workings.errors import RecordError, RequestError
 from workings.record.canonical import dumps, loads
-from workings.rollouts import arithmetic
 from workings.rollouts.prompts import Prompt, PromptSet, build_prompts, refuse_evaluation_items
-from workings.rollouts.rollout import Group, Rollout, Sample, sample_seed, select_groups
+from workings.rollouts.rollout import Group, Rollout, Sample, mismatch, rollout_metrics, sample_seed, select_groups
 from workings.rollouts.rollout_json import from_json, to_json
 from workings.scoring.items import Item, item_from_json
 from workings.ways.distill import Distill
@@ -171,7 +170,7 @@ def test_advantages_of_a_teacher_by_hand() -> None:
     assert not unasked.signals["advantage"].any()
     moved = replace(of_a_teacher(), reference_log_probs=tuple(x - 1 for x in of_a_teacher().reference_log_probs))
     assert digest_of(batch_of(moved, 0, SHAPE, algorithm)) != digest_of(batch)
-    found = arithmetic.rollout_metrics(of_a_teacher(), ())
+    found = rollout_metrics(of_a_teacher(), ())
     # Minus a quarter, a half, and a quarter once more over seven tokens.
     assert found["kl_teacher"] == pytest.approx(-1 / 7)
     assert not {"reward", "groups_without_spread"} & set(found)
@@ -213,13 +212,13 @@ def test_a_token_takes_at_most_ten_bytes() -> None:
 
 
 def test_metrics_by_hand() -> None:
-    found = arithmetic.rollout_metrics(TWO, ["answer"])
+    found = rollout_metrics(TWO, ["answer"])
     assert (found["reward"], found["reward_answer"], found["completions"]) == (0.75, 0.75, 4)
     assert (found["groups_all_wrong"], found["groups_mixed"], found["groups_all_right"]) == (0, 0.5, 0.5)
     assert (found["groups_without_spread"], found["truncated"], found["empty"]) == (0.5, 0.25, 0.25)
     assert (found["completion_tokens"], found["completion_tokens_least"], found["completion_tokens_most"]) == (1, 0, 2)
     said = [x for _, one in TWO.trained_samples for x in one.completion.log_probs]
-    apart = arithmetic.mismatch(TWO)
+    apart = mismatch(TWO)
     assert apart["mismatch"] == pytest.approx(1e-4 * -sum(said) / len(said), rel=1e-2)
     assert apart["mismatch_most"] == pytest.approx(1.5e-4, rel=1e-2)
     assert apart["mismatch_ratio"] == pytest.approx(math.fsum(math.exp(1e-4 * x) for x in said) / len(said), rel=1e-6)

@@ -1,4 +1,4 @@
-"""vLLM as a sampler, against a stand-in that speaks its interface; the real one is in `benchmarks/` and `proof/`."""
+"""vLLM as a sampler, against a small server with its interface; the real one is in `benchmarks/` and `proof/`."""
 
 import json
 import sys
@@ -155,7 +155,7 @@ def started(folder: Path, program: str, **keys: Any) -> VllmSampler:
 
 def test_a_server_is_started_with_the_words_of_the_recipe(tmp_path: Path) -> None:
     one = started(tmp_path, SERVER, arguments=["--seed", "3"])
-    with pytest.raises(TrainingFailed, match="501"):  # this stand-in loads no adapters
+    with pytest.raises(TrainingFailed, match="501"):  # this server loads no adapters
         draw(one, b"adapters")
     words = json.loads((tmp_path / "argv.json").read_text())
     assert words[:2] == ["serve", "weights"]

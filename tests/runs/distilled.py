@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tests import kept_folders
 from workings.evidence.replay.comparison import wrong_steps
 from workings.record.digest import json_digest
-from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train import train
 
 TEACHER = """name: teacher
@@ -55,17 +53,3 @@ def write(folder: Path, teacher: Sequence[str] = (), *, on_traces: bool = False)
     student.write_text("\n".join(ON_TRACES if on_traces and line.startswith("algorithm:") else line
                                  for line in STUDENT.splitlines()) + "\n")
     return student
-
-
-def replayed_with_its_teacher_and_without(run: Path, teacher: Path) -> list[dict[str, Any]]:
-    """Facts of two good replays of a run of two steps: its teacher is there, and is then moved away."""
-    found = []
-    for there in (True, False):
-        if not there:
-            teacher.rename(teacher.with_name("gone"))
-        facts = replay_run(run, ReplayRequest(start=0, steps=2))
-        assert wrong_steps(facts) == []
-        assert all(control["outside"] for control in facts["controls"].values()), facts["controls"]
-        assert set(facts["controls"]) == {"seed", "learning_rate", "rows", "checkpoint", "teacher"}
-        found.append(facts)
-    return found

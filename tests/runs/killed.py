@@ -47,13 +47,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
-REWARDED: dict[str, tuple[str, ...]] = {
-    "one update a rollout": (),
-    # Groups of 4, rollouts of 8: every second update goes on in the middle of a rollout.
-    "two updates a rollout, dynamic sampling": ("algorithm.name=dapo", "algorithm.updates=2",
-                                                "algorithm.max_resamples=3", "algorithm.temperature=0.8"),
-}
-"""Further settings of the recipe that `write_rewarded` writes."""
+DYNAMIC = ("algorithm.name=dapo", "algorithm.updates=2", "algorithm.max_resamples=3", "algorithm.temperature=0.8")
+"""For the recipe with rewards. Groups of 4, rollouts of 8: every second update resumes in the middle of a rollout."""
 REWARD = """def vowels(prompts, completions, **columns):
     return [float(sum(text.count(vowel) for vowel in "aeiou") > 1) for text in completions]
 """
@@ -125,12 +120,6 @@ def begin(recipe: Path, settings: Sequence[str], start_forked: Callable[..., For
     done = train(recipe, out, settings, start)
     assert done.returncode == 0, done.stderr
     return recipe, start, out
-
-
-def compiled_in(cache: Path) -> dict[str, str]:
-    """Environment in which JAX keeps what it has compiled."""
-    return {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 
 
 def train(recipe: Path, out: Path, settings: Sequence[str], start: Start, kill_at: str = "0") -> Child:

@@ -16,13 +16,12 @@ from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings
 from workings.inputs.datasets import find_data
 from workings.record.progress import ProgressListener, report_progress_to
+from workings.runs.attempt import rate_text
 from workings.runs.evaluate import Question, ask
-from workings.runs.preflight import rate_text
 from workings.runs.python_api.given import recipe_rewards, rows_of
 from workings.runs.python_api.train import Keywords, keyword_recipe
 from workings.scoring.rewards import CompletionToReward, RewardProcess
 from workings.serving.answering import Pieces
-from workings.training.schedule import Schedule
 from workings.ways.parts.training_data import reward_settings
 
 SHAPE = {"source": "scratch", "shape": {"layers": 1, "width": 8, "mlp_width": 8, "heads": 1, "kv_heads": 1,
@@ -44,7 +43,7 @@ def test_the_verbs_as_functions(tmp_path):
     with pytest.raises(RequestError, match="no-device"):
         workings.evaluate(str(tmp_path / "run"), recipe.with_name("traces.jsonl"), tmp_path / "none",
                           device="no-device", on_trained_items=learned.extend)
-    assert learned, "what was trained on is said before the model is opened"
+    assert learned, "trained questions are named before the model is opened"
     assert scorecard.overall.n == trained.scorecard.overall.n == 10
     comparison = workings.compare(str(tmp_path / "run"), tmp_path / "again")
     assert comparison.to_json()["items"] == 10
@@ -101,7 +100,7 @@ def test_rows_and_a_model_are_a_run_that_keeps_them_and_draws_itself(tmp_path, m
 
     with report_progress_to(Listens()):
         reply = ask(opened.path, Question(text="What is 1+1?", max_new_tokens=3), show=pieces.append)
-    # What is waited for is said, until there is a first piece of the answer.
+    # The status is shown until there is a first piece of the answer.
     assert [one for one in heard if isinstance(one, str)][-2:] == ["opening the trained model", "answering"]
     assert heard[-1] == 0
     assert opened.ask("What is 1+1?", max_new_tokens=3) == reply.text == "".join(pieces)
@@ -230,13 +229,6 @@ def test_errors_name_the_arguments(keywords, words, tmp_path, monkeypatch):
     assert words.format(here=tmp_path) in str(refused.value)
 
 
-@pytest.mark.parametrize(("overrides", "buckets"), [
-    ({}, "auto"), ({"data.packing": "best_fit"}, "auto"), ({"data.buckets": [32]}, (32,)), (["data.buckets=[]"], ())])
-def test_lengths_of_batches_suit_the_data_unless_they_are_named(overrides, buckets):
-    with keyword_recipe(Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides)) as loaded:
-        assert loaded.recipe.data.buckets == buckets
-
-
 def test_questions_are_rewarded_by_a_file_of_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def brevity(prompts, **columns):\n    return [0.0] * len(prompts)\n")
@@ -352,7 +344,7 @@ def test_a_short_run_learns_and_its_rate_is_said(overrides, given, rate, said):
     asked = Keywords(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, overrides=overrides, learning_rate=given)
     with keyword_recipe(asked) as loaded:
         training = loaded.recipe.training
-    assert Schedule.from_config(training).at(1) == pytest.approx(rate)
+    assert training.rate_at(1) == pytest.approx(rate)
     assert rate_text(training) == said
 
 

@@ -59,9 +59,8 @@ def test_it_ends_when_patience_does_and_keeps_the_best(begun):
     assert f"kept       the checkpoint of step {best}: its loss" in (begun[2] / LOG).read_text()
 
 
-@pytest.mark.parametrize("point", ["rename checkpoints/.step_000004", "write .README"])
-def test_killed_and_resumed_it_ends_bit_for_bit_the_same(begun, point):
-    out = killed.assert_ends_alike(begun, BEST, point)
+def test_killed_and_resumed_it_ends_bit_for_bit_the_same(begun):
+    out = killed.assert_ends_alike(begun, BEST, "rename checkpoints/.step_000004")
     assert RunRecord.open(out).manifest.facts["kept"] == RunRecord.open(begun[2]).manifest.facts["kept"]
 
 

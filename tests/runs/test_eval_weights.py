@@ -1,4 +1,4 @@
-"""`workings eval` of plain weights on both engines; killed while it generates, it goes on and ends the same."""
+"""`workings eval` of plain weights on both engines; trained questions are not evaluated in a run."""
 
 import json
 from collections.abc import Callable
@@ -11,11 +11,14 @@ import pytest
 from tests.evaluation.making import items, records, write_lines
 from tests.runs.killed import trained_and_exported
 from tests.runs.runs_helpers import refused
+from workings.data.rows import prompt_digest
+from workings.errors import RequestError
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.record.digest import file_digest
-from workings.runs.evaluate import evaluate_run
+from workings.runs.evaluate import evaluate_run, find_trained_items
 from workings.runs.open_model import WeightsRequest
+from workings.scoring.items import Item
 
 pytest.importorskip("jax")
 pytest.importorskip("torch")
@@ -62,3 +65,18 @@ def test_what_a_recipe_would_say_has_to_be_said(made: Path, tmp_path: Path) -> N
     given = refused("eval", made / "run", "--template", "gemma", *asked[2:])
     assert "--template cannot be used with a sealed run" in given
     assert not (tmp_path / "x").exists()
+
+
+def test_questions_that_a_run_learned_are_not_evaluated_in_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "data").mkdir(parents=True)
+    learned = Item(id="seen", prompt="What is  1+1?", expected_answer="2")
+    other = Item(id="new", prompt="What is 2+2?", expected_answer="4")
+    row = {"id": "t", "prompt_digest": prompt_digest("what is 1+1?"), "earlier_prompt_digests": [prompt_digest("Hi")]}
+    dropped = {"id": "u", "status": "dropped", "prompt_digest": prompt_digest(other.prompt)}
+    (run / "data/rows.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(dropped) + "\n")
+    with pytest.raises(RequestError, match=r"was trained on 1 of 2 items, such as seen"):
+        find_trained_items(run, [learned, other], run / "eval" / "items")
+    assert find_trained_items(run, [other], run / "eval" / "items") == []
+    assert find_trained_items(run, [learned, other], tmp_path / "elsewhere") == ["seen"]
+    assert find_trained_items(tmp_path / "weights of someone", [learned], tmp_path / "elsewhere") == []

@@ -20,22 +20,36 @@ WORDS = ["evaluation.batch_size=2", "evaluation.base=false"]
 
 
 @pytest.fixture
-def cut_off(tmp_path, monkeypatch):
-    """Recipe, and a run of ten items of which four were answered when a signal came."""
-    answered, recipe = [], write_recipe(tmp_path / "asked")
-    answer = evaluation.generate_batch
+def answered(monkeypatch):
+    """Items that were answered, in their order."""
+    found, answer = [], evaluation.generate_batch
+    monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
+        found.extend(items), answer(session, items, settings))[1])
+    return found
 
-    def until_a_signal(session, items, settings):
-        if len(answered) == 2:
+
+def until_a_signal(recipe, run, words, monkeypatch, most):
+    """Trains and evaluates; a signal comes when this many items were answered."""
+    answered, answer = [], evaluation.generate_batch
+
+    def answer_or_stop(session, items, settings):
+        if len(answered) == most:
             raise KeyboardInterrupt("SIGTERM")
-        answered.append([item.id for item in items])
+        answered.extend(items)
         return answer(session, items, settings)
 
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "generate_batch", until_a_signal)
+        patch.setattr(evaluation, "generate_batch", answer_or_stop)
         with pytest.raises(KeyboardInterrupt):
-            train_and_evaluate(str(recipe), tmp_path / "runs" / "a", WORDS)
-    return recipe, tmp_path / "runs" / "a"
+            train_and_evaluate(str(recipe), run, words)
+
+
+@pytest.fixture
+def cut_off(tmp_path, monkeypatch):
+    """Recipe, and a run that answered four of its ten items when a signal came."""
+    recipe, run = write_recipe(tmp_path / "asked"), tmp_path / "runs" / "a"
+    until_a_signal(recipe, run, WORDS, monkeypatch, 4)
+    return recipe, run
 
 
 def test_the_record_verifies_without_it(cut_off):
@@ -47,16 +61,13 @@ def test_the_record_verifies_without_it(cut_off):
     assert not (run / "eval").exists()
 
 
-def test_resume_asks_only_what_is_left(cut_off, monkeypatch):
+def test_resume_asks_only_what_is_left(cut_off, answered):
     recipe, run = cut_off
     root = RunRecord.open(run).root
     before = (partial_unit_path(run / RECIPE_EVALUATION) / "predictions.jsonl").read_bytes()
     assert before.count(b"\n") == 4
-    asked, answer = [], evaluation.generate_batch
-    monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
-        asked.extend(items), answer(session, items, settings))[1])
     result = train_and_evaluate(str(recipe), run, WORDS, resume=True)
-    assert len(asked) == 6
+    assert len(answered) == 6
     assert (result.scorecard.overall.n, result.training.status, result.training.steps) == (10, "complete", 12)
     assert result.base is None, "the recipe asks for none"
     assert RunRecord.open(run).root == root, "the run itself stays as it was sealed"
@@ -77,32 +88,19 @@ def test_another_request_is_refused_and_the_verb_for_evaluations_goes_on_too(cut
     assert f"remove {run.parent / 'a.eval-items.partial'}" in refused.value.try_next
 
 
-def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch):
+def test_resume_asks_the_untrained_model_that_was_not(tmp_path, monkeypatch, answered):
     recipe, run, words = write_recipe(tmp_path / "asked"), tmp_path / "runs" / "a", ["evaluation.batch_size=2"]
-    answer, asked = evaluation.generate_batch, []
-
-    def until_a_signal(session, items, settings):
-        asked.extend(items)
-        if len(asked) > 14:  # ten of the run, and four of the untrained model
-            raise KeyboardInterrupt("SIGTERM")
-        return answer(session, items, settings)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "generate_batch", until_a_signal)
-        with pytest.raises(KeyboardInterrupt):
-            train_and_evaluate(str(recipe), run, words)
+    until_a_signal(recipe, run, words, monkeypatch, 14)  # ten of the run, and four of the untrained model
     assert (run / RECIPE_EVALUATION).is_dir()
     # A training run there, named like an evaluation of an untrained model, is not one.
     other = run.with_name("base-mine")
     other.mkdir()
     shutil.copyfile(run / SEAL, other / SEAL)
-    asked.clear()
+    answered.clear()
     assert not has_base(RunRecord.open(run))
     shutil.rmtree(other)
-    monkeypatch.setattr(evaluation, "generate_batch", lambda session, items, settings: (
-        asked.extend(items), answer(session, items, settings))[1])
     result = train_and_evaluate(str(recipe), run, words, resume=True)
-    assert (len(asked), result.scorecard.overall.n, result.base_missing) == (6, 10, "")
+    assert (len(answered), result.scorecard.overall.n, result.base_missing) == (6, 10, "")
     assert "compared with the untrained model: " in result.sentence()
     assert not list(run.parent.glob("*.partial"))
     assert (verify(run.parent).failed, verify(run.parent).level) == (0, 2)

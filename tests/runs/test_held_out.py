@@ -4,33 +4,14 @@
 import pytest
 
 from tests.runs import rewarded
-from tests.runs.runs_helpers import write_recipe
-from workings.config.load import load_recipe
-from workings.errors import RequestError
 from workings.record import jsonl
 from workings.record.layout import EVENTS
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.runs.attempt import BEFORE
 from workings.runs.train import train
-from workings.scoring.items import Item
 
-ITEMS = [Item(id=f"q{number}", prompt="?", expected_answer="1") for number in range(20)]
 SECONDS = {*TIME_AND_MEMORY, "drawing_seconds"}
-
-
-@pytest.mark.parametrize("word", ["evaluation.items_during_training=3", "evaluation.items_during_training=0"])
-def test_watched_items_are_refused_where_nothing_is_rewarded(tmp_path, word):
-    path = write_recipe(tmp_path)
-    with pytest.raises(RequestError, match=r"algorithm\.name: sft does not take evaluation\.items_during_training: \d"):
-        load_recipe(str(path), [word])
-    assert load_recipe(str(path)).recipe.evaluation.items_during_training == 64
-
-
-def test_watched_items_are_refused_without_items(tmp_path):
-    path = rewarded.write(tmp_path)
-    with pytest.raises(RequestError, match=r"evaluation\.items_during_training: 3 with neither"):
-        load_recipe(str(path), ["evaluation={items_during_training: 3}"])
 
 
 def lines(run):

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from tests.engines.tiny import tiny_shape
 from tests.evidence import reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
-from workings.config.load import load_recipe
 from workings.data.batches import Position
 from workings.engines.base import Memory
 from workings.engines.registry import find_engine, find_planning_engine
@@ -15,10 +15,11 @@ from workings.errors import DoesNotFit, RequestError
 from workings.evidence.verify import verify
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK
-from workings.record.memory_use import memory_sentence
+from workings.models.shapes import to_hf_config
+from workings.models.tokenizer_training import train_tokenizer
+from workings.planning.verdict import memory_verdict
 from workings.record.reader import RunRecord
-from workings.runs.memory_check import MemoryWatch, target_here
-from workings.runs.prepare import prepare
+from workings.runs.memory_check import target_here
 from workings.runs.train import train
 
 
@@ -28,44 +29,23 @@ def device(**changes):
                           "versions": {}, "reason": "asked for"} | changes)
 
 
-def pretrained(folder, shape):
-    """A directory in Hugging Face's format whose weights are no weights: reading them fails."""
-    from workings.models.tokenizer_training import train_tokenizer
 
+
+def test_the_verdict_comes_before_any_weight_is_read(tmp_path, monkeypatch):
+    folder, out = tmp_path / "weights", tmp_path / "run"
     folder.mkdir()
-    traces, _ = forty_additions()
-    train_tokenizer((trace.prompt for trace in traces), 512).save(folder)
-    (folder / "config.json").write_text(json.dumps(shape))
+    train_tokenizer((trace.prompt for trace in forty_additions()[0]), 512).save(folder)
+    (folder / "config.json").write_text(json.dumps(to_hf_config(tiny_shape(vocab=512))))
     (folder / "model.safetensors").write_bytes(b"these are no tensors")
-    return folder
-
-
-CONFIG = {"model_type": "gemma", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64,
-          "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16,
-          "max_position_embeddings": 128, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True,
-          "hidden_activation": "gelu_pytorch_tanh"}
-
-
-@pytest.fixture
-def with_weights(tmp_path):
-    """A recipe of the JAX engine with weights that cannot be read."""
-    folder = pretrained(tmp_path / "weights", CONFIG)
-    return ["smoke-tiny", tmp_path / "run",
-            [f"model={{source: pretrained, id: {folder}}}", "tokenizer=model", "data.template=plain"]]
-
-
-def test_the_verdict_comes_before_any_weight_is_read(with_weights, monkeypatch):
-    recipe, out, words = with_weights
-    import workings.runs.prepare as module
-    real = module.memory_verdict
-    monkeypatch.setattr(module, "memory_verdict", lambda found, facts: real(found, device(
-        platform="tpu", kind="TPU v0", memory_limit_bytes=1000)))
-    with pytest.raises(DoesNotFit, match="does not fit"):  # weights that cannot be read were not read
-        train(recipe, out, words)
-    assert not list(out.parent.glob("run*"))
-    monkeypatch.setattr(module, "memory_verdict", real)
+    words = [f"model={{source: pretrained, id: {folder}}}", "tokenizer=model", "data.template=plain"]
+    with monkeypatch.context() as patch:
+        patch.setattr("workings.runs.prepare.memory_verdict", lambda found, facts: memory_verdict(found, device(
+            platform="tpu", kind="TPU v0", memory_limit_bytes=1000)))
+        with pytest.raises(DoesNotFit, match="does not fit"):  # weights that cannot be read were not read
+            train("smoke-tiny", out, words)
+    assert not list(tmp_path.glob("run*"))
     with pytest.raises(RequestError, match="cut short"):  # and they are what fails where the verdict is yes
-        train(recipe, out, words)
+        train("smoke-tiny", out, words)
 
 
 def test_a_program_that_the_compiler_refuses_is_a_verdict_that_no_force_can_change(tmp_path, monkeypatch):
@@ -103,16 +83,6 @@ def sealed(tmp_path_factory, run_forked):
     run_forked("-m", "workings", "train", recipe, "--out", folder / "run",
                environment={"PYTHONPATH": str(OTHER_PACKAGE)})
     return folder / "run"
-
-
-def test_prediction_and_measurement_stand_side_by_side(sealed):
-    run = RunRecord.open(sealed)
-    measured = json.loads((run.path / "plan/measured.json").read_text())
-    plan = json.loads((run.path / "plan/plan.json").read_text())
-    assert measured["measured_peak_bytes"] > 0
-    assert plan["peak_bytes"] > 0
-    assert "planned" in (run.path / "README.md").read_text()
-    assert not plan.keys() & {"target", "culprit", "reasons", "recipe"}, "texts, and copies of other files"
 
 
 def test_a_run_that_no_plan_makes_fit_is_refused_and_can_be_forced(tmp_path, monkeypatch):
@@ -168,16 +138,6 @@ def test_a_peak_that_still_grows_is_written_down_once(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "memory", lambda self: Memory(peak_bytes=next(looks), source="grows at every look"))
     done = train(str(write_recipe(tmp_path / "asked")), tmp_path / "run")
     assert verify(done.run).failed == 0
-
-
-def test_what_was_held_is_said_for_a_run_that_did_not_grow(tmp_path):
-    recipe = write_recipe(tmp_path / "asked")
-    watch = MemoryWatch()
-    watch.peak_before = 2**60
-    setup = prepare(load_recipe(str(recipe)))
-    facts = watch.facts(setup, setup.engine.memory())
-    assert "absent" in facts["growth_bytes"]
-    assert "at most" in memory_sentence({"peak_bytes": 1, "limit_bytes": 2}, facts)
 
 
 @pytest.mark.parametrize(("name", "changes", "said"), [

@@ -52,7 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.save(place / "base")
     write_items(place / "items.jsonl", [Item(id="next", prompt="Which number follows 1?", expected_answer="2")])
     (place / "recipe.yaml").write_text(shipped_recipes()["smoke-tiny"])
-    train(str(place / "recipe.yaml"), place / "runs" / "straight", WORDS)
+    asked = "evaluation={items: items.jsonl, max_new_tokens: 4, base: false}"
+    done = train_and_evaluate(str(place / "recipe.yaml"), place / "runs" / "straight", [*WORDS, asked])
+    assert done.to_json()["items"] == 1
     return place
 
 
@@ -97,11 +99,8 @@ def test_adapters_in_layers_with_a_state_are_merged_into_what_transformers_reads
         "in_proj_qkv", "in_proj_z", "out_proj", "q_proj", "down_proj"}
 
 
-def test_it_is_evaluated_and_its_plan_is_traced(folder: Path) -> None:
-    asked = [*WORDS[:-1], "training.steps=2", "evaluation={items: items.jsonl, max_new_tokens: 4}"]
-    assert train_and_evaluate(str(folder / "recipe.yaml"), folder / "asked" / "run", asked).to_json()["items"] > 0
-    assert verify(folder / "asked" / "run").failed == 0
-    planned = plan(str(folder / "recipe.yaml"), "t4", asked)
+def test_its_plan_is_traced(folder: Path) -> None:
+    planned = plan(str(folder / "recipe.yaml"), "t4", WORDS)
     assert planned.verdict.source == "traced"
     assert not any("not verified" in reason for reason in planned.reasons)
 

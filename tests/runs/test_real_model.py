@@ -97,28 +97,12 @@ def test_tokens_mask_loss_and_greedy_text_are_those_of_transformers(folder, batc
 
 
 @pytest.mark.children
-def test_adapters_are_trained_stopped_resumed_and_the_best_checkpoint_is_asked_and_exported(
-        folder, tmp_path, monkeypatch):
+def test_adapters_are_trained_asked_and_exported(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("held_out.jsonl").write_text(json.dumps({"id": "one", **ROWS[0]}) + "\n")
-    # A rate so high that every further step is worse on the held-out trace.
-    best = {"checkpoint": {"every_steps": 1, "keep_last": 1, "keep": "best", "measure": "loss", "patience": 2},
-            "evaluation": {"traces": "held_out.jsonl", "every_steps": 1}, "training.schedule": "constant",
-            "training.learning_rate": 0.3}
-
-    def train(**more):
-        return workings.train(model=MODEL, data=ROWS[1:], out="run", method="lora", steps=9,
-                              overrides=OVERRIDES | best | {"engine": "torch"}, **more)
-
-    stopped = train(callbacks=[lambda line: line["step"] < 2])
-    assert (stopped.status, len(stopped.metrics)) == ("interrupted", 2)
-    run = train(resume=True)
-    losses = [float(line) for line in run.metrics["evaluation_loss"]]
+    run = workings.train(model=MODEL, data=ROWS, out="run", method="lora", steps=2,
+                         overrides=OVERRIDES | {"engine": "torch"})
     manifest = run.record.manifest
-    assert (run.status, losses[0]) == ("complete", min(losses))
-    assert manifest.status_reason == "no better loss than after step 1 in 2 checkpoints, which is checkpoint.patience"
-    assert (run.record.kept_step, manifest.facts["kept"]["value"]) == (1, losses[0])
-    assert [path.name for path in run.record.checkpoints.folders()] == ["step_000001", "step_000003"]
+    assert run.status == "complete"
     assert manifest.facts["converted_from"]["what"] == "Q4_1 of SmolLM2-135M-Instruct, dequantized to bf16"
     assert manifest.facts["converted_from"]["sha256"] in manifest.model_revision
     assert manifest.model_id == MODEL
@@ -127,7 +111,7 @@ def test_adapters_are_trained_stopped_resumed_and_the_best_checkpoint_is_asked_a
     export_run(run.path, tmp_path / "exported")
     names = {path.name for path in (tmp_path / "exported").iterdir()}
     assert {"LICENSE", "adapter", "config.json", "model.safetensors", "tokenizer.json"} <= names
-    assert json.loads((tmp_path / "exported" / "export_info.json").read_text())["step"] == 1
+    assert json.loads((tmp_path / "exported" / "export_info.json").read_text())["step"] == 2
 
 
 def test_three_steps_of_jax_begin_at_the_loss_of_torch_and_learn(folder, batch, on_torch):

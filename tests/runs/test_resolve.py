@@ -48,12 +48,6 @@ def test_a_recipe_is_resolved_whole() -> None:
     assert find_shape(loaded).vocab_size == TRAINED_VOCABULARY
 
 
-def test_data_that_were_cut_are_not_read_again() -> None:
-    loaded = load_recipe("smoke-tiny")
-    few = Smoke().truncate(resolve(loaded).data)
-    assert resolve(loaded, few).data is few
-
-
 def test_a_folder_is_looked_for_in_the_order_of_the_places(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     (second / "base").mkdir(parents=True)
@@ -86,11 +80,6 @@ def test_the_folder_decides_the_shape_and_else_the_catalog(tmp_path: Path) -> No
     assert find_shape(own, directory=find_weights(own).directory) == find_or_fetch_shape(own) == find_shape(own)
     with pytest.raises(RequestError, match="or a model whose shape is known"):
         find_shape(pretrained("missing/nothing", tmp_path))
-
-
-def test_smoke_takes_the_family_of_a_model_that_is_not_here(tmp_path: Path) -> None:
-    for name in ("google/gemma-2b", "google/gemma-2b-it"):
-        assert Smoke().shrink(pretrained(name, tmp_path)).recipe.model.shape.family == "gemma"
 
 
 def test_smoke_takes_the_machine_at_hand() -> None:

@@ -22,11 +22,6 @@ def test_the_choice_is_an_override_with_its_reason():
     assert found.resolved() == load_recipe(RECIPE, found.overrides).resolved()
 
 
-def test_an_engine_that_was_named_stays():
-    loaded = load_recipe(RECIPE, ["engine=tunix"])
-    assert with_engine(loaded) is loaded
-
-
 @pytest.mark.parametrize(("words", "engine"), [(["mesh.tp=2"], "jax"), (["model.shape=qwen3.5-2b"], "torch")])
 def test_what_one_engine_alone_does_decides(words, engine):
     assert with_engine(load_recipe(RECIPE, ["engine=auto", *words]), "cpu").recipe.engine == engine

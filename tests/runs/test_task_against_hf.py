@@ -1,4 +1,4 @@
-"""Held against lm-evaluation-harness's own model class `hf` in float32, on SmolLM2-135M-Instruct: the same log
+"""Compared with lm-evaluation-harness's model class `hf` in float32, on SmolLM2-135M-Instruct: the same log
 likelihoods, texts and scores, item by item.
 """
 
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def their_samples(theirs: Any, folder: Path) -> dict[tuple[str, bool], list[dict[str, Any]]]:
-    """What the harness logs of its own class, by task and by whether it writes chat turns."""
+    """What the harness logs of its class, by task and by whether it writes chat turns."""
     from lm_eval import simple_evaluate
 
     def ask(task: str, chat: bool) -> list[dict[str, Any]]:

@@ -1,24 +1,23 @@
 """Whole runs with an engine from another package: what is written, what is refused, what a resumed run equals."""
 
 import json
-import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
 
 import workings
 from tests.record import synthetic
-from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, write_recipe
+from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, last_weights, train_refuses, write_recipe
+from workings.cli.main import app
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.record.metrics import TIME_AND_MEMORY
 from workings.record.reader import RunRecord
 from workings.record.writer import RunWriter
+from workings.runs.create_or_resume import run_directory
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -50,17 +49,14 @@ def wait_for_steps(out, count):
         time.sleep(0.005)
 
 
-def kill_after(child, recipe, out, steps, seconds="0.05"):
-    """A run in a child, killed with SIGKILL once this many steps are written down."""
-    process = child(recipe, out, UNIGRAM_SECONDS=seconds)
-    wait_for_steps(out, steps)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-
-
-def test_a_run_is_complete_learns_and_verifies(straight):
+def test_a_run_is_complete_listed_learns_and_verifies(straight):
     result = straight
     run = RunRecord.open(result.training.run)
+    listed = [json.loads(line) for line in (run.path.parent / "attempts.jsonl").read_text().splitlines()]
+    assert [(line["run"], line["resume"]) for line in listed] == [("a", False)]
+    log = (run.path / "train" / "training_log.txt").read_text()
+    for said in ("micro 4 x accumulation 2 x devices 1 = global 8 rows; 12 steps", "40 rows", f"writing    {run.path}"):
+        assert said in log
     metrics = run.metrics()
     assert [line["step"] for line in metrics] == list(range(1, 13))
     assert metrics[-1]["loss"] < metrics[0]["loss"] - 0.5
@@ -78,22 +74,6 @@ def test_a_run_is_complete_learns_and_verifies(straight):
     assert "workings-other-engine 1.0" in foreign.text
 
 
-def test_attempts_are_listed_next_to_the_runs_and_the_log_says_what_runs_and_where(straight):
-    run = straight.training.run
-    listed = [json.loads(line) for line in (run.parent / "attempts.jsonl").read_text().splitlines()]
-    assert [(line["run"], line["resume"]) for line in listed] == [("a", False)]
-    log = (run / "train" / "training_log.txt").read_text()
-    assert "micro 4 x accumulation 2 x devices 1 = global 8 rows; 12 steps" in log
-    assert "40 rows" in log
-    assert f"writing    {run}" in log
-
-
-def test_the_same_recipe_twice_is_the_same_run(straight, recipe, tmp_path):
-    again = train(str(recipe), tmp_path / "again").run
-    assert lines(again) == lines(straight.training.run)
-    assert last_weights(again) == last_weights(straight.training.run)
-
-
 def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RequestError, match="no folder can be created in"):
@@ -108,21 +88,14 @@ def test_a_place_that_cannot_be_written_is_said_at_once(recipe, tmp_path):
     ("data.max_length=16", "max_length (16)"),
 ])
 def test_what_is_not_there_is_named_before_anything_is_written(recipe, tmp_path, override, said):
-    with pytest.raises(RequestError, match=re.escape(said)):
-        train(str(recipe), tmp_path / "run", [override])
-    assert not list(tmp_path.glob("run*"))
-
-
-@pytest.mark.parametrize(("step", "said"), [(1, "there is no checkpoint"), (8, "is the last good state")])
-def test_a_failed_run_says_whether_there_is_a_state_to_go_back_to(recipe, tmp_path, monkeypatch, step, said):
-    monkeypatch.setenv("UNIGRAM_NAN_AT", str(step))
-    assert said in train_and_evaluate(str(recipe), tmp_path / "run").sentence()
+    train_refuses(recipe, tmp_path / "run", [override], said)
 
 
 def test_not_a_number_stops_at_the_last_good_checkpoint(straight, recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("UNIGRAM_NAN_AT", "8")
-    result = train(str(recipe), tmp_path / "run")
-    run = RunRecord.open(result.run)
+    found = train_and_evaluate(str(recipe), tmp_path / "run")
+    result, run = found.training, RunRecord.open(tmp_path / "run")
+    assert "is the last good state" in found.sentence()
     assert (result.status, run.status, result.steps) == ("failed", "failed", 7)
     assert "step 8: loss nan" in run.manifest.status_reason
     assert [path.name for path in run.checkpoints.folders()] == ["step_000003", "step_000006"]
@@ -135,6 +108,11 @@ def test_not_a_number_stops_at_the_last_good_checkpoint(straight, recipe, tmp_pa
     assert lines(again.run) == lines(straight.training.run)
 
 
+def test_a_run_that_failed_in_its_first_step_says_that_there_is_no_checkpoint(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNIGRAM_NAN_AT", "1")
+    assert "there is no checkpoint" in train_and_evaluate(str(recipe), tmp_path / "run").sentence()
+
+
 def test_killed_before_its_first_event_it_starts_when_it_is_resumed(recipe, tmp_path):
     RunWriter.create(tmp_path / "killed").close()
     assert train(str(recipe), tmp_path / "killed", resume=True).status == "complete"
@@ -142,25 +120,11 @@ def test_killed_before_its_first_event_it_starts_when_it_is_resumed(recipe, tmp_
     assert verify(tmp_path / "killed").failed == 0
 
 
-@pytest.mark.parametrize("steps", [1, 5])
-def test_killed_at_any_moment_it_ends_bit_for_bit_the_same(straight, child, recipe, tmp_path, steps):
-    out = tmp_path / "killed"
-    kill_after(child, recipe, out, steps, seconds="0.02")
-    assert not out.exists()
-    resumed = train(str(recipe), out, resume=True)
-    assert resumed.status == "complete"
-    assert lines(out) == lines(straight.training.run)
-    assert last_weights(out) == last_weights(straight.training.run)
-    assert RunRecord.open(out).manifest.resumes == 1
-    assert verify(out).failed == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_stop_saves_and_says_how_to_go_on(straight, child, recipe, tmp_path, number):
+def test_a_polite_stop_saves_and_says_how_to_go_on(straight, child, recipe, tmp_path):
     out = tmp_path / "run"
     process = child(recipe, out, UNIGRAM_SECONDS="0.05")
     wait_for_steps(out, 2)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     said, _ = process.communicate()
     assert process.returncode == 130
     assert "--resume" in said
@@ -208,10 +172,14 @@ def test_a_resumption_without_overrides_takes_those_of_the_run(recipe, tmp_path,
     assert RunRecord.open(tmp_path / "run").manifest.config["training"]["learning_rate"] == 0.25
 
 
-def test_a_truncated_checkpoint_is_passed_over_and_named(straight, child, recipe, tmp_path):
-    out = tmp_path / "run"
-    kill_after(child, recipe, out, 8)
-    partial = tmp_path / "run.partial"
+def test_killed_it_ends_bit_for_bit_the_same_and_a_truncated_checkpoint_is_passed_over_and_named(
+        straight, child, recipe, tmp_path):
+    out, partial = tmp_path / "run", tmp_path / "run.partial"
+    process = child(recipe, out, UNIGRAM_SECONDS="0.05")
+    wait_for_steps(out, 8)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not out.exists()
     newest = sorted((partial / "checkpoints").glob("step_*"))[-1]
     with (newest / "model.safetensors").open("r+b") as file:
         file.truncate(64)
@@ -224,6 +192,9 @@ def test_a_truncated_checkpoint_is_passed_over_and_named(straight, child, recipe
     assert newest.name in resumed["damaged_checkpoints"][0]
     assert any(event["kind"] == "torn_line" for event in events)
     assert lines(out) == lines(straight.training.run)
+    assert last_weights(out) == last_weights(straight.training.run)
+    assert RunRecord.open(out).manifest.resumes == 1
+    assert verify(out).failed == 0
 
 
 @pytest.mark.parametrize(("name", "resume", "said"), [
@@ -242,42 +213,6 @@ def test_a_taken_or_missing_run_directory_is_refused_before_planning(recipe, tmp
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_command_in_the_readme_makes_the_same_run_again(run_forked, recipe, tmp_path):
-    run = train(str(recipe), tmp_path / "runs" / "a", ["training.steps=5"]).run
-    command = next(line.split() for line in (run / "README.md").read_text().splitlines() if "workings train" in line)
-    assert command[:2] == ["workings", "train"]
-    run_forked("-m", *command, cwd=run)
-    assert last_weights(tmp_path / "runs" / "a-again") == last_weights(run)
-
-
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0,
-                    reason="mounting a small file system needs root on Linux")
-def test_a_full_disk_loses_nothing(child, recipe, tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=250k", "tmpfs", str(small)], check=False).returncode:
-        pytest.skip("this machine does not let tests mount a tmpfs")
-    try:
-        process = child(recipe, small / "run", "training.steps=800", "checkpoint.every_steps=800")
-        _, said = process.communicate()
-        assert process.returncode == 1
-        assert "full" in said
-        assert "Traceback" not in said
-        partial = small / "run.partial"
-        assert not (small / "run").exists()
-        steps = [json.loads(line)["step"] for line in (partial / "train" / "metrics.jsonl").read_text().splitlines()]
-        assert steps == list(range(1, len(steps) + 1))
-        assert len(steps) > 100
-        shutil.copytree(small, tmp_path / "large", dirs_exist_ok=True)
-    finally:
-        subprocess.run(["umount", "--lazy", str(small)], check=True)
-    # with room again, the same command with --resume goes on
-    out = tmp_path / "large" / "run"
-    overrides = ["training.steps=800", "checkpoint.every_steps=800"]
-    assert train(str(recipe), out, overrides, resume=True).status == "complete"
-    assert RunRecord.open(out).manifest.completed_steps == 800
-
-
 def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     text = RECIPE.replace("steps: 12", "steps: 100000").replace("width: 8,", "width: 4096,")
     path = write_recipe(tmp_path / "asked", text)
@@ -287,12 +222,19 @@ def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     assert (manifest.completed_steps, manifest.recipe, manifest.facts["smoke"]) == (3, "unigram-smoke", True)
     assert manifest.config["model"]["shape"]["width"] == 32
     assert (result.training.run / "config" / "recipe.yaml").read_text() == path.read_text()
-    # The untrained tiny model is asked as well, and no other run will begin with it.
+    # The untrained tiny model is evaluated as well, and no other run will begin with it.
     assert "compared with the untrained model: " in result.sentence()
-    assert "base_accuracy" in result.to_json()
-    assert "base" not in result.to_json()
-    assert "kept for further runs" not in result.sentence()
+    assert {"base", "base_accuracy"} & result.to_json().keys() == {"base_accuracy"}
     assert {each.name for each in tmp_path.iterdir()} == {"asked", "run", "attempts.jsonl"}
+
+
+def test_a_run_that_learned_nothing_ends_with_exit_code_1(recipe, tmp_path):
+    words = ["train", str(recipe), "training.learning_rate=1e-60", "evaluation={}", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 1, done.output
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["status"] == "complete"
+    assert "no update changed a weight" in result["learned_nothing"]
 
 
 def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(recipe, tmp_path):
@@ -304,3 +246,13 @@ def test_empty_rows_and_the_form_of_a_completion_are_said_before_the_first_step(
     assert f"rows of an epoch's updates are empty; try: batch.accumulation={-(-rows // 4)}" in log
     assert 'learned    "<reasoning>…</reasoning><answer>…</answer>' in log
     assert verify(run).failed == 0
+
+
+def test_the_next_free_number_and_what_resumes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(run_directory("tiny")) == "runs/tiny"
+    (tmp_path / "runs/tiny").mkdir(parents=True)
+    (tmp_path / "runs/tiny-2.partial").mkdir()
+    assert str(run_directory("tiny")) == "runs/tiny-3"
+    with pytest.raises(RequestError, match="--out runs/tiny"):
+        run_directory("tiny", resume=True)

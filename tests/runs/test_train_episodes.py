@@ -6,7 +6,7 @@ import pytest
 
 from tests.runs import killed
 from tests.runs.replayed import verified_by_replaying
-from workings.errors import RequestError
+from tests.runs.runs_helpers import train_refuses
 from workings.record.canonical import loads
 from workings.runs.train import train
 
@@ -65,9 +65,7 @@ def test_a_shipped_environment_is_played_again_and_its_steps_are_replayed(tmp_pa
     ("other.py:Vowels", "other.py:Vowels"),
 ])
 def test_an_environment_that_cannot_be_played_is_refused_before_the_run(tmp_path: Path, environment: str, told: str):
-    with pytest.raises(RequestError, match=told):
-        train(str(write(tmp_path, environment)), tmp_path / "run", TORCH)
-    assert not list(tmp_path.glob("run*")), "nothing was begun"
+    train_refuses(write(tmp_path, environment), tmp_path / "run", TORCH, told)
 
 
 @pytest.mark.parametrize(("line", "told"), [

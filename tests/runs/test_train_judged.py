@@ -6,8 +6,7 @@ import pytest
 
 from tests.evaluation.judging import judge, labelled
 from tests.runs import rewarded
-from tests.runs.runs_helpers import lines_of
-from workings.errors import RequestError
+from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import loads
@@ -56,6 +55,4 @@ def test_another_reward_than_the_reply_gives_is_found(judged: Path) -> None:
 
 
 def test_a_judge_that_was_not_checked_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
-    recipe = rewarded.write(tmp_path)
-    with pytest.raises(RequestError, match=r"judge.json does not exist"):
-        train(str(recipe), tmp_path / "run", WORDS)
+    train_refuses(rewarded.write(tmp_path), tmp_path / "run", WORDS, "judge.json does not exist")

@@ -1,4 +1,4 @@
-"""A LoRA run end to end: trained on weights from a folder, stopped, resumed, asked, evaluated, verified."""
+"""A LoRA run on weights from a folder: stopped, resumed, verified, opened."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,6 @@ from workings.engines.jax.engine import JaxEngine
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.models.tokenizer_training import train_tokenizer
-from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
 from workings.runs.train import train
 
@@ -43,18 +42,8 @@ def test_a_stopped_run_resumes_bit_for_bit(folder: Path, monkeypatch: pytest.Mon
     out = resumed_bit_for_bit(JaxEngine, folder, WORDS, monkeypatch)
     assert sorted(last_weights(out)) == [
         "step_000004/adapter_model.safetensors", "step_000004/optimizer.safetensors"]
-
-
-def test_it_verifies_and_answers(folder: Path) -> None:
-    out = folder / "runs" / "straight"
     assert verify(out).failed == 0
-    opened = open_run(out).session  # `base` is found from the run's place, regardless of the current folder
-    prompt = opened.tokenizer.encode("What is 12 + 7?")
-    [answer] = opened.engine.generate(opened.state, [prompt], max_new_tokens=4, stop_ids=[])
-    assert len(answer.tokens) == 4
-    manifest = RunRecord.open(out).manifest
-    assert manifest.actual_dtypes["gradients"] == "float32"
-    assert list(manifest.weight_digests) == ["model.safetensors"]
+    assert open_run(out).checkpoint.step == 4  # `base` is found from the run's place, regardless of the current folder
 
 
 def test_other_base_weights_are_refused_and_missing_ones_named(folder: Path, tmp_path: Path) -> None:

@@ -14,10 +14,7 @@ from workings.record.canonical import loads
 from workings.record.reader import RunRecord
 from workings.runs.train import train
 
-DYNAMIC = killed.REWARDED["two updates a rollout, dynamic sampling"]
-
-
-TORCH = ("engine=torch", *DYNAMIC)
+TORCH = ("engine=torch", *killed.DYNAMIC)
 """Sooner begun in a new process than JAX is, which is killed in `test_train_engines.py`."""
 
 
@@ -30,7 +27,7 @@ def begun(tmp_path_factory, start_forked):
 @pytest.fixture(scope="module")
 def by_jax(begun):
     """A run of the same recipe by JAX, in this process."""
-    return train(str(begun[0]), begun[2].with_name("jax"), DYNAMIC).run
+    return train(str(begun[0]), begun[2].with_name("jax"), killed.DYNAMIC).run
 
 
 def test_killed_in_the_middle_of_drawing_it_ends_bit_for_bit_the_same(begun):
@@ -47,14 +44,14 @@ def test_the_straight_run_verifies_and_learns(begun):
 def test_rollouts_are_drawn_again_and_wrong_ones_differ(by_jax):
     """Level 3; the first weights' rollout is learned from in two updates."""
     told = verified_by_replaying(by_jax, [*CONTROLS, "reward", "advantage"], start=0, steps=4)
-    # Anyone who verifies a record runs no code that it brings: its rewards count as recorded, and that is said.
+    # A verifier runs no code of a record: its rewards count as recorded, and the check reports it.
     assert told["recompute.rewards"].startswith("not_checked")
 
 
 def test_two_devices_draw_and_learn_the_same(begun, by_jax, workings, tmp_path):
     """Each draws its share: a sample depends on its own seed, not on where it is drawn."""
     recipe = begun[0]
-    done = workings("train", recipe, *DYNAMIC, "mesh.fsdp=2", "batch.micro_batch=1", "training.steps=2", "--out",
+    done = workings("train", recipe, *killed.DYNAMIC, "mesh.fsdp=2", "batch.micro_batch=1", "training.steps=2", "--out",
                     tmp_path / "two", devices=2)
     assert "fsdp=2" in done.stderr
     one, two = (lines_of(by_jax), lines_of(tmp_path / "two"))
@@ -78,16 +75,19 @@ def test_a_run_that_cannot_learn_ends_with_a_sentence_and_verifies(begun, tmp_pa
     assert [path.name for path in (done.run / "train" / "rollouts").iterdir()] == ["step_000001.json"]
 
 
-def test_a_run_that_has_nothing_left_to_learn_is_complete(begun, tmp_path):
-    (tmp_path / "own.py").write_text("calls = []\n\n\ndef right(prompts, completions, **columns):\n"
-                                     "    calls.append(1)\n"
-                                     "    return [float(len(calls) > 1 or n % 2) for n in range(len(prompts))]\n")
-    recipe = tmp_path / "asked.yaml"
-    recipe.write_text(begun[0].read_text())
-    (tmp_path / "traces.jsonl").write_bytes((begun[0].parent / "traces.jsonl").read_bytes())
+def trained_with(tmp_path, code, *words):
+    """A run that a function `own` rewards."""
+    recipe = killed.write_rewarded(tmp_path)
+    (tmp_path / "own.py").write_text(code)
+    return train(str(recipe), tmp_path / "run", ["engine=torch", 'rewards=[{scorer: "own.py:own"}]', *words])
+
+
+def test_a_run_that_has_nothing_left_to_learn_is_complete(tmp_path):
     out = tmp_path / "run"
-    done = train(str(recipe), out, ["engine=torch", 'rewards=[{scorer: "own.py:right"}]', "algorithm.patience=2",
-                                    "training.steps=6"])
+    done = trained_with(tmp_path, "calls = []\n\n\ndef own(prompts, completions, **columns):\n"
+                                  "    calls.append(1)\n"
+                                  "    return [float(len(calls) > 1 or n % 2) for n in range(len(prompts))]\n",
+                        "algorithm.patience=2")
     assert (done.status, done.steps) == ("complete", 3)
     assert done.reason.startswith("nothing is left to learn: in 2 rollouts in a row every completion was correct")
     assert verify(out).failed == 0
@@ -98,15 +98,10 @@ def test_a_run_that_has_nothing_left_to_learn_is_complete(begun, tmp_path):
     assert "consistency.steps" in [check.id for check in verify(out).checks if check.verdict == "failed"]
 
 
-def test_a_reward_that_is_none_ends_the_run(begun, tmp_path):
-    (tmp_path / "own.py").write_text("def nothing(prompts, completions, **columns):\n"
-                                     "    return [None] * len(prompts)\n")
-    recipe = tmp_path / "asked.yaml"
-    recipe.write_text(begun[0].read_text())
-    (tmp_path / "traces.jsonl").write_bytes((begun[0].parent / "traces.jsonl").read_bytes())
-    done = train(str(recipe), tmp_path / "run", ["engine=torch", 'rewards=[{scorer: "own.py:nothing"}]'])
+def test_a_reward_that_is_none_ends_the_run(tmp_path):
+    done = trained_with(tmp_path, "def own(prompts, completions, **columns):\n    return [None] * len(prompts)\n")
     assert (done.status, done.steps) == ("failed", 0)
-    assert "reward own.py:nothing: returned None for completion 1 of 4" in done.reason
+    assert "reward own.py:own: returned None for completion 1 of 4" in done.reason
     assert verify(done.run).failed == 0
 
 

@@ -11,7 +11,6 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError
 from workings.runs.plan import plan
 from workings.runs.prepare import prepare
-from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
 FOR_THE_ENGINE = ("optimizer", "precision", "memory", "mesh", "method")
@@ -31,7 +30,7 @@ def read(monkeypatch):
 
 
 def keys_of(section, prefix=""):
-    """Dotted key -> the section that holds it, for all keys of a recipe; the name of a variant is none."""
+    """Dotted key -> the section that holds it, for all keys of a recipe but the names of variants."""
     found = {}
     for name in type(section).model_fields:
         value = section.__dict__[name]
@@ -76,8 +75,9 @@ def test_refused_is_what_a_run_does_not_read(recipe, read, schedule, items, trac
     read.clear()
     setup = prepare(replace(loaded, recipe=asked))
     _ = setup.recipe.name, setup.questions, setup.watched_items
-    checkpoint = setup.recipe.checkpoint  # as the loop does
+    checkpoint, training = setup.recipe.checkpoint, setup.recipe.training  # as the loop does
     _ = checkpoint.every_steps, checkpoint.keep_last, checkpoint.every_minutes, checkpoint.keep
+    _ = training.rate_at(training.steps)
     if setup.held_out or setup.evaluation:  # as the observer does
         _ = setup.recipe.evaluation.every_steps
     if setup.evaluation:  # as the evaluation after the run does
@@ -117,15 +117,6 @@ def test_what_the_other_packages_engine_does_not_do_it_refuses(recipe, tmp_path,
     monkeypatch.setattr(find_engine("unigram").engine, "inspect", lambda *_: pytest.fail("inspected"))
     with pytest.raises(RequestError, match=f"{given} with engine unigram"):
         train(str(recipe), tmp_path / "run", [word])
+    with pytest.raises(RequestError):
+        plan(str(recipe), "cpu", [word])
     assert not list(tmp_path.glob("run*"))
-
-
-def test_it_refuses_in_a_plan_as_well(recipe):
-    with pytest.raises(RequestError, match=r"memory\.loss_chunk: 128 with engine unigram"):
-        plan(str(recipe), "cpu", ["memory.loss_chunk=128"])
-    assert plan(str(recipe), "cpu").verdict.fits
-
-
-def test_smoke_trains_a_recipe_without_items(recipe, tmp_path):
-    """What `--smoke` sets is not a promise of the recipe: it shortens answers whether or not there are any."""
-    assert train(str(recipe), tmp_path / "run", ["evaluation={}"], smoke=Smoke()).status == "complete"

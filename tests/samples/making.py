@@ -52,7 +52,7 @@ def drawing_model(die_at_call: int | None = None) -> AddingModel:
 
 
 def kinds(item: str, count: int, seed: int = 0) -> list[int]:
-    """What the model draws for an item (see `DrawingEngine`)."""
+    """Kinds of the completions that the model samples for an item (see `DrawingEngine`)."""
     return [sample_seed(seed, item, number) % 4 for number in range(count)]
 
 

@@ -4,11 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.evaluation.making import records
 from tests.samples.making import DIGEST, draw, drawing_model, kinds
-from workings.cli.main import app
 from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
 from workings.errors import RecordError, RequestError
@@ -31,12 +29,12 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
         "predictions.jsonl", "selection.json"]
     seal = parse_seal((unit.path / "SEAL.json").read_bytes())
     assert (seal["unit"], seal["made_from"], seal["root"]) == ("samples", DIGEST, unit.root)
-    drawn = {f"i{n}": kinds(f"i{n}", 4) for n in range(8)}
+    sampled = {f"i{n}": kinds(f"i{n}", 4) for n in range(8)}
     lines = records(unit.path)
     assert [(line["id"], line["sample"], line["seed"]) for line in lines] == [
-        (name, number, sample_seed(0, name, number)) for name in drawn for number in range(4)]
+        (name, number, sample_seed(0, name, number)) for name in sampled for number in range(4)]
     # Kinds 0, 1 and 3 are right and 0 and 1 have the form, each once a prompt.
-    expected = [f"{name}/{number}" for name, found in drawn.items() for number, kind in enumerate(found)
+    expected = [f"{name}/{number}" for name, found in sampled.items() for number, kind in enumerate(found)
                 if kind in (0, 1) and kind not in found[:number]]
     assert [trace.id for trace in unit.kept] == expected
     texts = {f"{line['id']}/{line['sample']}": line["completion"] for line in lines}
@@ -44,19 +42,17 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
     assert unit.kept[0].source == f"samples of adder {DIGEST[:16]}"
     counts = unit.counts
     assert (counts.prompts, counts.samples, counts.kept) == (8, 32, len(expected))
-    assert counts.never == sum(set(found) == {2} for found in drawn.values())
-    assert counts.always == sum(2 not in found for found in drawn.values())
-    assert counts.left_out["wrong"] == sum(found.count(2) for found in drawn.values())
-    assert counts.left_out["another form"] == sum(found.count(3) for found in drawn.values())
-    with_both = [name for name, found in drawn.items() if 2 in found and {0, 1} & set(found)]
+    assert counts.never == sum(set(found) == {2} for found in sampled.values())
+    assert counts.always == sum(2 not in found for found in sampled.values())
+    assert counts.left_out["wrong"] == sum(found.count(2) for found in sampled.values())
+    assert counts.left_out["another form"] == sum(found.count(3) for found in sampled.values())
+    with_both = [name for name, found in sampled.items() if 2 in found and {0, 1} & set(found)]
     assert [pair.id.partition("/")[0] for pair in read_pairs(unit.path / "pairs.jsonl")] == with_both
     assert unit.pairs[0].metadata["chosen_score"] == 1
 
 
-@pytest.mark.parametrize("rules", [
-    {}, {"keep": "all"}, {"keep": "best", "most_per_prompt": 1}], ids=str)
-def test_a_unit_verifies_by_itself(tmp_path: Path, rules: dict[str, object]) -> None:
-    draw(tmp_path / "out", selection=Selection(**rules), pairs=PairRule(most_per_prompt=2))
+def test_a_unit_verifies_by_itself(tmp_path: Path) -> None:
+    draw(tmp_path / "out", selection=Selection(keep="all"), pairs=PairRule(most_per_prompt=2))
     found = verify(tmp_path / "out")
     assert ([f"{one.id}: {one.text}" for one in found.checks if one.verdict == "failed"], found.level) == ([], 2)
     assert {"consistency.answers", "recompute.selection", "recompute.scores"} <= {
@@ -117,15 +113,6 @@ def test_other_rules_give_the_unit_that_drawing_by_them_gives(tmp_path: Path) ->
     # And back again, without the pairs.
     assert files(reselect(found.path, tmp_path / "back", Selection()).path) == before
     assert json.loads(before["SEAL.json"])["made_from"] == DIGEST
-
-
-def test_the_command_says_what_was_kept(tmp_path: Path) -> None:
-    unit = draw(tmp_path / "unit").path
-    words = ["data", "select", unit, "--keep", "all", "--most", "2", "--pairs", "best-worst", "--out", tmp_path / "all"]
-    done = CliRunner().invoke(app, [*map(str, words), "--json"])
-    said = json.loads(done.stdout)
-    assert (said["samples"], said["kept"]) == (32, len((tmp_path / "all" / "kept.jsonl").read_bytes().splitlines()))
-    assert said["pairs"] > 0
 
 
 def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

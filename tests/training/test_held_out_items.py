@@ -5,8 +5,6 @@ import pytest
 from tests.doubles import adding_model
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
-from workings.scoring.settings import ScoringSettings
-from workings.scoring.worker_pool import ScoringProcess
 from workings.training.observer import HeldOutObserver
 
 ITEMS = [Item(id=f"add-{a}", prompt=f"What is {a}+2?", expected_answer=str(a + 2)) for a in range(6)]
@@ -34,9 +32,3 @@ def test_every_item_has_its_mark_in_the_line_of_a_step():
     assert observed.evaluate(object(), 2) == {
         "held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
     assert [len(call["prompts"]) for call in observed.sampler.calls] == [4, 2]
-
-
-@pytest.mark.children
-def test_the_scoring_process_says_the_same():
-    with ScoringProcess(ScoringSettings()) as judge:
-        assert observer(judge).score(object())["held_out_right"] == "011101"

@@ -1,7 +1,6 @@
 """Pairs side by side in every batch, and what the reference says of them, asked once."""
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +49,7 @@ def test_the_order_is_that_of_the_pairs_ids() -> None:
     short = [name for name in order if name in "abd"]
     long = [name for name in order if name in "ce"]
     expected = [(8, short[:2]), (12, long), (8, short[2:])]
-    # Whole batches stand where they were complete, what is left over comes last.
+    # Whole batches come in the order in which they were complete, and the rest comes last.
     expected[:2] = sorted(expected[:2], key=lambda each: order.index(each[1][-1]))
     assert found.batches_in_epoch(0) == 3
     for number, (length, names) in enumerate(expected):
@@ -64,12 +63,6 @@ def test_the_order_is_that_of_the_pairs_ids() -> None:
         digests = {row.id: row.digest for row in rows().rows}
         assert found.digest(batch) == found.digest_at(Position(0, number), digests)
     assert found.shapes() == [(1, 4, 12), (1, 4, 8)]
-
-
-def test_micro_batches_hold_whole_pairs() -> None:
-    found = batches(micro=2, accumulation=2)
-    ids = found.row_ids(Position(0, 0))
-    assert all(ids[at][0].removesuffix("/chosen") == ids[at + 1][0].removesuffix("/rejected") for at in (0, 2))
 
 
 class Says:
@@ -134,10 +127,3 @@ def test_a_log_probability_that_is_not_finite_ends_the_run() -> None:
 def test_lines_that_are_none_are_refused(line: dict[str, Any]) -> None:
     with pytest.raises(RecordError, match="line 2"):
         read_log_prob_lines([{"id": "b", "log_prob": -2.0}, line])
-
-
-def test_rows_that_are_no_pairs_are_refused() -> None:
-    broken = replace(rows(), rows=rows().rows[1:])
-    with pytest.raises(RecordError, match="not in pairs"):
-        Batches(PairRows(broken), seed=1, rows_per_micro_batch=4, accumulation=1,
-                data_config=DataConfig(traces="x", max_length=12)).batches_in_epoch(0)

@@ -11,8 +11,7 @@ from workings.data.batches import Position
 from workings.engines.base import StepResult
 from workings.errors import TrainingFailed
 from workings.record.metrics import nothing_left
-from workings.rollouts.arithmetic import rollout_metrics
-from workings.rollouts.rollout import Rollout
+from workings.rollouts.rollout import Rollout, rollout_metrics
 from workings.ways.distill import Distill
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of
 from workings.ways.parts.rollout_experience import RolloutExperience, StallDetector

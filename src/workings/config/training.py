@@ -3,7 +3,7 @@
 import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
-from math import prod
+from math import cos, pi, prod
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
 import yaml
@@ -68,6 +68,22 @@ class TrainingConfig(Section):
                           "leave it out, or training.schedule=cosine; training.final_share=null leaves out that "
                           "of a recipe")
         return self
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of update number ``step``, from 1: a pure function, so that a resumed run needs no state.
+
+        The first warm-up step already moves (``peak / warmup_steps``); the peak is reached at ``warmup_steps`` and
+        ``peak * final_share`` at the last step. The schedules of transformers are the same curve one step later.
+        """
+        if not 1 <= step <= self.steps:
+            raise ValueError(f"step {step} is outside 1..{self.steps}")
+        if step <= self.warmup_steps:
+            return self.learning_rate * step / self.warmup_steps
+        share = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
+        # The share of the way from the last rate up to the peak.
+        left = {"constant": 1.0, "linear": 1.0 - share, "cosine": 0.5 * (1.0 + cos(pi * share))}[self.schedule]
+        last = 1.0 if self.schedule == "constant" else self.final_share
+        return self.learning_rate * (last + (1.0 - last) * left)
 
 
 MomentFormat = Literal["fp32", "bf16", "uint8"]

@@ -40,14 +40,6 @@ def facts_of(engine: Engine) -> dict[str, Any]:
             "dtypes": dict(engine.dtypes())}
 
 
-def difference(here: Mapping[str, Any], there: Mapping[str, Any], index: int) -> RequestError | None:
-    """The error for process ``index`` that prepared another run than process 0; None if both are equal."""
-    found = [f"process {index} with {key}: {other}; process 0 has {own}"
-             for key, own, other in differing(here, there)]
-    return RequestError("; ".join(found[:MAX_SHOWN]), "the same recipe, data, weights and versions in all processes",
-                        "the same command on every machine, with the same files") if found else None
-
-
 def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Dotted keys with both values, down to the innermost mapping, such as ``recipe.training.learning_rate``."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
@@ -148,8 +140,11 @@ class ProcessGroup:
         facts = [own]
         for index in range(1, self.count):
             theirs = json.loads(wait_for(self._processes, f"{ready}/{index}", READY_TIMEOUT))
-            if (error := difference(same, theirs["same"], index)) is not None:
-                raise error
+            if different := [f"process {index} with {key}: {other}; process 0 has {own_value}"
+                             for key, own_value, other in differing(same, theirs["same"])]:
+                raise RequestError("; ".join(different[:MAX_SHOWN]),
+                                   "the same recipe, data, weights and versions in all processes",
+                                   "the same command on every machine, with the same files")
             facts.append(theirs["own"])
         self._processes.set(agreed, b"")
         return facts

@@ -53,7 +53,7 @@ class OpenEnv:
         return self._text(self._session.ask("reset", {"seed": seed, **self._reset, **row.get("reset", {})}))
 
     def step(self, text: str) -> Step:
-        """The reply to an action; a text that is none ends the episode with reward 0."""
+        """The reply to an action; any other text ends the episode with reward 0."""
         action: Any = {self._field: text.strip()} if self._field else text
         if not self._field:
             with suppress(ValueError, RecursionError):  # what is no JSON stays a text

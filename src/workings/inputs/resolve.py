@@ -57,12 +57,10 @@ class Weights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResolvedRun:
-    """A recipe with its inputs."""
+class RecipeModel:
+    """A recipe with the shape, tokenizer and chat template of its model."""
 
     loaded: LoadedRecipe
-    data: RunData
-    weights: Weights
     tokenizer: Tokenizer
     template: ChatTemplate
     shape: ModelShape
@@ -71,6 +69,19 @@ class ResolvedRun:
     def recipe(self) -> Recipe:
         """The recipe itself."""
         return self.loaded.recipe
+
+    def session(self, engine: Engine, state: State) -> ModelSession:
+        """A session to generate with a state of this model in the run's chat template."""
+        return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
+                            tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRun(RecipeModel):
+    """A recipe with its inputs."""
+
+    data: RunData
+    weights: Weights
 
     @property
     def stop_tokens(self) -> StopTokens:
@@ -92,11 +103,6 @@ class ResolvedRun:
         if self.weights.directory is None:
             return engine.init(seed, trainable=trainable)
         return engine.load(self.weights.directory, trainable=trainable)
-
-    def session(self, engine: Engine, state: State) -> ModelSession:
-        """A session to generate with a state of this model in the run's chat template."""
-        return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
 
 
 def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool = True) -> ResolvedRun:

@@ -3,31 +3,35 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from workings.config.training import TrainingConfig
+from workings.data.batches import Position
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.readmes import run_readme
-from workings.hardware.memory import KEPT_SHARE, byte_text, host_memory, keeps_freed_blocks, map_large_blocks
+from workings.hardware.device import row_devices
+from workings.hardware.memory import KEPT_SHARE, byte_text, gib, host_memory, keeps_freed_blocks, map_large_blocks
+from workings.models.unverified import unverified_sentence
+from workings.models.weights import parameter_count
 from workings.record import attempts, jsonl, layout
 from workings.record.canonical import read_json
-from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, best_checkpoint
+from workings.record.checkpoints import FIELDS, KEPT, BestCheckpoint, Checkpoint, best_checkpoint
 from workings.record.manifest import RunFolder
 from workings.record.memory_use import excess_sentence, memory_sentence
 from workings.record.metrics import EQUAL, Callback, nothing_left
 from workings.record.progress import slow_operation
 from workings.record.storage import storage
 from workings.record.writer import RunWriter
-from workings.runs.create_or_resume import Start, resume_run
+from workings.runs.create_or_resume import resume_run
 from workings.runs.doctor import Examination
 from workings.runs.expected_time import expected_time
-from workings.runs.memory_check import MemoryWatch
-from workings.runs.preflight import preflight_lines
+from workings.runs.memory_check import measured_memory
 from workings.runs.prepare import TrainSetup
 from workings.runs.run_metadata import build_manifest, request_of, write_request
 from workings.runs.train_result import TrainResult
@@ -63,7 +67,7 @@ class _RunRecorder(RunHooks):
 
     def write_metrics(self, line: dict[str, Any]) -> None:
         """Writes a metrics line."""
-        self.attempt.start.writer.metric(line)
+        self.attempt.writer.metric(line)
 
     def stop_requested(self) -> bool:
         """Whether a signal, the callback or another process asks to stop."""
@@ -78,10 +82,8 @@ class _RunRecorder(RunHooks):
 
     def best(self) -> BestCheckpoint | None:
         """The best checkpoint so far, which is kept from now on; None where the recipe keeps the last one."""
-        setup = self.attempt.setup
-        best = best_checkpoint(setup.recipe.checkpoint.model_dump(), self.lines, setup.schedule.steps)
-        if best is not None:
-            self.attempt.start.writer.checkpoints.best_step = best.step
+        if (best := self.attempt.best(self.lines)) is not None:
+            self.attempt.writer.checkpoints.best_step = best.step
         return best
 
     def checkpoint_is_due(self, step: int) -> bool:
@@ -97,7 +99,7 @@ class _RunRecorder(RunHooks):
         if self.attempt.setup.recipe.checkpoint.sharded:
             assert isinstance(engine, ShardSavingEngine)  # `prepare` has refused others
             write = engine.save_shards
-        self.attempt.start.writer.checkpoints.save(progress.step, lambda directory: write(state, directory), {
+        self.attempt.writer.checkpoints.save(progress.step, lambda directory: write(state, directory), {
             "position": progress.position.to_json(), "tokens": progress.tokens,
             "supervised_tokens": progress.supervised_tokens, "training_seconds": progress.seconds})
         self.saved_at = time.monotonic()
@@ -116,7 +118,10 @@ class _RunRecorder(RunHooks):
 class Attempt:
     """An attempt at a run, whose directory is open."""
 
-    start: Start
+    writer: RunWriter
+    checkpoint: Checkpoint | None
+    """None for a new run."""
+    resumed: bool
     setup: TrainSetup
     out: Path
     doctor: Examination
@@ -130,26 +135,34 @@ class Attempt:
         attempt = attempts.append(out.parent, {"run": out.name, "recipe": setup.recipe.name,
                                                "config_digest": setup.config_digest, "resume": resume})
         if resume:
-            start = resume_run(out, request_of(setup), setup.device.mesh, attempt)
+            writer, checkpoint, resumed = resume_run(out, request_of(setup), setup.device.mesh, attempt)
         else:
-            start = Start(writer=RunWriter.create(out), checkpoint=None, resumed=False)
-            start.writer.event("started", attempt=attempt)
+            writer, checkpoint, resumed = RunWriter.create(out), None, False
+            writer.event("started", attempt=attempt)
         # A resumed run writes it again, because devices and free memory may have changed.
-        write_request(start.writer, setup)
-        if setup.evaluation is not None and not start.resumed:
+        write_request(writer, setup)
+        if setup.evaluation is not None and not resumed:
             # Sealed with the first events: the items that count are recorded before their answers are known.
-            start.writer.event(layout.ANNOUNCED, evaluation=layout.RECIPE_EVALUATION,
-                               decoding=setup.evaluation.decoding(), items={
-                                   "count": len(setup.data.items), "digest": items_digest(setup.data.items)})
-        return cls(start=start, setup=setup, out=out, doctor=doctor)
+            writer.event(layout.ANNOUNCED, evaluation=layout.RECIPE_EVALUATION, decoding=setup.evaluation.decoding(),
+                         items={"count": len(setup.data.items), "digest": items_digest(setup.data.items)})
+        return cls(writer=writer, checkpoint=checkpoint, resumed=resumed, setup=setup, out=out, doctor=doctor)
+
+    @property
+    def progress(self) -> Progress:
+        """Progress of the checkpoint; that of a new run without one."""
+        if self.checkpoint is None:
+            return Progress(step=0, position=Position())
+        facts = self.checkpoint.facts
+        return Progress(step=self.checkpoint.step, position=Position.from_json(facts["position"]),
+                        tokens=facts["tokens"], supervised_tokens=facts["supervised_tokens"],
+                        seconds=facts["training_seconds"])
 
     def take_steps(self, on_step: Callback, stop: StopRequest, processes: ProcessGroup) -> Outcome:
         """Runs the training loop; ``on_step`` is called for every step, and False asks for a stop."""
-        start, setup, writer = self.start, self.setup, self.start.writer
+        setup, writer, progress = self.setup, self.writer, self.progress
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
-        progress = start.progress
-        with Display(setup.recipe.name, setup.schedule.steps, progress, writer.log, memory) as display:
+        with Display(setup.recipe.name, setup.recipe.training.steps, progress, writer.log, memory) as display:
             if isinstance(setup.engine, MicroBatchEngine):
                 setup.engine.report_micro_batches_to(display.micro_batch_done)
             self._spare_memory(display)
@@ -160,7 +173,7 @@ class Attempt:
             hooks.best()
             with (setup.training_data.experience(setup.engine, writer) as experience,
                   self._observer(display.sample) as observer):
-                loop = TrainingLoop(engine=setup.engine, experience=experience, schedule=setup.schedule,
+                loop = TrainingLoop(engine=setup.engine, experience=experience, training=setup.recipe.training,
                                     observer=observer, hooks=hooks, progress=progress)
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(observer, display))
@@ -168,14 +181,15 @@ class Attempt:
                 display.say(f"kept       {self._kept(best).sentence}")
             return outcome
 
-    def seal(self, outcome: Outcome, facts: Mapping[str, Any], watch: MemoryWatch) -> TrainResult:
+    def seal(self, outcome: Outcome, facts: Mapping[str, Any]) -> TrainResult:
         """Writes measurements, manifest and README, and seals the run.
 
         ``facts``: fields of the manifest that were known before the first step.
         """
-        setup, writer = self.setup, self.start.writer
+        setup, writer = self.setup, self.writer
         memory = setup.engine.memory()  # once, because a CPU's peak still grows during this
-        plan, measured = read_json(writer.path(layout.PLAN)), watch.facts(setup, memory, outcome.out_of_memory)
+        plan, before = (read_json(writer.path(name)) for name in (layout.PLAN, layout.MEASURED))
+        measured = measured_memory(setup, before, memory, outcome.out_of_memory)
         if outcome.out_of_memory:
             writer.event("out_of_memory")
             sentence = memory_sentence(plan, measured)
@@ -188,7 +202,7 @@ class Attempt:
             sys.stderr.write(f"{line}\n")
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(layout.METRICS))[0]
-        if (best := best_checkpoint(setup.recipe.checkpoint.model_dump(), metrics, setup.schedule.steps)) is not None:
+        if (best := self.best(metrics)) is not None:
             facts = {**facts, KEPT: self._kept(best).facts()}
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
@@ -198,6 +212,11 @@ class Attempt:
             run = writer.seal(outcome.status, manifest)
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,
                            setup=setup, state=outcome.state, metrics=metrics)
+
+    def best(self, lines: Sequence[Mapping[str, Any]]) -> BestCheckpoint | None:
+        """The best checkpoint by these metrics lines; None where the recipe keeps the last one."""
+        recipe = self.setup.recipe
+        return best_checkpoint(recipe.checkpoint.model_dump(), lines, recipe.training.steps)
 
     def _spare_memory(self, display: Display) -> None:
         """Has freed memory returned at once where a run on a CPU may not fit otherwise. Says how near the plan is."""
@@ -213,10 +232,36 @@ class Attempt:
             display.say("memory     the run may take up to 1.7 times the plan while memory is free, because glibc "
                         "keeps freed blocks")
 
+    def _facts(self) -> Iterator[str]:
+        """A line per subject: device, model, data, memory, the run directory and what is between them."""
+        setup, recipe, device = self.setup, self.setup.recipe, self.setup.device
+        shape, weights, batch, precision = setup.shape, setup.weights, recipe.batch, recipe.precision
+        devices = row_devices(device.mesh)
+        digests = ", ".join(f"{name} {digest[:16]}…" for name, digest in setup.training_data.digests.items())
+        yield (f"device     {device.platform}: {device.kind}, {device.count} used, {gib(device.memory_limit_bytes)} "
+               f"each ({device.reason})")
+        yield f"engine     {recipe.engine}  " + ", ".join(
+            f"{name} {number}" for name, number in device.versions.items())
+        yield (f"model      {weights.id} at {weights.revision}: {shape.family}, {shape.layers} layers, width "
+               f"{shape.width}, vocabulary {shape.vocab_size:,}, {parameter_count(shape):,} parameters")
+        if not shape.verified:
+            yield f"unverified {unverified_sentence(shape.family)}"
+        yield (f"dtypes     parameters {precision.parameters}, compute {precision.compute}, moments "
+               f"{precision.moments}, rounding {precision.rounding}")
+        yield "mesh       " + " x ".join(f"{axis}={size}" for axis, size in device.mesh.items())
+        yield (f"batch      micro {batch.micro_batch} x accumulation {batch.accumulation} x devices {devices} = global "
+               f"{batch.micro_batch * batch.accumulation * devices} rows; {recipe.training.steps:,} steps")
+        yield f"rate       {rate_text(recipe.training)}"
+        yield f"data       {setup.training_data.sentence()}; {digests}"
+        if learned := self._learned_form():
+            yield f"learned    {learned}"
+        yield f"memory     {setup.verdict.reasons[0]}"
+        yield f"writing    {self.out}"
+
     def _preamble(self) -> Iterator[str]:
         """Lines about the training that is about to start, and about its problems."""
         setup = self.setup
-        yield from preflight_lines(setup, self.out, self._learned_form())
+        yield from self._facts()
         if trained := setup.trained_items:
             yield (f"leak       {len(trained):,} of {len(setup.data.items):,} held-out items are also in the training "
                    f"data, such as {trained[0]}: they measure nothing, and `workings verify` will report it; try: "
@@ -237,8 +282,8 @@ class Attempt:
         yield from (f"chosen     {note}" for note in setup.loaded.chosen)
         if time := expected_time(setup):
             yield f"time       {time}"
-        if self.start.resumed:
-            yield f"resume     after step {self.start.progress.step}"
+        if self.resumed:
+            yield f"resume     after step {self.progress.step}"
 
     def _learned_form(self) -> str:
         """Form of the completions that are learned, with the stop token; empty for sampled completions."""
@@ -250,10 +295,10 @@ class Attempt:
 
     def _first_state(self, observer: HeldOutObserver, display: Display) -> State:
         """Restores the checkpoint, or makes the untrained model, whose answers to the held-out items are recorded."""
-        setup, writer = self.setup, self.start.writer
-        if self.start.checkpoint is not None:
+        setup, writer = self.setup, self.writer
+        if self.checkpoint is not None:
             with slow_operation("reading the checkpoint"):
-                state = setup.engine.restore(self.start.checkpoint.path)
+                state = setup.engine.restore(self.checkpoint.path)
         else:
             with slow_operation("reading the weights"):
                 state = setup.initial_state(setup.engine, setup.recipe.seed)
@@ -274,7 +319,20 @@ class Attempt:
                 engine=setup.engine, batches=setup.held_out,
                 questions=setup.questions, items=setup.watched_items, scorer=scorer, tokenizer=setup.tokenizer,
                 template=setup.template, max_new_tokens=keys.max_new_tokens, batch_size=keys.batch_size,
-                every_steps=keys.every_steps, last_step=setup.schedule.steps, log_sample=log_sample)
+                every_steps=keys.every_steps, last_step=setup.recipe.training.steps, log_sample=log_sample)
 
     def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
         return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
+
+
+def rate_text(training: TrainingConfig) -> str:
+    """The learning rate over the run, with a hint if it is 0 at every step."""
+    peak, last = training.learning_rate, training.learning_rate * training.final_share
+    warmup = f", {training.warmup_steps:,} steps of warm-up" if training.warmup_steps else ""
+    if training.schedule == "constant":
+        return f"{peak:g}, constant{warmup}"
+    if training.steps > 1:
+        return f"{peak:g} at its peak, {training.schedule} to {last:g} at the last step{warmup}"
+    # The only step is the last one as well.
+    return f"{last:g} at the only step" if last else (
+        "0 at the only step, which changes nothing; try: training.final_share=1")

@@ -2,14 +2,12 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 from workings.config.load import LoadedRecipe, RecipeLike, load_recipe
 from workings.config.overrides import Overrides
-from workings.data.batches import Position
 from workings.distributed.process_group import differing
 from workings.errors import RequestError
 from workings.evaluation.cache import base_key
@@ -22,30 +20,10 @@ from workings.record.layout import partial_path
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
 from workings.record.writer import RunWriter
-from workings.training.loop import Progress
 
 MAX_DIFFERENCES_SHOWN = 6
 LAYOUT_KEYS = {"batch.micro_batch", "mesh.fsdp", "mesh.tp", "mesh.replicate"}
 """Recipe keys that only distribute rows over devices; training depends only on their product."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """An open run directory; the checkpoint is None for a new run."""
-
-    writer: RunWriter
-    checkpoint: Checkpoint | None
-    resumed: bool
-
-    @property
-    def progress(self) -> Progress:
-        """Progress of the checkpoint; that of a new run without one."""
-        if self.checkpoint is None:
-            return Progress(step=0, position=Position())
-        facts = self.checkpoint.facts
-        return Progress(step=self.checkpoint.step, position=Position.from_json(facts["position"]),
-                        tokens=facts["tokens"], supervised_tokens=facts["supervised_tokens"],
-                        seconds=facts["training_seconds"])
 
 
 def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Callable[[str], object]) -> LoadedRecipe:
@@ -58,10 +36,12 @@ def load_to_resume(recipe: RecipeLike, overrides: Overrides, out: Path, say: Cal
     return load_recipe(recipe, overrides)
 
 
-def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int], attempt: str) -> Start:
+def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str, int],
+               attempt: str) -> tuple[RunWriter, Checkpoint | None, bool]:
     """Opens the directory of a run that did not finish, after its newest complete checkpoint.
 
-    Another number of devices may resume it if a micro batch over all devices has the same rows.
+    Returns its writer, the checkpoint, and whether an attempt before this one began. Another number of devices may
+    resume it if a micro batch over all devices has the same rows.
 
     Args:
         out: the run directory.
@@ -95,7 +75,7 @@ def resume_run(out: Path, request: dict[str, dict[str, Any]], mesh: Mapping[str,
     except BaseException:
         writer.close()
         raise
-    return Start(writer=writer, checkpoint=checkpoint, resumed=resumed)
+    return writer, checkpoint, resumed
 
 
 def evaluation_is_missing(out: Path) -> bool:

@@ -13,7 +13,7 @@ LONG_SECONDS = 3600.0
 
 def expected_time(setup: TrainSetup) -> str:
     """The expected time of an update and of all steps; empty for a short run, for rollouts, or on an accelerator."""
-    device, steps, data = setup.device, setup.schedule.steps, setup.training_data
+    device, steps, data = setup.device, setup.recipe.training.steps, setup.training_data
     if device.platform != "cpu" or device.count > 1 or not isinstance(data, TraceData):
         return ""
     typical, supervised = data.batches.typical_shape()

@@ -1,5 +1,6 @@
 """Memory check before training: compares the compiled step's peak with this device's limit."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from shlex import join
 from typing import Any, cast
@@ -20,7 +21,7 @@ from workings.ways.parts.teacher import teacher_model
 
 def target_here(device: DeviceFacts) -> Target:
     """A run's device as a planning target: its row of the catalog, or one made from its facts."""
-    # A target has the whole memory, of which `plan` takes the engine's share; the device reports that share.
+    # A target has the whole memory, and `plan` takes the engine's share of it; the device reports that share.
     limit = int(device.memory_limit_bytes / device.memory_share)
     # The catalog has one row for all CPUs; accelerators are identified by kind.
     known = [row for row in targets().values() if row.platform == device.platform
@@ -74,28 +75,22 @@ def refusal(prepared: TrainSetup) -> DoesNotFit:
     return DoesNotFit("\n".join(lines), {"status": "does not fit", "steps": 0, **plan.to_json(), "reasons": lines})
 
 
-class MemoryWatch:
-    """Measures the run's peak memory and compares it with the plan. Made after compiling, before the first weight."""
+def memory_before(prepared: TrainSetup) -> dict[str, Any]:
+    """`plan/measured.json` before the first weight: memory that the process holds; nothing of other devices."""
+    # Both: a peak from compiling hides the growth of training.
+    return ({"resident_before_bytes": resident_bytes(), "peak_before_bytes": peak_resident_bytes()}
+            if prepared.device.platform == "cpu" else {})
 
-    def __init__(self) -> None:
-        # Keep both: a peak from compiling hides the growth of training.
-        self.resident = resident_bytes()
-        self.peak_before = peak_resident_bytes()
 
-    def before(self, prepared: TrainSetup) -> dict[str, Any]:
-        """`plan/measured.json` during the run: memory that the process held before; nothing of other devices."""
-        return ({"resident_before_bytes": self.resident, "peak_before_bytes": self.peak_before}
-                if prepared.device.platform == "cpu" else {})
-
-    def facts(self, prepared: TrainSetup, memory: Memory, out_of_memory: str = "") -> dict[str, Any]:
-        """`plan/measured.json` at the end; `workings.record.memory_use` explains its fields."""
-        facts = self.before(prepared) | {
-            "measured_peak_bytes": memory.peak_bytes, "measured_source": memory.source,
-            "out_of_memory": out_of_memory or absent("memory sufficed").model_dump()}
-        if prepared.device.platform == "cpu":
-            # Only a process's own peak can be compared with what it held before.
-            peak = memory.peak_bytes if memory.source == PROCESS_PEAK else peak_resident_bytes()
-            grown = growth(peak, self.resident, self.peak_before)
-            facts["growth_bytes"] = grown if grown is not None else absent(
-                "the process used more before the first weight, while it compiled or in an earlier run").model_dump()
-        return facts
+def measured_memory(prepared: TrainSetup, before: Mapping[str, Any], memory: Memory,
+                    out_of_memory: str = "") -> dict[str, Any]:
+    """`plan/measured.json` at the end; ``before``: as `memory_before` gave it. See `workings.record.memory_use`."""
+    facts = {**before, "measured_peak_bytes": memory.peak_bytes, "measured_source": memory.source,
+             "out_of_memory": out_of_memory or absent("memory sufficed").model_dump()}
+    if prepared.device.platform == "cpu":
+        # Only a process's own peak can be compared with what it held before.
+        peak = memory.peak_bytes if memory.source == PROCESS_PEAK else peak_resident_bytes()
+        grown = growth(peak, before["resident_before_bytes"], before["peak_before_bytes"])
+        facts["growth_bytes"] = grown if grown is not None else absent(
+            "the process used more before the first weight, while it compiled or in an earlier run").model_dump()
+    return facts

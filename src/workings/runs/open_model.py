@@ -10,7 +10,7 @@ from workings.config.model import FromPretrained
 from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.distributed.process_group import ProcessGroup, facts_of
-from workings.engines.base import Engine, EngineRequest, State
+from workings.engines.base import Engine, EngineRequest
 from workings.engines.registry import engine_names, find_engine
 from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
@@ -18,6 +18,7 @@ from workings.errors import RecordError, RequestError
 from workings.hardware.device import without_alias
 from workings.inputs.resolve import (
     RANDOM,
+    RecipeModel,
     Weights,
     differing_weights,
     local_folder,
@@ -39,7 +40,7 @@ from workings.runs.run_metadata import code_version
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""Stands for the device of the run's recipe."""
+"""Means the device of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 ALONE = ProcessGroup(None)
@@ -88,14 +89,10 @@ class WeightsRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SealedRun:
+class SealedRun(RecipeModel):
     """A sealed run with its recipe, tokenizer, template and shape."""
 
     run: RunRecord
-    loaded: LoadedRecipe
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    shape: ModelShape
 
     @classmethod
     def open(cls, path: Path) -> "SealedRun":
@@ -109,18 +106,13 @@ class SealedRun:
                    shape=ModelShape(**loads((path / MODEL_SHAPE).read_bytes())),
                    template=ChatTemplate.for_config(recipe.data.template, tokenizer, recipe.data.reasoning))
 
-    def session(self, engine: Engine, state: State) -> ModelSession:
-        """A session to generate with a state of this model."""
-        return ModelSession(engine=engine, state=state, tokenizer=self.tokenizer, template=self.template,
-                            tokens_at_a_time=tokens_at_a_time(self.shape, engine.describe().platform))
-
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0, elsewhere: MeshConfig = _ONE_DEVICE
                     ) -> Engine:
         """The run's engine on this machine, on the mesh that the recipe means here.
 
         A run whose mesh does not exist here is opened on the mesh ``elsewhere``, which does not change its answers.
         """
-        recipe = self.loaded.recipe
+        recipe = self.recipe
         if device != AS_RECORDED:
             _refuse_other("--device", device, DEVICES)
         # The caller names a number of devices only where rows must be divided as they were.
@@ -141,12 +133,12 @@ class SealedRun:
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
         # Full fine-tuning can resume without its base weights; adapters cannot.
-        adapters = not self.loaded.recipe.method.trains_all_weights
+        adapters = not self.recipe.method.trains_all_weights
         return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
     def recorded_weights(self, given: Path | None) -> Weights:
         """The weights that training started from, ``given`` or as `find_weights`, checked by their digests."""
-        manifest, model = self.run.manifest, self.loaded.recipe.model
+        manifest, model = self.run.manifest, self.recipe.model
         recorded = manifest.weight_digests
         if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
             return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
@@ -168,7 +160,7 @@ def open_model(model: str | Path, weights: WeightsRequest | None, device: str = 
 
 def processes_of(path: Path) -> ProcessGroup:
     """The processes that a launcher started to open a sealed run together. Raises as `ProcessGroup.of`."""
-    return ProcessGroup.of(SealedRun.open(path).loaded.recipe.engine)
+    return ProcessGroup.of(SealedRun.open(path).recipe.engine)
 
 
 def follow_run(path: Path, device: str, group: ProcessGroup) -> None:
@@ -199,7 +191,7 @@ def open_run(path: Path, device: str = AS_RECORDED, group: ProcessGroup = ALONE)
     checkpoint = sealed.run.kept_checkpoint()
     engine = group.coordinate(_open_part(sealed, device, group))
     session = sealed.session(engine, engine.restore(checkpoint.path))
-    recipe = sealed.loaded.recipe
+    recipe = sealed.recipe
     # Only the run's name, because a path would reveal this machine's folders.
     return TrainedModel(run=sealed.run, recipe=recipe, checkpoint=checkpoint, session=session, root=sealed.run.root,
                         request=EngineRequest.of(recipe, sealed.shape),
@@ -212,7 +204,7 @@ def open_untrained(path: Path) -> ModelSession:
     weights = sealed.recorded_weights(None).directory
     engine = sealed.open_engine(AS_RECORDED, weights)
     # The same seed gives the same random weights on every mesh.
-    state = (engine.init(sealed.loaded.recipe.seed, trainable=False) if weights is None
+    state = (engine.init(sealed.recipe.seed, trainable=False) if weights is None
              else engine.load(weights, trainable=False))
     return sealed.session(engine, state)
 
@@ -223,7 +215,7 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
     Raises `RequestError` if they are not where the recipe had them, or the run began with random weights.
     """
     sealed = SealedRun.open(path)
-    model = sealed.loaded.recipe.model
+    model = sealed.recipe.model
     if not isinstance(model, FromPretrained):
         raise RequestError(f"the first weights of {path} were random and are not kept",
                            "a run that did not start from random weights")
@@ -277,7 +269,7 @@ def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
 
 def _weights_below_adapters(sealed: SealedRun) -> Path | None:
     """The frozen weights below a run's adapters, checked by their digests; None if the checkpoint needs none."""
-    run, recipe = sealed.run, sealed.loaded.recipe
+    run, recipe = sealed.run, sealed.recipe
     if recipe.method.trains_all_weights or not isinstance(recipe.model, FromPretrained):
         return None
     directory = sealed.find_weights(recipe.model, f"run it in the folder that {recipe.model.id} is relative to")

@@ -28,7 +28,6 @@ from workings.models.batch import Batch
 from workings.models.registry import family_of
 from workings.models.shapes import check_shape
 from workings.runs.smoke import Smoke
-from workings.training.schedule import Schedule
 
 ENGINES = ("jax", "torch")
 """The compared engines. The second one makes the initial weights and adapters of both."""
@@ -154,7 +153,6 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     for _ in range(recipe.training.steps):
         batch, position = batches.at(position)
         chosen.append(batch)
-    schedule = Schedule.from_config(recipe.training)
     request = EngineRequest.of(recipe, shape)
     start = folder / "start"
     if weights.directory is None and not start.exists():
@@ -162,7 +160,8 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
         engine = find_engine(initializer).engine.open(replace(request, method=FULL))
         engine.export(engine.init(recipe.seed), start)
     return ParityCase(request=request, batches=chosen, weights=weights.directory or start, folder=folder,
-                      initializer=initializer, rates=[schedule.at(step + 1) for step in range(recipe.training.steps)])
+                      initializer=initializer,
+                      rates=[recipe.training.rate_at(step) for step in range(1, recipe.training.steps + 1)])
 
 
 def compare(case: ParityCase, name: str) -> Parity:

@@ -175,7 +175,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)
     own = None
     # Measuring takes ten seconds, which only a longer run is worth.
-    if (target.platform == "cpu" and way_of(loaded.recipe).is_timed_by_steps
+    if (target.platform == "cpu" and loaded.recipe.algorithm.examples != "prompts"
             and (loaded.recipe.training.steps or 1) * operations >= LEAST_OPERATIONS):
         # Without the data, assume that half of a row is learned. The longest rows give an upper bound.
         own = calibrated_throughput(engine_request(loaded.recipe, shape, target), loaded.recipe.engine, plan.batch, 0.5)

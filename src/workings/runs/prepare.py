@@ -7,7 +7,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
-from workings.data.rows import build_rows
+from workings.data.rows import build_rows, prompt_digest
 from workings.engines.base import (
     Engine,
     EngineRequest,
@@ -39,10 +39,9 @@ from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item
 from workings.scoring.scorers import scorer_version
-from workings.training.schedule import Schedule
 from workings.ways.base import way_of
 from workings.ways.parts.teacher import teacher_request
-from workings.ways.parts.training_data import TrainingData, trained_item_ids
+from workings.ways.parts.training_data import TrainingData
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,6 @@ class TrainSetup(ResolvedRun):
     held_out: list[Batch]
     evaluation: EvaluationSettings | None
     """Evaluation settings of the items; None without items."""
-    schedule: Schedule
     request: EngineRequest
     """The request by which the engine was opened."""
     longest_batch: BatchShape
@@ -88,8 +86,9 @@ class TrainSetup(ResolvedRun):
 
     @cached_property
     def trained_items(self) -> list[str]:
-        """Ids of held-out items that are trained on as well (`trained_item_ids`)."""
-        return trained_item_ids(self.data.items, self.training_data)
+        """Ids of held-out items whose question is in the training data as well: their answers measure nothing."""
+        digests = self.training_data.question_digests()
+        return [item.id for item in self.data.items if prompt_digest(item.prompt) in digests]
 
 
 def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
@@ -141,7 +140,7 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         loaded=loaded, data=resolved.data, weights=resolved.weights, tokenizer=resolved.tokenizer,
         template=resolved.template, shape=resolved.shape, training_data=training_data, registered=registered,
         engine=engine, device=device, device_check=device_check, held_out=held_out, evaluation=evaluation,
-        schedule=Schedule.from_config(loaded.recipe.training), request=request, longest_batch=longest, program=program,
+        request=request, longest_batch=longest, program=program,
         inspection=inspections[program], verdict=memory_verdict(inspections[program], left))
 
 
@@ -152,7 +151,7 @@ def _with_frozen_models(data: TrainingData, request: EngineRequest, device: Devi
     inspections = with_reference(request, mesh, {"step": step})
     if (teacher := data.teacher) is None:
         return inspections
-    request_of_teacher = teacher_request(request, teacher.model, teacher.algorithm.teacher_precision)
+    request_of_teacher = teacher_request(request, teacher, teacher.algorithm.teacher_precision)
     of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
     return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
                         stays_loaded=teacher.algorithm.asks_teacher_in_every_step)

@@ -32,7 +32,7 @@ class Smoke:
 
         Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
         """
-        if not way_of(loaded.recipe).smoke:
+        if way_of(loaded.recipe).teacher_keys is not None:
             raise RequestError(f"--smoke does not work with algorithm.name: {loaded.recipe.algorithm.name}",
                                "a model with the teacher's vocabulary; a tiny model has another one",
                                "training.steps=2, without --smoke")
@@ -53,7 +53,7 @@ class Smoke:
             values["data"]["template"] = "tokenizer"
         # A tiny model has no per-layer embeddings that could be on the host.
         values.get("memory", {}).pop("per_layer_embeddings", None)
-        # This machine, whatever the recipe's device.
+        # This machine and not the recipe's device.
         values.pop("device", None)
         values.pop("mesh", None)
         values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)

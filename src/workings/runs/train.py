@@ -30,7 +30,7 @@ from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
 from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
-from workings.runs.memory_check import MemoryWatch, refusal
+from workings.runs.memory_check import memory_before, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.run_metadata import code_version, data_digests, request_of
 from workings.runs.select_engine import with_engine
@@ -78,16 +78,15 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
             with slow_operation("looking at this machine"):
                 examination = doctor(setup.loaded, out=out.parent, kernels=False)
             attempt = Attempt.begin(setup, out, resume, examination)
-            writer = attempt.start.writer
+            writer = attempt.writer
             # After compiling and before the first weight, resident memory belongs to compiler and libraries.
-            watch = MemoryWatch()
-            writer.write_json(layout.MEASURED, watch.before(setup))
+            writer.write_json(layout.MEASURED, memory_before(setup))
             try:
                 outcome = attempt.take_steps(on_step, stop, processes)
-                result = attempt.seal(outcome, facts, watch)
+                result = attempt.seal(outcome, facts)
             except RequestError:
                 # Broken weights or rewards: after a fix the same command works.
-                if not attempt.start.resumed:
+                if not attempt.resumed:
                     writer.discard()
                 raise
             finally:
@@ -100,9 +99,7 @@ def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *
     """The prepared run, which fits, with its tensors on this machine. Raises as `train`."""
     if processes.is_coordinator:
         _check_out(out, resume)
-    if processes.count > 1:
-        refuse_processes(loaded.recipe)
-    setup = _prepared(loaded, smoke)
+    setup = _prepared(processes, loaded, smoke)
     # The search for a plan compiles up to four candidates, so one process does it for all.
     if not setup.verdict.fits and (not force or setup.inspection.refused):
         raise refusal(setup) if processes.is_coordinator else DoesNotFit("; ".join(setup.verdict.reasons))
@@ -144,7 +141,7 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
 
 
 def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
-    """The result, of which workers, who have no record, hear with the last call, when the group is left."""
+    """The result, which workers, who have no record, receive with the last call, when the group is left."""
     processes.outcome = {"status": result.status, "reason": result.reason, "steps": result.steps}
     return result
 
@@ -154,9 +151,7 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
 
     Raises `RequestError` if the request differs from that of the run.
     """
-    if processes.count > 1:
-        refuse_processes(loaded.recipe)
-    setup = _prepared(loaded, smoke)
+    setup = _prepared(processes, loaded, smoke)
     fetch_tensors(setup.weights)
     _agree(processes, setup)
     setup = replace(setup, engine=processes.coordinate(setup.engine))
@@ -168,7 +163,9 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
         metrics=run.metrics()))
 
 
-def _prepared(loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
+def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
+    if processes.count > 1:
+        refuse_processes(loaded.recipe)
     # Shrink first, because tokenizer and batch change.
     if smoke is not None:
         loaded = smoke.shrink(loaded)

@@ -29,7 +29,7 @@ from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train, trained_before
-from workings.runs.train_result import TrainResult
+from workings.runs.train_result import TrainResult, all_cut_off
 
 
 def difference_json(comparison: Comparison) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class TrainAndEvaluateResult:
             state = ("the last checkpoint in the run is the last good state" if has_checkpoint(training.run) else
                      "there is no checkpoint")
             lines.append(f"reason: {training.reason}; {state}")
-        if remark := training.learned_nothing or training.cut_off:
+        if remark := training.learned_nothing or all_cut_off(training.metrics):
             lines.append(remark)
         if training.status == "interrupted":
             lines.append(f"to resume: {resume_command}")

@@ -48,11 +48,6 @@ class TrainResult:
         """Why the run cannot have learned anything; empty if it can have."""
         return learned_nothing(self.metrics)
 
-    @property
-    def cut_off(self) -> str:
-        """Warning if every completion was cut off; empty otherwise."""
-        return all_cut_off(self.metrics)
-
     def to_json(self) -> dict[str, Any]:
         """Keys of `train --json`; a loss that does not exist is left out."""
         values: dict[str, Any] = {"status": self.status, "steps": self.steps, "run": str(self.run)}

@@ -71,11 +71,6 @@ class Candidate:
         return self.score == RIGHT
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the model ended it itself, and a row can hold it."""
-        return self.problem in ("", OTHER_FORM)
-
-    @property
     def facts(self) -> dict[str, Any]:
         """Number, seed and score, as metadata of a trace or a pair."""
         return {"sample": self.number, **({"seed": self.seed} if self.seed >= 0 else {}), "score": self.score}
@@ -250,7 +245,8 @@ def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
 def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> list[tuple[Candidate, Candidate]]:
     distinct: dict[str, Candidate] = {}
     for sample in (sample_of(row, form) for row in rows):
-        if sample.has_ended:
+        # Of another form or not, the model ended it itself, and a row can hold it.
+        if sample.problem in ("", OTHER_FORM):
             # The first of equal texts represents all of them: a pair of a text with itself teaches nothing.
             distinct.setdefault(sample.text, sample)
     ended = list(distinct.values())

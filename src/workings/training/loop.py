@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from workings.config.training import TrainingConfig
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.errors import TrainingFailed, first_line, is_out_of_memory
 from workings.record.manifest import REASONS
 from workings.record.metrics import padding_share
 from workings.training.observer import HeldOutObserver
-from workings.training.schedule import Schedule
 from workings.ways.parts.experience import Experience, PreparedBatch
 
 
@@ -96,7 +96,7 @@ class TrainingLoop:
 
     engine: Engine
     experience: Experience
-    schedule: Schedule
+    training: TrainingConfig
     observer: HeldOutObserver | None
     """None for a run without held-out data."""
     hooks: RunHooks
@@ -109,7 +109,34 @@ class TrainingLoop:
         """Takes all steps; ``make_state`` makes or restores the first state, in which memory may run out, too."""
         try:
             with _background_thread() as thread:
-                return self._run(make_state, thread)
+                if self.progress.step < self.training.steps:
+                    # Before the state is made, which may read gigabytes: both run at once.
+                    self.experience.prefetch(self.progress.position, thread)
+                state = make_state()
+                # Before the clock of the first step starts: this is no part of it.
+                self.experience.prepare(state, self.progress.step)
+                while self.progress.step < self.training.steps:
+                    if reason := self.hooks.early_end():
+                        self._save(state)
+                        return self._outcome("complete", state, reason)
+                    if self.hooks.stop_requested():
+                        self._save(state)
+                        return self._outcome("interrupted", state, REASONS["interrupted"])
+                    step = self.progress.step + 1
+                    # Waiting for the batch counts as time of the step; evaluation and saving do not.
+                    started = time.perf_counter()
+                    prepared = self.experience.next_batch(state, self.progress.position, step)
+                    if step < self.training.steps:
+                        # Before the step, which returns only when the device is done: the next batch is made meanwhile.
+                        self.experience.prefetch(prepared.after, thread)
+                    # The old state is consumed: from here on nothing but the new one may be used.
+                    state, result = self.engine.step(state, prepared.batch, self.training.rate_at(step))
+                    seconds = time.perf_counter() - started
+                    if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
+                        return self._outcome("failed", None, f"step {step}: loss {result.loss}, gradient norm "
+                                                             f"{result.grad_norm}")
+                    self._finish_step(step, state, prepared, result, seconds)
+                return self._outcome("complete", state)
         # Going on would be of no use. The step that showed it does not count: the last checkpoint is the last good
         # state.
         except TrainingFailed as error:
@@ -121,44 +148,15 @@ class TrainingLoop:
             return self._outcome("failed", None, f"out of memory after step {self.progress.step}",
                                  out_of_memory=first_line(error))
 
-    def _run(self, make_state: Callable[[], State], thread: Executor) -> Outcome:
-        if self.progress.step < self.schedule.steps:
-            # Before the state is made, which may read gigabytes: both go on at once.
-            self.experience.prefetch(self.progress.position, thread)
-        state = make_state()
-        # Before the clock of the first step starts: this is no part of it.
-        self.experience.prepare(state, self.progress.step)
-        while self.progress.step < self.schedule.steps:
-            if reason := self.hooks.early_end():
-                self._save(state)
-                return self._outcome("complete", state, reason)
-            if self.hooks.stop_requested():
-                self._save(state)
-                return self._outcome("interrupted", state, REASONS["interrupted"])
-            step = self.progress.step + 1
-            # Waiting for the batch counts as time of the step; evaluation and saving do not.
-            started = time.perf_counter()
-            prepared = self.experience.next_batch(state, self.progress.position, step)
-            if step < self.schedule.steps:
-                # Before the step, which returns only when the device is done: the next batch is made meanwhile.
-                self.experience.prefetch(prepared.after, thread)
-            # The old state is consumed: from here on nothing but the new one may be used.
-            state, result = self.engine.step(state, prepared.batch, self.schedule.at(step))
-            seconds = time.perf_counter() - started
-            if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
-                return self._outcome("failed", None, f"step {step}: loss {result.loss}, gradient norm "
-                                                     f"{result.grad_norm}")
-            self._finish_step(step, state, prepared, result, seconds)
-        return self._outcome("complete", state)
-
     def _finish_step(self, step: int, state: State, prepared: PreparedBatch, result: StepResult,
                      seconds: float) -> None:
         """Measures, writes and shows a step that was taken."""
         # After the step, so that its own peak is included.
         memory, batch, positions = self.engine.memory(), prepared.batch, prepared.batch.tokens.size
         line = {
-            "step": step, "loss": result.loss, "learning_rate": self.schedule.at(step), "grad_norm": result.grad_norm,
-            "share_of_weights_changed": result.share_of_weights_changed, "tokens": batch.real_tokens,
+            "step": step, "loss": result.loss, "learning_rate": self.training.rate_at(step),
+            "grad_norm": result.grad_norm, "share_of_weights_changed": result.share_of_weights_changed,
+            "tokens": batch.real_tokens,
             "supervised_tokens": batch.supervised_tokens, "positions": positions,
             "padding": padding_share(batch.real_tokens, positions), "batch_digest": prepared.digest, "seconds": seconds,
             "memory_bytes": memory.peak_bytes, "memory_source": memory.source,
@@ -171,7 +169,7 @@ class TrainingLoop:
         self.hooks.write_metrics(line)
         # Only now does the step count: where something above fails, `progress` does not have it.
         self.progress = self.progress.after(prepared, seconds)
-        if self.hooks.checkpoint_is_due(step) or step == self.schedule.steps:
+        if self.hooks.checkpoint_is_due(step) or step == self.training.steps:
             self._save(state)
         # Last, because callbacks of the caller run in it: if they raise, the step still counts and has its
         # checkpoint.

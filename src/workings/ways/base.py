@@ -38,16 +38,12 @@ TeacherPrecision = Literal["fp32", "bf16", "nf4"]
 class Way(Algorithm):
     """A way of learning. The defaults fit a way that learns from rows of traces."""
 
-    smoke: ClassVar[bool] = True
-    """Whether `--smoke` can train a tiny model in place of the recipe's; one with a teacher needs its vocabulary."""
     not_searched: ClassVar[str] = ""
     """Changes that the search for a plan that fits leaves out, as a remark."""
     asks_teacher_in_every_step: ClassVar[bool] = False
     """Whether a teacher stays loaded during training; otherwise it is asked before the first step."""
     reads_reference_first: ClassVar[bool] = False
     """Whether a reference reads each row of the first epoch before the first step."""
-    is_timed_by_steps: ClassVar[bool] = True
-    """Whether most of a run's time is its steps."""
     controls: ClassVar[tuple[str, ...]] = ()
     """Its wrong replays, by their names in `replays`."""
 
@@ -163,8 +159,6 @@ class Way(Algorithm):
 
 class TeacherWay(Way):
     """Keys of a teacher: a frozen model with the student's vocabulary."""
-
-    smoke: ClassVar[bool] = False
 
     teacher: str
     """A sealed run's folder, a folder in Hugging Face's format, or a Hub id; of the same vocabulary."""

@@ -32,7 +32,6 @@ class Distill(TeacherWay, SampledWay):
     name: Literal["distill"]
     """On-policy distillation."""
     asks_teacher_in_every_step: ClassVar[bool] = True
-    compares_completions: ClassVar[bool] = False
     records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
     controls: ClassVar[tuple[str, ...]] = ("teacher",)
     group: int = Field(default=4, ge=1)

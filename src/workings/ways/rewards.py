@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from workings.config.rewards import refuse_repeated
+from workings.config.rewards import FileReward, refuse_repeated
 from workings.config.section import refused
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS
@@ -80,9 +80,13 @@ class RewardWay(SampledWay):
 
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
         """The rewards. Raises `RequestError` for missing or broken files of rewards."""
-        from workings.ways.parts.training_data import reward_settings, try_rewards
+        from workings.scoring.rewards import RewardProcess
+        from workings.ways.parts.training_data import reward_settings
         settings = reward_settings(resolved.loaded)
-        try_rewards(settings)
+        settings.recorded()
+        if any(isinstance(reward, FileReward) for reward in settings.rewards):
+            with RewardProcess(settings):
+                pass
         return {"rewards": settings}
 
 

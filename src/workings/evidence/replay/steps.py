@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workings.config.training import TrainingConfig
 from workings.data.batches import Position
 from workings.engines.base import Engine, State, StepResult
 from workings.evidence.replay.comparison import MEASURES, Facts, is_outside, line_differences
 from workings.evidence.replay.conditions import Tolerance
 from workings.models.batch import Batch
-from workings.training.schedule import Schedule
 from workings.ways.parts.replay_source import BatchSource, StepInputs
 
 CONTROL_RATE_FACTOR = 1.1
@@ -30,7 +30,7 @@ class ReplayPlan:
 
     engine: Engine
     source: BatchSource
-    schedule: Schedule
+    training: TrainingConfig
     start: InitialState
     position: Position
     """Data position of the first step."""
@@ -49,7 +49,7 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
         inputs = plan.source.take(state, position, step)
         position = inputs.after
         # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
-        learning_rate = plan.schedule.at(step) * plan.rate
+        learning_rate = plan.training.rate_at(step) * plan.rate
         # The step consumes the old state; nothing may use it afterwards.
         state, result = plan.engine.step(state, plan.change(inputs.batch), learning_rate)
         yield _line(recorded, inputs, learning_rate, result), state

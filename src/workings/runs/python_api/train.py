@@ -161,7 +161,7 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         # If no given row has steps, answers have no tags.
         reasoning = "tags" if any(json.loads(line).get("steps") for line in lines) else ANSWERS_ALONE
         rows = (2 if algorithm_for(form) else 1) * len(lines)
-        # Fewer rows an update for few given rows.
+        # Smaller updates for few rows.
         batch = {"micro_batch": (micro_batch := min(BATCH["micro_batch"], rows)),
                  "accumulation": even_accumulation(rows, micro_batch, BATCH["accumulation"])}
     values: dict[str, Any] = {

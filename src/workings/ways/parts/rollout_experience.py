@@ -16,10 +16,18 @@ from workings.errors import RequestError, TrainingFailed
 from workings.models.batch import Batch
 from workings.models.chat import ChatTemplate
 from workings.record.metrics import EQUAL, has_nothing_to_learn
-from workings.rollouts import arithmetic
 from workings.rollouts.episodes import EpisodeRules, play
 from workings.rollouts.prompts import Prompt, PromptSet, PromptTurn
-from workings.rollouts.rollout import Group, Rollout, Sample, sample_seed, select_groups, to_reward
+from workings.rollouts.rollout import (
+    Group,
+    Rollout,
+    Sample,
+    mismatch,
+    rollout_metrics,
+    sample_seed,
+    select_groups,
+    to_reward,
+)
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of, completion_span, digest_of
@@ -135,7 +143,7 @@ class RolloutSampler:
         def write(given: Sequence[Sequence[int]], seeds: Sequence[int]) -> Sequence[Completion]:
             return self.sampler.sample(
                 state, given, max_new_tokens=self.algorithm.max_new_tokens, stop_ids=self.template.stop_ids,
-                temperature=self.algorithm.sampling_temperature, seeds=seeds)
+                temperature=self.algorithm.objective.temperature, seeds=seeds)
 
         if self.player is None or self.rules is None:
             completions = write([prompt.tokens for prompt in prompts], seeds)
@@ -191,7 +199,7 @@ class StallDetector:
 
     def check_rollout(self, rollout: Rollout, metrics: Mapping[str, float]) -> None:
         """Raises `TrainingFailed` if too many rollouts in a row had equal rewards or no completion that ended."""
-        if not self.algorithm.compares_completions:
+        if self.algorithm.teacher_keys is not None:
             return  # a teacher judges every token, also those of completions that were cut off
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(metrics)
@@ -294,7 +302,7 @@ class RolloutExperience(Experience):
             ahead, self._ahead = self._ahead, None
             rollout = self._sampler.rollout(state, position, step) if ahead is None else self._sampler.with_reference(
                 state, ahead.result())
-            metrics = arithmetic.rollout_metrics(rollout, self._sampler.reward_names)
+            metrics = rollout_metrics(rollout, self._sampler.reward_names)
             self._stall_detector.check_rollout(rollout, metrics)
             if self._sampler.shape.updates > 1:
                 # Later updates have other weights than the sampler had; the log probabilities under the sampler's
@@ -330,7 +338,7 @@ class RolloutExperience(Experience):
                 assert result.log_probs is not None  # every objective but cross entropy returns them
                 rollout = replace(rollout, trainer_log_probs=tuple(
                     split_by_sample(rollout.trained_samples, result.log_probs)))
-            metrics = arithmetic.mismatch(rollout)
+            metrics = mismatch(rollout)
         self._stall_detector.check_update(step, metrics, result)
         if rollout.step == step:
             self._save_rollout(rollout)

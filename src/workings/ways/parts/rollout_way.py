@@ -31,9 +31,6 @@ class RolloutWay(Way):
     """
 
     examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "prompts"
-    is_timed_by_steps: ClassVar[bool] = False
-    compares_completions: ClassVar[bool] = True
-    """Whether the completions of a prompt are compared, so that equal rewards teach nothing."""
     not_searched: ClassVar[str] = ("not searched: fewer completions an update, smaller groups, and shorter completions "
                                    "together with another change")
 
@@ -59,11 +56,6 @@ class RolloutWay(Way):
     @abstractmethod
     def objective(self) -> PolicyGradient:
         """The loss of an update."""
-
-    @property
-    def sampling_temperature(self) -> float:
-        """Sampling temperature of completions."""
-        return self.objective.temperature
 
     def divisor(self, *, rows: int, tokens: int) -> float:
         """Divisor of the sum over an update of this many completions and tokens, stop tokens included."""

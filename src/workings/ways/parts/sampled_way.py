@@ -23,7 +23,7 @@ class SampledWay(RolloutWay):
         """What completions earn: `rewards` or `teacher` of the run's `PromptData`."""
 
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
-        """Prompts; completions are sampled and judged when an update needs them."""
+        """Prompts; completions are sampled and rewarded when an update needs them."""
         from workings.ways.parts.training_data import PromptData, prompts_of
         data = PromptData(resolved=resolved, prompts=prompts_of(resolved), devices=row_devices(engine.describe().mesh),
                           **self.judges(resolved))

@@ -97,16 +97,13 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teacher:
+class Teacher(TeacherModel):
     """A frozen model, found and not yet opened."""
 
     algorithm: TeacherWay
-    shape: ModelShape
     tokenizer: Tokenizer
     weights: Weights
     """For a sealed run, the folder of its last checkpoint."""
-    method: Method = FULL
-    """Method by which it was trained."""
     base: Base | None = None
     """Model below its adapters; None if it has none."""
     run: RunRecord | None = None
@@ -132,11 +129,6 @@ class Teacher:
         return stored_files(self.weights.folder, MODEL_FILE if self.base is None else ADAPTER_FILE)
 
     @property
-    def model(self) -> TeacherModel:
-        """Its description for a plan."""
-        return TeacherModel(shape=self.shape, method=self.method)
-
-    @property
     def digest(self) -> str:
         """SHA-256 of `facts`."""
         return json_digest(self.facts)
@@ -157,7 +149,7 @@ class Teacher:
         """An engine of this name for the teacher, on the student's devices. Raises `RequestError`."""
         precision = self.algorithm.teacher_precision
         try:
-            return find_engine(name).engine.open(teacher_request(student, self.model, precision))
+            return find_engine(name).engine.open(teacher_request(student, self, precision))
         except RequestError as error:
             if precision != "nf4":
                 raise

@@ -1,6 +1,6 @@
 """Training data: rows of traces or of pairs, or prompts whose completions are sampled."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -10,7 +10,6 @@ import numpy as np
 
 from workings.config.load import LoadedRecipe
 from workings.config.recipe import Recipe
-from workings.config.rewards import FileReward
 from workings.data.rows import prompt_digest
 from workings.engines.base import AdapterEngine, Engine, LikelihoodEngine, Sampler, State
 from workings.environments.process import EnvironmentProcess
@@ -26,7 +25,6 @@ from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout
 from workings.rollouts.vllm import VllmSampler
-from workings.scoring.items import Item
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape
@@ -187,14 +185,6 @@ def reward_settings(loaded: LoadedRecipe) -> RewardSettings:
                           max_new_tokens=rollout_way(recipe).most_written(recipe))
 
 
-def try_rewards(settings: RewardSettings) -> None:
-    """Raises `RequestError` for missing or broken files of rewards."""
-    settings.recorded()
-    if any(isinstance(reward, FileReward) for reward in settings.rewards):
-        with RewardProcess(settings):
-            pass
-
-
 def episode_rules(recipe: Recipe) -> EpisodeRules | None:
     """Decides when an episode continues; None without an environment."""
     if recipe.environment is None:
@@ -211,9 +201,3 @@ def prompts_of(resolved: ResolvedRun) -> PromptSet:
                             drop=recipe.data.over_length == "drop")
     refuse_evaluation_items(prompts.prompts, resolved.data.items)
     return prompts
-
-
-def trained_item_ids(items: Sequence[Item], data: TrainingData) -> list[str]:
-    """Ids of held-out items whose question is in the training data as well: their answers measure nothing."""
-    digests = data.question_digests()
-    return [item.id for item in items if prompt_digest(item.prompt) in digests]

@@ -20,8 +20,7 @@ from workings.objectives.base import ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG_RATIO, REFERENCE, PolicyGradient
 from workings.record.layout import ROLLOUTS
 from workings.record.metrics import StepMetrics
-from workings.rollouts.arithmetic import mismatch, rollout_metrics
-from workings.rollouts.rollout import Group, Rollout, sample_seed, select_groups
+from workings.rollouts.rollout import Group, Rollout, mismatch, rollout_metrics, sample_seed, select_groups
 from workings.ways.parts.rollout_batch import batch_of, completion_span, digest_of
 
 CLOSE_MEAN = 1e-9

@@ -13,7 +13,6 @@ from workings.evidence.verify.tree import shown
 from workings.models.shards import whole_file
 from workings.record.checkpoints import KEPT, best_checkpoint
 from workings.record.layout import EVENTS, MANIFEST, METRICS, STATE
-from workings.training.schedule import Schedule
 
 WEIGHTS_FILE = re.compile(r"/(?:adapter_)?model(?:-\d{5}-of-\d{5}|\.shard_\d{5}_of_\d{5})?\.safetensors$")
 """A checkpoint's file with weights, of a whole model or of adapters."""
@@ -46,13 +45,13 @@ def learning_rate(unit: Unit) -> Found:
     training = unit.section("training")
     if "learning_rate" not in training:
         return not_checked("the recipe's snapshot names no learning rate")
-    schedule = Schedule.from_config(TrainingConfig.model_validate(training))
+    config = TrainingConfig.model_validate(training)
     for step in unit.steps:
-        expected = schedule.at(step.step) if step.step <= schedule.steps else math.nan
+        expected = config.rate_at(step.step) if step.step <= config.steps else math.nan
         # Cosines of two machines differ in the last bits.
-        if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * schedule.peak):
+        if not math.isclose(step.learning_rate, expected, rel_tol=1e-9, abs_tol=1e-15 * config.learning_rate):
             yield f"step {step.step}: {step.learning_rate:g}, the schedule gives {expected:g}"
-    return f"{schedule.kind} from {schedule.peak:g}"
+    return f"{config.schedule} from {config.learning_rate:g}"
 
 
 @check("consistency.checkpoints")
