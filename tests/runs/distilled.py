@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests import kept_folders
-from workings.evidence.replay.comparison import wrong_steps
 from workings.record.digest import json_digest
 from workings.runs.train import train
 
