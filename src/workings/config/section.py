@@ -21,14 +21,13 @@ class Section(BaseModel):
     """
 
     # Strict, so that a text is never converted to a number; frozen, because a recipe's digest is recorded.
-   #  Docstrings of fields become descriptions, which errors, the schema and the reference page print.
+    # Docstrings of fields become descriptions, which errors, the schema and the reference page print.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
     """Error of a validator whose three parts appear in the `RequestError` of `load_recipe`."""
-    # Unlike a ValueError, this keeps the three parts separate.
     return PydanticCustomError(REFUSED, "{given}: expected {expected}; try {try_next}",
                                {"given": given, "expected": expected, "try_next": try_next})
 

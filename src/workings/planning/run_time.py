@@ -109,7 +109,6 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """
     shape = request.shape
     accumulation, rows, length = batch
-    # One update, with any micro batches.
     rows *= accumulation
     tokens = rows * length
     matrices = weights_met(shape)
@@ -118,7 +117,6 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
     # Recomputation is one more forward of the layers, and not of the head.
     again = 1 if request.memory.remat == "layer" else 0
-    # Forward, and backward by inputs and by weights; frozen weights have no gradient.
     weights = 3 if request.method.name == "full" else 2
     # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
@@ -138,7 +136,7 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
         rate = target.rates_tflops[compute]
         pace = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a "
                           "device; an assumption about efficiency, not a measurement")
-    # As if devices shared the work without loss; what they send to each other is added below.
+    # Communication is added below.
     computing = step_operations(request, batch) / (pace.operations_a_second * devices)
     how = f"step time: {devices} device{'s' * (devices > 1)} at {pace.source}"
     if own is not None or devices == 1:
@@ -151,13 +149,10 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
 
 
 def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: EngineRequest | None = None) -> RunTime:
-    """Seconds of the whole run.
+    """Seconds of the whole run, from those of one ``step``.
 
-    Args:
-        run: the planned run.
-        step: seconds of one step.
-        items: number of evaluation items; 0 without them or if it is not known.
-        teacher: the request to the teacher's engine; None without one, and its time is then not counted.
+    ``items``: number of evaluation items, 0 if it is not known. ``teacher``: the request to the teacher's engine,
+    whose time is not counted without it.
     """
     recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
     # The speed of the steps is the only one that is known, so all computing is timed by it.

@@ -5,7 +5,6 @@ gradient of the embedding. The one that needs the most counts. The formulas were
 `benchmarks.what_fits`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workings.config.training import BYTES_OF_FORMAT
@@ -16,7 +15,6 @@ from workings.planning.memory_formulas import (
     FEED_FORWARD_CHUNKS,
     FEED_FORWARD_POSITIONS,
     INPUT_SPLIT,
-    Tensor,
     attention_score_elements,
     current_layer_weight_bytes,
     exact_parts,
@@ -61,7 +59,7 @@ class _DeviceStep:
 
     @property
     def trains_all_weights(self) -> bool:
-        return self.request.method.name == "full"
+        return self.request.method.trains_all_weights
 
     @property
     def tokens(self) -> int:
@@ -87,12 +85,11 @@ class _DeviceStep:
 
     @property
     def table_numbers(self) -> int:
-        # Of the embedding, or of the head.
+        """Numbers of the embedding or the head on one device."""
         return self.local_vocabulary * self.request.shape.width
 
     def loss_phase(self) -> dict[str, int]:
         """Parts of the loss: no layer has a gradient yet, or is being computed."""
-        # 0 represents all positions at once.
         chunk = min(self.request.memory.loss_chunk or self.tokens, self.tokens)
         # Devices that share the vocabulary compute their slice for the positions of all of them.
         positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
@@ -178,13 +175,10 @@ class _DeviceStep:
         """
         if self.platform != "gpu" or self.fsdp == 1:
             return 0
+        names = {f"{name}.weight" for name in projections(self.request.shape)}
         # Matrices in four bits are stored transposed, with the input axis first.
         quantized = self.request.method.name == "qlora"
-        transposed = [matrix for matrix in self._projections() if matrix.name.endswith(INPUT_SPLIT) == quantized]
-        elements = sum(matrix.elements for matrix in transposed)
+        elements = sum(tensor.elements for tensor in local_tensors(self.request.shape, self.fsdp, self.tp)
+                       if tensor.name in names and tensor.name.endswith(INPUT_SPLIT) == quantized)
         # Half a byte for a code and four bytes for a block of 64: 9/16 of a byte an element.
         return elements * 9 // 16 if quantized else elements * self.stored_bytes
-
-    def _projections(self) -> Iterator[Tensor]:
-        names = {f"{name}.weight" for name in projections(self.request.shape)}
-        return (tensor for tensor in local_tensors(self.request.shape, self.fsdp, self.tp) if tensor.name in names)

@@ -37,10 +37,9 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``."""
-        values = {"fits": self.fits, "marginal": self.marginal, "peak_bytes": self.peak_bytes,
-                  "limit_bytes": self.limit_bytes, "devices": self.devices, "source": self.source,
-                  "reasons": list(self.reasons), "breakdown": dict(self.breakdown), "versions": dict(self.versions)}
-        return values | {"available_bytes": self.available_bytes} if self.available_bytes else values
+        values = vars(self) | {"reasons": list(self.reasons), "breakdown": dict(self.breakdown),
+                               "versions": dict(self.versions)}
+        return {key: value for key, value in values.items() if key != "available_bytes" or value}
 
 
 def memory_verdict(inspection: Inspection, device: DeviceFacts) -> Verdict:
