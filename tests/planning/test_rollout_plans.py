@@ -174,17 +174,6 @@ def test_programs_of_rewards_are_compiled_as_the_engine_runs_them():
     assert found["log_probs"].tokens_per_device == (2, 4, 64)
 
 
-def test_programs_of_rewards_are_traced(monkeypatch, tmp_path):
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path))
-    asked = rewarded(engine="torch", device="gpu")
-    found = make_plan(asked, shape(), find_target("t4"))
-    assert found.verdict.source == "traced"
-    assert set(found.peaks) == {"step", "drawing", "log_probs"}
-    assert found.verdict.peak_bytes == max(found.peaks.values())
-
-
 def pairs(**changes: Any) -> Recipe:
     return recipe(**{"algorithm": {"name": "dpo"}, "batch": {"micro_batch": 4, "accumulation": 2}} | changes)
 
