@@ -90,7 +90,6 @@ def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
         return "a section" + (f" with {', '.join(names)}" if names else "")
     if error["type"] in EXPECTED:
         return EXPECTED[error["type"]].format(**context)
-    # pydantic's prefix of our validators' messages.
     return error["msg"].removeprefix("Value error, ")
 
 
@@ -155,7 +154,6 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
     """The dotted place of an error, without the names pydantic gives to the members of a union."""
     known = {name for section in sections() for name in section.model_fields}
     parts = [str(part) for part in error["loc"]]
-    # An unknown key is in no section, but must be named.
     keep = [part for index, part in enumerate(parts)
             if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
     return tuple(keep)
@@ -176,7 +174,6 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         return there
     if near := _near_key(location):
         return f"did you mean `{near}`?"
-    # The correct key in the wrong section.
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"

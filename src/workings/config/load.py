@@ -58,13 +58,11 @@ class LoadedRecipe:
         """The recipe as YAML: the file as written, or its keys after overrides."""
         if not self.overrides:
             return self.text
-        # Only given keys: a file with every default would hide the choices.
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
         return f"# {self.origin} with {' '.join(self.overrides)}\n" + _dump(values)
 
     def path(self, name: str) -> Path:
         """Absolute path of a path in the recipe, which is relative to the recipe's folder."""
-        # The join keeps an absolute path.
         return (self.base / Path(name).expanduser()).resolve()
 
 

@@ -16,7 +16,6 @@ Overrides = Sequence[str] | Mapping[str, Any]
 def override_words(overrides: Overrides) -> list[str]:
     """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and as `refuse_value`."""
     if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
-        # A text is a sequence of letters, which is not intended.
         raise RequestError(f"overrides cannot be {overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if not isinstance(overrides, Mapping):
@@ -91,7 +90,6 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
     *parents, last = key.split(".")
     here = values
     for parent in parents:
-        # Create a missing section.
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
             raise RequestError(f"{given} needs a section `{parent}`, and that is {inner!r}", "a key of a section",

@@ -33,7 +33,6 @@ class RewardFields(Section):
     @classmethod
     def a_weight_counts(cls, weight: float) -> float:
         """Refuses a weight of 0: the reward would be computed without effect."""
-        # Checked here, because negative weights are allowed.
         if weight == 0:
             raise ValueError("a weight other than 0 (leave the reward out instead)")
         return weight
@@ -85,7 +84,6 @@ class FileReward(RewardFields):
     @model_serializer(mode="wrap")
     def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out limits that have their default, so that digests from before these keys stay."""
-        # A recipe's digest is computed from this text.
         return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS or key in self.limits}
 
     @property

@@ -40,7 +40,6 @@ def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], 
     """
     if info.context != AS_WRITTEN:
         return ""
-    # pydantic records which fields were given.
     written = section.model_dump(mode="json", include=section.model_fields_set & set(keys))
     return ", ".join(f"{name}.{key}: {json.dumps(value)}" for key, value in written.items())
 
@@ -53,7 +52,6 @@ def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
     """
     return {f"{name}.{key}": getattr(section, key) for name, section in sections.items()
             for key, field in type(section).model_fields.items()
-            # Call the factory of a default, such as an empty dict.
             if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}
 
 

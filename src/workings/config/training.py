@@ -61,7 +61,6 @@ class TrainingConfig(Section):
     def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
         """Refuses an end value of a constant learning rate."""
         given = written_keys(self, info, {"final_share"}, name="training")
-        # Only if the user wrote the key: a resolved recipe always has it.
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
                           "no `training.final_share`: a constant learning rate has no end value",
@@ -150,7 +149,6 @@ class AdamW8bitConfig(AdamWFields):
         slots = ("exp_avg", "exp_avg_sq")
         if prod(size) < MIN_ELEMENTS_8BIT:
             return {slot: (tuple(size), moments) for slot in slots}
-        # The scales cost 4 bytes per 256 codes.
         codes: MomentShapes = {slot: (tuple(size), "uint8") for slot in slots}
         # Rounded up, because a partial last block has a scale too.
         return codes | {f"{slot}_absmax": ((-(-prod(size) // BLOCK_OF_8BIT),), "fp32") for slot in slots}
@@ -201,7 +199,6 @@ class AdafactorConfig(OptimizerFields):
         """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""
         if len(size) != 2:
             return {"exp_avg_sq": (tuple(size), moments)}
-        # For a matrix [out, in]: out + in numbers instead of out x in.
         return {"exp_avg_sq_row": ((size[0],), moments), "exp_avg_sq_col": ((size[1],), moments)}
 
 
@@ -341,7 +338,6 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
         """Refuses keys without effect because items, or items and traces, are missing."""
-        # With items every key has an effect.
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "items_during_training", "base", "scorer"}

@@ -114,7 +114,6 @@ class ChatTemplate:
             raise RequestError(f"data.reasoning: {CHANNEL} does not fit data.template: {self.name}",
                                "gemma4, or tokenizer where the model's own template is Gemma 4's",
                                "data.template=gemma4, or data.reasoning=think")
-        # A token that is not in the vocabulary would be cut into ordinary pieces that the model does not know.
         missing = [token for token in (_ASKS_FOR_THOUGHT, *_CHANNEL_TOKENS)
                    if self.tokenizer.encode(token) != [self.tokenizer.control_tokens.get(token)]]
         if missing:
@@ -162,7 +161,6 @@ class ChatTemplate:
         if not whole.startswith(before):
             raise self._wrong("it writes earlier turns otherwise once a conversation goes on")
         tokens = self.tokenizer.encode(whole[len(before):])
-        # The text "a" is what the others are compared with.
         if text != "a" and sum(i in self.tokenizer.control_ids for i in tokens) != self._observation_controls:
             raise RequestError(f"an observation contains control tokens: {_excerpt(text)}",
                                "a text that cannot end or forge a turn")
@@ -246,7 +244,6 @@ class ChatTemplate:
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
         """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""
-        # The first difference is shown, because rendered conversations are too long to compare by eye.
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
@@ -353,7 +350,6 @@ class ChatTemplate:
         if key not in self._counts:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
             any_said = said._replace(text=f"{thought}a" if thinks else "a")
-            # Counted on a rendered example and not in the source, whose branches depend on the roles.
             alike = replace(asked, turns=turns)
             prompt = self.with_bos(self.tokenizer.encode(self._render(alike, (), True)))
             learned = self.tokenizer.encode(self.learned_text(alike, any_said))

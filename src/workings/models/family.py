@@ -165,7 +165,6 @@ class Family:
 
     def check_fixed(self, config: Mapping[str, Any]) -> None:
         """Raise `RequestError` for a setting that no model of the family has."""
-        # A key that is missing has the value that every model of the family has.
         if other := [f"{key}: {config[key]}" for key, value in self.fixed.items() if config.get(key, value) != value]:
             raise RequestError(f"a {self.name} model cannot have {', '.join(other)}",
                                ", ".join(f"{key}: {value}" for key, value in self.fixed.items()))

@@ -114,7 +114,6 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     bases = {"rope_theta": full.get("rope_theta", config.get("rope_theta")),
              "local_rope_theta": local.get("rope_theta", config.get("rope_local_base_freq"))}
     fields: dict[str, Any] = {name: float(base) for name, base in bases.items() if base is not None}
-    # `type` is the older spelling.
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "linear":
         fields["rope_scaling"] = float(scaling["factor"])

@@ -40,7 +40,6 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
     local = Path(name)
     if local.is_dir():
         return local, LOCAL
-    # Most often a path that was mistyped, or that begins at another folder than was meant.
     absent = f"there is no folder {name}"
     try:
         # Here and not above: a local directory needs neither the package nor the time to import it.

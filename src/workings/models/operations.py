@@ -65,7 +65,6 @@ def attention_operations(shape: ModelShape, length: int, *, square: bool = False
         if shape.is_linear(layer):
             total += length * of_state
             continue
-        # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
         pair_operations = 2 * 2 * shape.heads * shape.head_dim_of(layer)
         window = shape.sliding_window if shape.slides(layer) else 0
         total += pair_operations * (length * length if square else pairs(length, window))

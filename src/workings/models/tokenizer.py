@@ -65,7 +65,6 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of many texts, computed on all cores."""
-        # The fast form leaves out the offsets of tokens in the text, which no one asks for here.
         return [encoding.ids for encoding in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:

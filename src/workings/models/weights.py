@@ -97,7 +97,6 @@ def parameter_count(shape: ModelShape) -> int:
 
 def state_channels(shape: ModelShape) -> int:
     """Numbers of one token's queries, keys and values in a layer with a state."""
-    # Queries and keys have as many heads, values have their own number.
     return (2 * shape.linear_key_heads * shape.linear_key_head_dim
             + shape.linear_value_heads * shape.linear_value_head_dim)
 
@@ -145,7 +144,6 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
 
 
 def _repetitions(kinds: Sequence[object], first: int, step: int) -> int:
-    # At the end of the list the slice is shorter, and so never equal.
     sequence, count = kinds[first:first + step], 1
     while kinds[first + count * step:first + (count + 1) * step] == sequence:
         count += 1

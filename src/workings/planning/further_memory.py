@@ -85,7 +85,6 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
     ``stays_loaded``: whether the teacher is queried during training; if not, all queries come before the first step.
     """
     weights: dict[str, int] = {TEACHER: model_weight_bytes(teacher, mesh)} if stays_loaded else {}
-    # The student's whole state stays in memory during the teacher's program, moments included.
     student_parts = {f"{name} of the student": size for name, size in state_parts(student, *mesh.of_a_copy).items()}
     return {name: with_resident(inspection, weights) for name, inspection in inspections.items()} | {
         TEACHER: with_resident(_without_moments(teacher_inspection), student_parts)}

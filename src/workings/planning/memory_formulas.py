@@ -58,7 +58,6 @@ class Tensor:
 @cache
 def layer_tensors(shape: ModelShape) -> Mapping[tuple[str, Size], int]:
     """Name and shape of every tensor of the layers -> how many layers have it."""
-    # Cached for all callers, so it must not be changed.
     return MappingProxyType(Counter(
         tensor for layer in range(shape.layers) for tensor in layer_shapes(shape, layer).items()))
 
@@ -279,7 +278,6 @@ def forward_program_parts(request: EngineRequest, program: ProgramName, size: Pr
         return state | inside | {"logits": 4 * arrays * rows * shape.vocab_size,
                                  "cache of keys and values": rows * cached}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
-    # Without their gradient, which only a step has.
     return state | inside | {"logits": 4 * chunk * shape.vocab_size}
 
 
@@ -294,7 +292,6 @@ def linear_attention_bytes_per_token(shape: ModelShape) -> int:
 
 def linear_attention_cache_bytes(shape: ModelShape, number: int) -> int:
     """Bytes of one row's linear-attention states in a cache: float32 matrices, and the last inputs of convolutions."""
-    # The state is one matrix a head, regardless of the length of the row.
     matrices = shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
     layers = sum(map(shape.is_linear, range(shape.layers)))
     return layers * (4 * matrices + number * shape.linear_conv_kernel * state_channels(shape))

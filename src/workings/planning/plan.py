@@ -182,7 +182,6 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
     sampler = sampler_parts(recipe, request.shape, device)
     verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
-    # The largest first, in any order of an engine or the cache.
     parts = tuple(sorted(split_parts(run, program, inspection), key=lambda part: (-part.size_bytes, part.name)))
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}

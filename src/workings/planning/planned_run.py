@@ -86,7 +86,6 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
     evaluation = recipe.evaluation
     programs: dict[ProgramName, ProgramShape] = {"step": step, **way_of(recipe).programs(recipe, step, most_prompts)}
     if evaluation.traces != "none":
-        # Held-out batches are single: only updates accumulate.
         programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.

@@ -136,7 +136,6 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
         rate = target.rates_tflops[compute]
         pace = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a "
                           "device; an assumption about efficiency, not a measurement")
-    # Communication is added below.
     computing = step_operations(request, batch) / (pace.operations_a_second * devices)
     how = f"step time: {devices} device{'s' * (devices > 1)} at {pace.source}"
     if own is not None or devices == 1:
@@ -270,9 +269,7 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
     unsharded = weight_bytes(request, 1, tp) - stored * tables
     weights_travel = request.split_frozen or request.method.name == "full"
-    # Quantized frozen matrices travel as they are.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    # Once for forward and once for backward.
     gathered = 2 * unsharded * smaller if weights_travel else 0.0
     trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
@@ -281,7 +278,6 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     rows = batch.rows // mesh.row_devices
     recomputed = 1 if request.memory.remat == "layer" else 0
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
-    # An all-reduce is a scatter and a gather.
     summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
     # Copies sum the part of the gradients that each device has, those of tables too, and gather nothing. JAX does so
     # for each micro batch, PyTorch once an update.

@@ -99,7 +99,6 @@ def _attention(recipe: Recipe, target: Target) -> KeyValues:
 def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
-    # Half of it holds whole examples, too.
     if rows % (2 * recipe.algorithm.rows_per_example):
         return {}
     return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
@@ -151,7 +150,6 @@ LADDER: tuple[tuple[Change, int], ...] = (
     (_one_key("precision.moments", "bf16", lambda recipe: recipe.precision.moments == "fp32"
               and recipe.optimizer.name == "adamw"), 1),
     (lambda recipe, target: way_of(recipe).smaller_teacher(), 3),
-    # Six halvings take 64 rows to one.
     (halved_micro_batch, 6), (_no_accumulation, 1),
     (_one_key("memory.remat", "layer", lambda recipe: recipe.memory.remat == "none"), 1),
     # 128 positions: smaller chunks save little, and the products get too narrow for matrix units.
@@ -236,7 +234,6 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
     tried: list[str] = []
     limit = requested.verdict.limit_bytes
-    # Found once, because looking an engine up reads the entry points of all packages.
     engine = find_planning_engine(recipe.engine)
     estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
@@ -266,7 +263,6 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
 
     None if its other programs need more. Fewer answers do not change the training, so every other change comes later.
     """
-    # A copy, because the generation's peak is removed.
     peaks = dict(estimate_peaks(recipe))
     if max(peaks.values()) <= free_bytes:
         return recipe

@@ -142,7 +142,6 @@ class _DeviceStep:
     def _parts_of_one_layer(self) -> dict[str, int]:
         """Activations of the widest layer with their gradients, and the scores of one layer."""
         shape = self.request.shape
-        # One layer is recomputed at a time, so the widest decides.
         widest = max(map(self._layer_activation_bytes, range(shape.layers)))
         return {"activations of the layer at hand": 2 * widest
                 + self.compute_bytes * self.tokens * step_long_numbers_per_token(shape),
@@ -165,7 +164,6 @@ class _DeviceStep:
 
     def _score_bytes(self) -> int:
         heads = max(1, self.request.shape.heads // self.tp)
-        # Scores are float32, regardless of the format of computation.
         return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
 
     def _layout_copy_bytes(self) -> int:

@@ -88,7 +88,6 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
         raise RequestError(f"the GGUF file lists {len(tokens):,} tokens and {len(kinds):,} kinds of tokens",
                            "a GGUF file with a tokenizer")
     made, begins = _made(keys, tokens, kinds)
-    # Tokens that are found in a text before it is cut.
     for add, special, of in ((made.add_special_tokens, True, (Kind.CONTROL, Kind.UNKNOWN)),
                              (made.add_tokens, False, (Kind.USER_DEFINED,))):
         add([AddedToken(token, normalized=False, special=special)
