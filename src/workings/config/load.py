@@ -132,10 +132,8 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
 def check_recipe(values: dict[str, Any], origin: str | KeySource, *, as_written: bool = False) -> Recipe:
     """A recipe from plain values. Raises one `RequestError` that names every wrong key.
 
-    Args:
-        values: sections and keys.
-        origin: where they come from, or each key, for messages.
-        as_written: a user wrote these keys, so one without effect is refused. Otherwise all keys are allowed.
+    ``origin`` is their source for messages, or a function to that of each key. If they are ``as_written`` by a user, a
+    key without effect is refused.
     """
     try:
         return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)

@@ -67,10 +67,7 @@ def seen_from(base: Path, override: str) -> str:
 
 
 def moved_override(override: str, change: Callable[[str], str]) -> str:
-    """An override with its relative paths changed; unchanged if it has none.
-
-    Raises `RequestError` where its value cannot be read.
-    """
+    """An override with its relative paths changed, if it has any. Raises `RequestError` if it cannot be read."""
     key, _, written = override.partition("=")
     value = parse_yaml(written, f"override {override!r}")
     values: dict[str, Any] = {}

@@ -136,10 +136,7 @@ def reward_name(config: RewardConfig) -> str:
 
 
 def refuse_repeated(rewards: Sequence[RewardConfig]) -> None:
-    """Raises `refused`'s error if two rewards have the same name: a record could not tell their values apart.
-
-    For a validator of the recipe.
-    """
+    """For a validator: refuses two rewards of the same name, whose values a record could not tell apart."""
     repeated = [name for name, count in Counter(map(reward_name, rewards)).items() if count > 1]
     if repeated:
         raise refused(f"rewards: {', '.join(repeated)} more than once",

@@ -14,11 +14,7 @@ REFUSED = "refused"
 
 
 class Section(BaseModel):
-    """A frozen set of keys. An unknown key is refused.
-
-    A key without effect because of another key's value is refused as well, by a validator that names both
-    (`written_keys`).
-    """
+    """A frozen set of keys. Refused are unknown keys and, by validators with `written_keys`, keys without effect."""
 
     # Strict, so that a text is never converted to a number; frozen, because a recipe's digest is recorded.
     # Docstrings of fields become descriptions, which errors, the schema and the reference page print.

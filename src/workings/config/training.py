@@ -81,11 +81,15 @@ MIN_ELEMENTS_8BIT = 4096
 
 
 class OptimizerFields(Section):
-    """Base class of optimizers, with facts for plans."""
+    """Keys of all optimizers, and facts for plans."""
 
     # pydantic makes no field, and so no key of a recipe, of a class variable.
     engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
     """Engines of this package that support it."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled decay, applied to matrices and not to norms."""
+    clip_norm: float = Field(default=0.0, ge=0)
+    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     @classmethod
     def optimizer_name(cls) -> str:
@@ -94,12 +98,9 @@ class OptimizerFields(Section):
 
     @abstractmethod
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """Shapes of the moments of one tensor in the engines.
+        """Shapes of the moments of one tensor of this size on one device, in the engines.
 
-        Args:
-            size: size of the tensor on one device.
-            moments: format of stored moments (`precision.moments`).
-            in_layer: whether the tensor belongs to a layer or an adapter, not to the embedding, head or last norm.
+        ``in_layer``: whether it belongs to a layer or an adapter, not to the embedding, head or last norm.
         """
 
     def state_bytes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> int:
@@ -112,17 +113,13 @@ class OptimizerFields(Section):
 class AdamWFields(OptimizerFields):
     """Settings of AdamW, however its moments are stored."""
 
-    # Betas and epsilon are the paper's and PyTorch's; PyTorch's weight decay is 0.01.
+    # The defaults are the paper's and PyTorch's, whose weight decay is 0.01.
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the first moment."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the second moment."""
     epsilon: float = Field(default=1e-8, gt=0)
     """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0)
-    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
 
 class AdamWConfig(AdamWFields):
@@ -190,10 +187,6 @@ class AdafactorConfig(OptimizerFields):
     """Root mean square above which an update is scaled down."""
     epsilon: float = Field(default=1e-30, gt=0)
     """Added to squared gradients."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0)
-    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""

@@ -152,14 +152,11 @@ class ChatTemplate:
         return thought + self._learned_as_rendered(asked, said._replace(text=answer))
 
     def observation_ids(self, text: str) -> list[int]:
-        """Tokens between an answer's stop token and the next answer, with a text as the user's turn.
-
-        Raises `RequestError` if the template changes the turns before, or the text has control tokens.
-        """
+        """Tokens after an answer's stop token up to the next answer, for a user's turn. Raises `RequestError`."""
         before = self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
         whole = self.read_text(Asked((*Asked.of("1+1?").turns, Turn("assistant", "2"), Turn("user", text))))
         if not whole.startswith(before):
-            raise self._wrong("it writes earlier turns otherwise once a conversation goes on")
+            raise self._wrong("it changes earlier turns later in a conversation")
         tokens = self.tokenizer.encode(whole[len(before):])
         if text != "a" and sum(i in self.tokenizer.control_ids for i in tokens) != self._observation_controls:
             raise RequestError(f"an observation contains control tokens: {_excerpt(text)}",
@@ -174,7 +171,7 @@ class ChatTemplate:
     def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
         """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 
-        Raises `RequestError` if the template writes a turn otherwise once the conversation has gone on.
+        Raises `RequestError` if the template changes a turn later in the conversation.
         """
         spoken = [number for number, turn in enumerate(asked.turns) if turn.role == "assistant"]
         learned_turns = [(turn, place) for turn, place in enumerate(spoken, start=1) if asked.turns[place].learned]
@@ -391,11 +388,9 @@ class ChatTemplate:
         return min(tokens)[2]
 
     def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
-        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
-
-        Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn. The
-        larger models of Gemma 4 are asked with an empty channel, which finished turns are written without.
-        """
+        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself."""
+        # Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
+        # Gemma 4's larger models are prompted with an empty channel, which finished turns do not have.
         for end in ("", THINK, _NO_THOUGHT):
             if before.endswith(end) and conversation.startswith(before.removesuffix(end)):
                 return conversation[len(before) - len(end):], end == THINK

@@ -54,10 +54,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The trainer only takes byte tokens as special ones; move them into the plain vocabulary and add the tags.
-
-    Left special they would be matched in text, and skipped in decoding: a byte would come back as nothing.
-    """
+    """The trainer only takes byte tokens as special ones; move them into the plain vocabulary and add the tags."""
+    # As special tokens they would be matched in text and skipped in decoding.
     content = json.loads(backend.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in CONTROL_TOKENS]
     # A new tokenizer from changed JSON, because the library cannot make a token ordinary again.

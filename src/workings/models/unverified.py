@@ -132,10 +132,7 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
 
 
 def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[str, tuple[int, ...]]:
-    """The tensors of the text part, by the names that a model of text alone has for them.
-
-    With a head that is the embedding (``tied``), a second copy of it in the files is left out.
-    """
+    """The tensors of the text part, by a text model's names; a second copy of a ``tied`` head is left out."""
     sizes: dict[str, tuple[int, ...]] = {}
     for name, size in stored.items():
         if name.startswith(OTHER_PARTS) or name.endswith(COMPUTED) or (tied and name.endswith(HEAD)):

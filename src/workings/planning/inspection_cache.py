@@ -30,8 +30,7 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
                      target: Target) -> Inspections:
     """Inspections of the programs, cached if they were made before; only that of the step if it is refused.
 
-    Raises:
-        NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
+    Raises the errors of `PlanningEngine.inspect_for`.
     """
     key = engine.inspection_key(target)
     paths = {name: _cache_path(engine.name, request, name, size, key) for name, size in programs.items()}

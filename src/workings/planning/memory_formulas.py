@@ -132,10 +132,7 @@ def host_parts(request: EngineRequest, devices: int) -> dict[str, int]:
 
 
 def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
-    """Bytes of weights as they are stored, without per-layer embeddings and adapters.
-
-    With QLoRA the layers' projections have four bits and a scale for every 64.
-    """
+    """Bytes of weights as they are stored, without per-layer embeddings and adapters."""
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
     # Next to the split pieces, because an engine may leave frozen matrices whole on every device.
@@ -218,10 +215,7 @@ def feed_forward_numbers(shape: ModelShape, layer: int, tp: int) -> int:
 
 
 def step_long_numbers_per_token(shape: ModelShape) -> int:
-    """Numbers per token that stay in memory for the whole step, outside the layers.
-
-    They are per-layer embeddings with their gradient, and the keys and values that later layers attend to.
-    """
+    """Numbers per token in memory for the whole step: per-layer embeddings, and keys and values of later layers."""
     shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
     keys = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
     # Twice: the values themselves and their gradients.
@@ -282,10 +276,8 @@ def forward_program_parts(request: EngineRequest, program: ProgramName, size: Pr
 
 
 def linear_attention_bytes_per_token(shape: ModelShape) -> int:
-    """Bytes per token inside a linear-attention layer, always in float32; 0 for other models.
-
-    They are queries, keys and values, their products for a chunk of 64 positions, and arrays of pairs of positions.
-    """
+    """Bytes per token inside a linear-attention layer, always in float32; 0 for other models."""
+    # Queries, keys and values, their products for a chunk of positions, and arrays of pairs of positions.
     return 4 * (LINEAR_ATTENTION_COPIES * state_channels(shape)
                 + LINEAR_ATTENTION_PAIRS * LINEAR_ATTENTION_CHUNK * shape.linear_value_heads)
 

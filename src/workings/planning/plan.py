@@ -24,10 +24,10 @@ from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts
 from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models, with_saving
 from workings.planning.inspection_cache import inspect_programs
-from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts, host_parts
+from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts, host_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.run_time import RunTime, step_seconds
-from workings.planning.step_memory import step_parts
+from workings.planning.step_memory import largest_phase_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
 from workings.ways.parts.teacher import TeacherModel
 
@@ -163,12 +163,12 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
 
 def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> Inspection:
     """An inspection of one program by formula; ``why`` no engine was asked."""
-    request, platform = run.request, run.target.platform
+    request, platform, mesh = run.request, run.target.platform, run.mesh.of_a_copy
     share = run.mesh.share_of_a_copy(run.largest_shape(program))
     if program == "step":
-        parts = step_parts(request, share, *run.mesh.of_a_copy, platform)
+        parts = exact_parts(request, share, *mesh) | largest_phase_parts(request, share, *mesh, platform)
     else:
-        parts = forward_program_parts(request, program, share, *run.mesh.of_a_copy, platform)
+        parts = forward_program_parts(request, program, share, *mesh, platform)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS,
                       why_estimated=why)
 

@@ -79,26 +79,24 @@ class RunTime:
         return self.rollouts * self.rollout_sampling_seconds
 
     @property
+    def disk_bytes(self) -> int:
+        """Bytes of all checkpoints that exist at one time."""
+        return self.checkpoints_on_disk * self.checkpoint_bytes
+
+    @property
     def seconds(self) -> float:
         """Everything that is counted."""
         return (self.training_seconds + self.reference_seconds + self.teacher_seconds + self.rollout_seconds
                 + self.checkpoints * self.checkpoint_seconds + self.evaluation_seconds)
 
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of all checkpoints that exist at one time."""
-        return self.checkpoints_on_disk * self.checkpoint_bytes
-
     def to_json(self) -> dict[str, Any]:
         """Keys of `time` in ``plan --json``."""
-        optional = {"drawing_seconds": self.rollout_sampling_seconds, "rollouts": self.rollouts,
-                    "reference_seconds": self.reference_seconds, "teacher_seconds": self.teacher_seconds}
-        return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
-                "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
-                "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
-                "checkpoint_every_seconds": self.checkpoint_every_seconds, "disk_bytes": self.disk_bytes,
-                "evaluation_seconds": self.evaluation_seconds, "not_counted": list(self.not_counted),
-                **{key: value for key, value in optional.items() if value}}
+        values = vars(self) | {"seconds": self.seconds, "training_seconds": self.training_seconds,
+                               "disk_bytes": self.disk_bytes, "not_counted": list(self.not_counted)}
+        del values["checkpoints_on_disk"]
+        values["drawing_seconds"] = values.pop("rollout_sampling_seconds")
+        optional = ("drawing_seconds", "rollouts", "reference_seconds", "teacher_seconds")
+        return {key: value for key, value in values.items() if value or key not in optional}
 
 
 def step_operations(request: EngineRequest, batch: ProgramShape) -> float:

@@ -17,7 +17,6 @@ from workings.planning.memory_formulas import (
     INPUT_SPLIT,
     attention_score_elements,
     current_layer_weight_bytes,
-    exact_parts,
     feed_forward_numbers,
     linear_attention_bytes_per_token,
     local_tensors,
@@ -39,11 +38,6 @@ def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, 
     if device.trains_all_weights:
         phases.append(device.embedding_phase())
     return max(phases, key=lambda parts: sum(parts.values()))
-
-
-def step_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int, platform: str) -> dict[str, int]:
-    """Bytes per device of a whole step by part: the exact ones, and those of the phase that needs the most."""
-    return exact_parts(request, batch, fsdp, tp) | largest_phase_parts(request, batch, fsdp, tp, platform)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +161,8 @@ class _DeviceStep:
         return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
 
     def _layout_copy_bytes(self) -> int:
-        """Bytes of the copies of split matrices whose split axis is not their first in memory.
-
-        GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
-        """
+        """Bytes of the copies of split matrices whose split axis is not their first in memory."""
+        # GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
         if self.platform != "gpu" or self.fsdp == 1:
             return 0
         names = {f"{name}.weight" for name in projections(self.request.shape)}

@@ -91,10 +91,8 @@ def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[
 
 
 def _merges_any_neighbors(ids: Mapping[str, int], content: Mapping[str, Any], merges: list[tuple[str, str]]) -> bool:
-    """Whether merging by a score of each token, as SentencePiece does, is merging by this list.
-
-    It is if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
-    """
+    """Whether merging by a score of each token, as SentencePiece does, is merging by this list."""
+    # It is if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
     products = [left + right for left, right in merges]
     if sum(1 for _ in groupby(products)) != len(set(products)):
         return False
