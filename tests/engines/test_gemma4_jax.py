@@ -23,8 +23,9 @@ from workings.engines.jax.step import gradients
 from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
+from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, is_frozen
+from workings.models.weights import is_frozen
 
 pytestmark = pytest.mark.slow
 

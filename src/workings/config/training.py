@@ -72,8 +72,8 @@ class TrainingConfig(Section):
 MomentFormat = Literal["fp32", "bf16", "uint8"]
 MomentShapes = dict[str, tuple[tuple[int, ...], MomentFormat]]
 """Slot -> shape and number format."""
-BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2}
-"""Bytes of one number, by the names of `PrecisionConfig`."""
+BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2, "uint8": 1}
+"""Bytes of one number, by the names of `PrecisionConfig`; 8-bit codes are an optimizer's own format."""
 BLOCK_OF_8BIT = 256
 """Moments in 8 bits that share one scale."""
 MIN_ELEMENTS_8BIT = 4096
@@ -106,8 +106,7 @@ class OptimizerFields(Section):
     def state_bytes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> int:
         """Bytes of the moments of one tensor; arguments as in `moment_shapes`."""
         shapes = self.moment_shapes(size, moments=moments, in_layer=in_layer)
-        # 8-bit codes are the optimizer's own format, which no recipe can choose.
-        return sum(prod(shape) * (BYTES_OF_FORMAT | {"uint8": 1})[number] for shape, number in shapes.values())
+        return sum(prod(shape) * BYTES_OF_FORMAT[number] for shape, number in shapes.values())
 
 
 class AdamWFields(OptimizerFields):

@@ -6,14 +6,9 @@ Only matrix products count: norms, activations and the optimizer are below two p
 from functools import cache
 from math import prod
 
+from workings.models.family import PER_LAYER_EMBEDDING, PER_LAYER_PROJECTION
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_PROJECTION,
-    layer_shapes,
-    outer_shapes,
-    parameter_count,
-)
+from workings.models.weights import layer_shapes, outer_shapes, parameter_count
 
 
 @cache

@@ -8,25 +8,8 @@ from math import prod
 from types import MappingProxyType
 
 from workings.errors import RequestError
-from workings.models.family import (
-    EMBEDDING,
-    FINAL_NORM,
-    HEAD,
-    LAYER_SCALAR,
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_NORM,
-    PER_LAYER_PROJECTION,
-    PROJECTIONS,
-    RESIDUAL,
-)
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-
-__all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PEFT_PREFIX", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
-           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "LayerLoop", "find_projections",
-           "first_value", "is_frozen", "layer_loops", "layer_name", "layer_shapes", "outer_shapes",
-           "parameter_count", "projections", "state_channels", "tensor_shapes"]
-
 
 PEFT_PREFIX = "base_model.model."
 """Prefix of peft's names of tensors before those of Hugging Face."""

@@ -15,19 +15,9 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName, ProgramShape
 from workings.engines.prefill import largest_divisor, prompts_at_a_time
 from workings.models.batch import BatchShape
+from workings.models.family import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    EMBEDDING,
-    HEAD,
-    PER_LAYER_EMBEDDING,
-    RESIDUAL,
-    is_frozen,
-    layer_loops,
-    layer_shapes,
-    outer_shapes,
-    projections,
-    state_channels,
-)
+from workings.models.weights import is_frozen, layer_loops, layer_shapes, outer_shapes, projections, state_channels
 
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 """Part of the memory: the second embedding table, which no method trains (Gemma 4 E2B: half of the model)."""

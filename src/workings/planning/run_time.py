@@ -12,8 +12,8 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, MeshShape, ProgramShape
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
+from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
-from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.memory_formulas import (
     checkpoint_bytes,
     exact_parts,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, ProgramShape
-from workings.models.weights import EMBEDDING, HEAD, projections
+from workings.models.family import EMBEDDING, HEAD
+from workings.models.weights import projections
 from workings.planning.memory_formulas import (
     CURRENT_LAYER_WEIGHTS,
     FEED_FORWARD_CHUNKS,
