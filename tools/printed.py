@@ -29,6 +29,6 @@ def missing_lines(text: str, root: Path = ROOT) -> list[str]:
             source = str(value_at(json.loads(source), block["place"]))
         lines = iter(line.removeprefix("> ").rstrip() for line in source.splitlines())
         shown = (block["fence"] or block["quotation"]).splitlines()
-        # `in` on an iterator goes on behind the line that it found, so that the order counts.
+        # `in` on an iterator continues after the line that it found, so the order counts.
         missing += [line for line in (each.removeprefix("> ").rstrip() for each in shown) if line and line not in lines]
     return missing
