@@ -68,7 +68,7 @@ def _is_relative(name: str) -> bool:
 
 
 def _moved_code(entry: Any, key: str, change: Callable[[str], str]) -> Any:
-    """A reward or an environment as written, maybe its name alone, with the path of a user's own code changed."""
+    """A reward or an environment as written, or only its name, with the path of a user's own code changed."""
     name = entry.get(key) if isinstance(entry, Mapping) else entry
     file, attribute = own_code(name) if isinstance(name, str) else ("", "")
     if not file or not _is_relative(file):

@@ -38,10 +38,10 @@ NO_THOUGHTS = "<think>\n\n</think>\n\n"
 CHANNEL = "channel"
 """The value of the recipe key `data.reasoning` that switches on Gemma 4's thinking."""
 THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
-"""Marks before and behind Gemma 4's reasoning."""
+"""Marks before and after Gemma 4's reasoning."""
 _ASKS_FOR_THOUGHT = "<|think|>"
 _CHANNEL_TOKENS = ("<|channel>", THOUGHT_END)
-# A default, so that who uses an exported model can still switch thinking off as with the published template.
+# A default, so that users of an exported model can still switch thinking off.
 _THINKING_ON = "{% set enable_thinking = enable_thinking | default(true) %}"
 _NO_THOUGHT = THOUGHT + THOUGHT_END
 """Ends the prompt of Gemma 4's larger models (12B, 26B-A4B, 31B) where thinking is off."""
@@ -104,7 +104,7 @@ class ChatTemplate:
         """The template with thinking enabled, for templates whose prompts would end the thinking before it begins."""
         if not self.prompt_text("1+1?").endswith(NO_THOUGHTS):
             return self
-        # Tried out rather than looked for in the template's text, which may decide about thinking in any way it likes.
+        # Rendered, because a template may decide about thinking in any way.
         told = replace(self, source=_THINKING_ON + self.source)
         return told if told.prompt_text("1+1?").endswith(THINK) else self
 
@@ -120,7 +120,7 @@ class ChatTemplate:
             raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer lacks the control tokens "
                                f"{', '.join(missing)}", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
         made = replace(self, source=_THINKING_ON + self.source, thinking=True)
-        # Again tried out: a template without the variable would leave thinking off without a word.
+        # Rendered, because a template without the variable would silently leave thinking off.
         if made.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
             raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer's chat template does not write "
                                f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
@@ -265,7 +265,7 @@ class ChatTemplate:
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
         """Whether a completion, without its stop token, has control tokens next to those of its channel."""
-        # A completion with a turn mark in it would be split into turns that no one wrote once it is rendered again.
+        # Rendered again, a completion with a turn mark would become several turns.
         control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
@@ -309,7 +309,7 @@ class ChatTemplate:
 
     def with_bos(self, ids: list[int]) -> list[int]:
         """Put BOS in front where the tokenizer is told to add it and the template does not write it."""
-        # Only the first token counts: whether BOS also is further behind is for the check of rows to find.
+        # Only the first token counts: the check of rows finds a further BOS.
         if self.bos_id is None or self.bos_id in ids[:1]:
             return ids
         return [self.bos_id, *ids]
@@ -360,7 +360,7 @@ class ChatTemplate:
 
     @cached_property
     def note(self) -> str:
-        """A sentence about what is learned although a person would not expect it; empty without such a thing."""
+        """A sentence about unexpected text that is learned; empty without any."""
         header = self.header.strip()
         return "" if header in _EMPTY_THOUGHTS else (
             f"chat template `{self.name}` has no generation prompt: {_excerpt(self.header)} is learned as the "
@@ -415,7 +415,7 @@ class ChatTemplate:
         names["tools"] = json.loads(asked.tools) if asked.tools else None
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
-        # A template is a program of someone else, and these are the ways in which it can fail on plain texts.
+        # A template is a foreign program, and these are the ways in which it can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}", "a template that takes these turns",
                               "another data.template, or data without such turns") from None

@@ -137,9 +137,9 @@ def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
         raise RequestError(f"rope scaling of type yarn cannot be computed with {', '.join(variants)}",
                            "YaRN as OLMo 3 uses it")
     factor = float(scaling["factor"])
-    # YaRN's own rule, for files that do not say it: attention gets a little sharper with the stretch.
+    # YaRN's own rule, for files without the key: attention gets a little sharper with the stretch.
     sharper = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
-    # 32 and 1 are the paper's and transformers' where a file does not say them.
+    # 32 and 1 are the defaults of the paper and of transformers.
     return (factor, int(scaling["original_max_position_embeddings"]), float(scaling.get("beta_fast") or 32),
             float(scaling.get("beta_slow") or 1), float(sharper))
 

@@ -1,4 +1,4 @@
-"""Model families by name: those of this package, and those that other packages bring by their entry points."""
+"""Model families by name: those of this package, and those of the entry points of other packages."""
 
 from collections.abc import Mapping
 from itertools import chain

@@ -62,7 +62,7 @@ class ModelShape:
     norm_rounds_once: bool = False
     """Norms multiply by their weight in float32 and round once (Gemma 4, OLMo 3); Llama's round before that, too."""
     pre_norms: bool = True
-    """Norms before attention and feed-forward; OLMo 3 has those after them alone."""
+    """Norms before attention and feed-forward; OLMo 3 has only those after them."""
     qk_norm_whole: bool = False
     """The norms on queries and keys run over all heads together (OLMo 3) instead of each head by itself."""
     value_norm: bool = False

@@ -17,7 +17,7 @@ class StopTokens:
     ids: tuple[int, ...]
     """The one that training teaches comes first."""
     disagreement: str = ""
-    """One sentence, if files of the folder that training began with name different ones; then `ids` has one alone."""
+    """One sentence, if files of the folder that training began with name different ones; then `ids` has only one."""
 
     @classmethod
     def of(cls, template: ChatTemplate, folder: Path | None) -> "StopTokens":

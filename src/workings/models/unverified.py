@@ -36,7 +36,7 @@ NUMBERED = re.compile(r"(.+?)\.(\d+)\.(.+)")
 
 def unverified_sentence(family: str) -> str:
     """Sentence for every plan, run and record of a model with ``model.verified: false``."""
-    # A record may be hostile; a name that is not one must not break out of the page that shows it.
+    # A record may be hostile: its name must not break out of the page that shows it.
     name = "".join(letter for letter in family if letter.isalnum() or letter in "._-")
     return (f"Family `{name}` is not verified by this project (`model.verified: false`): its mask, numbers and memory "
             "were not compared with a reference; transformers' own class computes it, and losses that balance experts, "

@@ -110,7 +110,7 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
     In most families all layers are alike: one loop with one stack, and one layer an iteration. Gemma 4 E2B repeats four
     sliding layers and a global one, three times with their own keys and four times without: two loops of two stacks.
     """
-    # Layers are alike for a loop when their tensors are; what differs in numbers alone is passed into the loop.
+    # Layers are alike for a loop if their tensors are; numbers that differ are passed into the loop.
     kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
     loops: list[LayerLoop] = []
     first = 0

@@ -47,7 +47,7 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -
                      for name, size in inspection.breakdown.items())
     counted = exact_parts(run.request, run.mesh.share_of_a_copy(run.largest_shape(program)), *run.mesh.of_a_copy)
     if inspection.source == "estimated":
-        # What follows from shapes alone is exact even where the rest is a formula.
+        # What follows from shapes is exact even if the rest is a formula.
         exact = {*counted, *inspection.exact}
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in exact else "estimated")
                      for name, size in inspection.breakdown.items() if size)

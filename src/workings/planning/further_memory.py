@@ -148,7 +148,7 @@ def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Ins
             or inspections["step"].refused):
         return inspections
     step = inspections["step"]
-    # With adapters they alone are saved, in float32; moments may have four bytes where parameters have two.
+    # With adapters only they are saved, in float32; moments may have four bytes where parameters have two.
     width = 4 if run.request.method.name != "full" else max(
         BYTES_OF_FORMAT[run.request.precision.parameters], BYTES_OF_FORMAT[run.request.precision.moments])
     parts = state_parts(run.request, *run.mesh.of_a_copy) | {

@@ -45,7 +45,7 @@ class Verdict:
 def memory_verdict(inspection: Inspection, device: DeviceFacts) -> Verdict:
     """Compares a program's peak with the device's limit and, on a CPU, with the memory that is free now."""
     peak, limit = inspection.peak_bytes, device.memory_limit_bytes
-    # Other processes share a CPU's memory, and their part changes; an accelerator is taken to be the run's alone.
+    # Other processes share a CPU's memory, and their part changes; an accelerator is assumed to be the run's.
     memory = host_memory() if device.platform == "cpu" else None
     # In a control group the machine may have more free than this process may take.
     free = limit if memory is None else min(limit, memory.available_bytes)
