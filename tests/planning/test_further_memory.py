@@ -57,7 +57,7 @@ def test_bytes_of_a_teacher_by_its_precision():
         matrices // 2 + 4 * (matrices // 64) + 4 * adapters)
 
 
-def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
+def test_a_teacher_with_adapters_keeps_them_next_to_weights_in_any_format():
     tuned = TeacherModel(shape=LARGE, method=LoraConfig(name="lora", rank=4, alpha=8, target_modules=("q_proj",)))
     for precision, method in (("bf16", "lora"), ("nf4", "qlora")):
         found = asked(precision, tuned)

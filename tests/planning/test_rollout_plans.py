@@ -178,12 +178,9 @@ def pairs(**changes: Any) -> Recipe:
     return recipe(**{"algorithm": {"name": "dpo"}, "batch": {"micro_batch": 4, "accumulation": 2}} | changes)
 
 
-def test_the_reference_is_asked_in_batches_of_the_step() -> None:
+def test_the_reference_is_asked_in_batches_of_the_step_for_at_most_a_third_of_its_time() -> None:
     assert programs_of(pairs(), 2) == {"step": (2, 8, 64), "log_probs": (2, 8, 64)}
     assert "log_probs" not in programs_of(recipe(), 1)
-
-
-def test_the_pass_takes_at_most_a_third_of_the_steps() -> None:
     asked = pairs(training={"steps": 30, "learning_rate": 1e-3})
     spent = estimate_run_time(planned_run(asked, "rtx5090"), 0.5, items=0)
     assert spent.reference_seconds == pytest.approx(30 * 0.5 / 3)

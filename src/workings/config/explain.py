@@ -61,7 +61,8 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
             value = repr(error["input"])
             problems.append(f"{dotted} cannot be {value if len(value) <= 80 else value[:77] + '…'}, in {where}")
             expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted) or
+            choices = _choices(error) if error["type"] == "literal_error" else []
+            hints.append(_near_choice(error["input"], choices, dotted) or
                          f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
     if missing:
         hints.append(f"what is missing, in the recipe or at the end of the command: {' '.join(missing)}")
@@ -82,28 +83,27 @@ def _joined(lines: Sequence[str]) -> str:
 
 def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
     """The expected value."""
-    context: dict[str, Any] = dict(error.get("ctx", {}))
     if error["type"] == "literal_error":
-        return f"one of {', '.join(_choices(context))}"
+        return f"one of {', '.join(_choices(error))}"
     if error["type"] in ("model_type", "dict_type"):
         names = sorted({name for section in section_at(location) for name in section.model_fields})
         return "a section" + (f" with {', '.join(names)}" if names else "")
     if error["type"] in EXPECTED:
-        return EXPECTED[error["type"]].format(**context)
+        return EXPECTED[error["type"]].format(**error.get("ctx", {}))
     return error["msg"].removeprefix("Value error, ")
 
 
-def _choices(context: dict[str, Any]) -> list[str]:
+def _choices(error: ErrorDetails) -> list[str]:
     """The values that the library lists as text."""
+    context = error.get("ctx", {})
     text = str(context.get("expected") or context.get("expected_tags") or "").replace(" or ", ", ")
     return [word.strip().strip("'") for word in text.split(",")]
 
 
-def _near_choice(error: ErrorDetails, dotted: str) -> str:
-    """The most similar choice; empty if none is near."""
-    if error["type"] != "literal_error":
-        return ""
-    near = difflib.get_close_matches(str(error["input"]), _choices(dict(error.get("ctx", {}))), n=1)
+def _near_choice(word: object, choices: Sequence[str], dotted: str) -> str:
+    """A question for the choice that begins with a word, or else the most similar one; empty if none is near."""
+    text = str(word)
+    near = [name for name in choices if text and name.startswith(text)] or difflib.get_close_matches(text, choices, n=1)
     return f"did you mean `{dotted}: {near[0]}`?" if near else ""
 
 
@@ -133,11 +133,9 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
         hints.append(f"{' or '.join(fitting)}, with {', '.join(error['input'])}" if error["input"] and fitting else "")
         hints += map(counterpart, error["input"])
     else:
-        names, tag = _choices(context), str(context["tag"])
+        names, tag = _choices(error), str(context["tag"])
         given.append(f"{dotted} cannot be {tag}, in {where}")
-        # Prefer a name with this beginning over a similar one.
-        near = [name for name in names if name.startswith(tag)] or difflib.get_close_matches(tag, names, n=1)
-        hints.append(counterpart(tag) or (f"did you mean `{dotted}: {near[0]}`?" if near else ""))
+        hints.append(counterpart(tag) or _near_choice(tag, names, dotted))
     expected.append(f"{dotted}: one of {', '.join(names)}")
 
 
