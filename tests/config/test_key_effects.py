@@ -26,7 +26,7 @@ SLOW = ("run", "program")
 """Witnesses that train or compile."""
 Look = Callable[[str, tuple[str, ...]], Any]
 """A witness and words of a recipe, and what is seen of it."""
-IN_EVERY_TEST = ("checkpoint.keep_last", "evaluation.samples")
+IN_EVERY_TEST = ("checkpoint.keep_last", "evaluation.samples", "optimizer.momentum")
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,9 @@ def cases() -> Iterator[Any]:
     for key, effect in EFFECTS.items():
         if effect.witness not in ("refused", "named"):
             marks = [pytest.mark.slow] if effect.witness in SLOW or "engine=jax" in effect.base + effect.other else []
-            # Whole runs take most of the time; two of them are enough to see that the witness works.
-            marks += [pytest.mark.full] if effect.witness == "run" and key not in IN_EVERY_TEST else []
+            # Whole runs and compilations take most of the time; some are enough to see that the witness works.
+            rare = effect.witness == "run" or "engine=jax" in effect.base
+            marks += [pytest.mark.full] if rare and key not in IN_EVERY_TEST else []
             yield pytest.param(key, effect, marks=marks, id=key)
 
 
