@@ -57,7 +57,6 @@ def test_every_program_of_a_run_on_devices_that_are_not_here(
         assert any("put together from its datasheet" in reason for reason in found.reasons)
     kept = [json.loads(file.read_text("utf-8")) for file in (tmp_path / "plans").iterdir()]
     assert sorted(each["peak_bytes"] for each in kept) == sorted(found.peaks.values())
-    assert [1, 2, asked.data.max_length] in [each["tokens_per_device"] for each in kept]
     assert all(sum(each["heap"].values()) <= each["breakdown"]["temporaries"] for each in kept)
     monkeypatch.setattr("workings.engines.jax.planning.compile_for", lambda *_: pytest.fail("compiled again"))
     assert make_plan(asked, shape, machine).verdict == found.verdict
