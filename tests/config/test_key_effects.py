@@ -1,6 +1,5 @@
 """Every key matters: another value of each key of a recipe changes something that a witness sees, or is refused."""
 
-import ast
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -111,9 +110,8 @@ def test_another_value_is_refused(key: str, effect: Effect, places: dict[str, st
     assert key.rpartition(".")[2] in str(caught.value) or effect.other[0].partition("=")[2] in str(caught.value)
 
 
-@pytest.mark.parametrize("effect", [
-    pytest.param(effect, id=key) for key, effect in EFFECTS.items() if effect.witness == "named"])
-def test_the_test_that_is_named_exists(effect: Effect) -> None:
-    file, _, name = effect.other[0].partition("::")
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+def test_the_tests_that_are_named_exist() -> None:
+    for effect in EFFECTS.values():
+        if effect.witness == "named":
+            file, _, name = effect.other[0].partition("::")
+            assert f"\ndef {name}(" in (ROOT / file).read_text(encoding="utf-8")
