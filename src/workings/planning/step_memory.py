@@ -36,7 +36,7 @@ def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, 
     _, rows, positions = batch
     device = _DeviceStep(request=request, rows=rows // fsdp, length=positions, fsdp=fsdp, tp=tp, platform=platform)
     phases = [device.loss_phase(), device.layer_phase()]
-    if device.trains_all_weights:
+    if request.method.trains_all_weights:
         phases.append(device.embedding_phase())
     return max(phases, key=lambda parts: sum(parts.values()))
 
@@ -51,10 +51,6 @@ class _DeviceStep:
     fsdp: int
     tp: int
     platform: str
-
-    @property
-    def trains_all_weights(self) -> bool:
-        return self.request.method.trains_all_weights
 
     @property
     def tokens(self) -> int:
@@ -110,12 +106,12 @@ class _DeviceStep:
         """Parts of all three phases: compilers free them after the last one."""
         # The head's gradient is a float32 sum over chunks of positions, to which the embedding's is added at the end.
         return {"activations kept for backward": self._kept_activation_bytes(),
-                "head gradient in fp32": 4 * self.table_numbers * self.trains_all_weights,
+                "head gradient in fp32": 4 * self.table_numbers * self.request.method.trains_all_weights,
                 "weights laid out for gathering": self._layout_copy_bytes()}
 
     def _layer_gradient_bytes(self) -> int:
         layers = [tensor for tensor in trained_tensors(self.request, self.fsdp, self.tp) if tensor.name not in TABLES]
-        number = self.stored_bytes if self.trains_all_weights else 4  # adapters are trained in float32
+        number = self.stored_bytes if self.request.method.trains_all_weights else 4  # adapters are trained in float32
         return number * sum(tensor.elements for tensor in layers)
 
     def _head_copy_bytes(self) -> int:
