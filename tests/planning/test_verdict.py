@@ -24,7 +24,7 @@ def test_fits_marginal_and_not(peak, fits, marginal, said):
     found = judged("tpu", peak, 1000)
     assert (found.fits, found.marginal) == (fits, marginal)
     assert found.reasons[0].startswith(said)
-    assert "GiB a device (compiled; limit from compiler)" in found.reasons[0]
+    assert "a device (compiled; limit from compiler)" in found.reasons[0]
     assert found.to_json()["devices"] == 8
 
 
