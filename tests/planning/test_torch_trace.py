@@ -43,6 +43,7 @@ def test_a_plan_for_a_card_is_traced_once_and_judged_against_the_whole_card(
     assert len([*(place / "plans").iterdir()]) == len(made.peaks)
 
 
+@pytest.mark.full
 def test_a_plan_for_two_cards_traces_one_process_of_two(
         tmp_path: Path, one_card: tuple[Path, Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """The state is halved, everything else is gathered and sent; what cannot be split is refused before any launch."""
