@@ -13,7 +13,8 @@ import json
 import re
 from pathlib import Path
 
-from tools.quotes import ROOT, value_at
+from tools.generated import ROOT
+from tools.quotes import value_at
 
 _PRINTED = re.compile(
     r"^<!-- printed, from (?P<file>[^\s:]+)(?:: (?P<place>\S+))? -->\n"

@@ -22,8 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.generated import ROOT
-
+ROOT = Path(__file__).resolve().parent.parent
 LOAD_AT_START = os.getloadavg()[0]
 """Processes that wanted a core in the minute before this module was imported."""
 
