@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated import ROOT
+
 RUNNABLE = ("bash", "python")
 
 _FENCE = re.compile(

@@ -16,7 +16,7 @@ def meaning(field: FieldInfo) -> str:
 
 
 def type_text(annotation: Any) -> str:
-    """A type in a person's words, in Markdown. Raises `TypeError` for one that has no wording yet."""
+    """A type in plain words, in Markdown. Raises `TypeError` for one that has no wording yet."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in arguments)

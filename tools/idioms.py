@@ -1,6 +1,6 @@
 """Counts odd English per 1,000 lines: ``python tools/idioms.py [FOLDER ...] [--list] [--at-most RATE]``.
 
-Every phrase below is correct English that technical writers hardly use, or use in another sense. ``--list`` prints each
+Every phrase below is correct, but technical writers rarely use it, or use it in another sense. ``--list`` prints each
 line that has one; with ``--at-most`` the exit code is 1 when a folder has more.
 """
 
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folders", nargs="*", default=FOLDERS, metavar="FOLDER",
                         help="folders or files of this repository")
     parser.add_argument("--list", action="store_true", help="print each line that has an idiom")
-    parser.add_argument("--at-most", type=float, metavar="RATE", help="exit with 1 above so many per 1,000 lines")
+    parser.add_argument("--at-most", type=float, metavar="RATE", help="exit with 1 above this number per 1,000 lines")
     options = parser.parse_args(arguments)
     rates = [_report(folder, each=options.list) for folder in options.folders]
     return int(options.at_most is not None and max(rates) > options.at_most)

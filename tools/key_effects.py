@@ -18,9 +18,9 @@ WITNESSES = {
     "stall": "when a run that does not learn is ended",
     "run": "what a run records",
     "refused": "whether the recipe is refused, here on one CPU",
-    "named": "a test of its own",
+    "named": "a separate test",
 }
-"""What a witness compares, for people."""
+"""What each witness compares, as the reference page describes it."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tools.generated import ROOT
 from workings.evidence.verify import verify
 from workings.record.number_text import small_p
 
-TARGET = Path(__file__).resolve().parent.parent / "examples" / "runs" / "quickstart"
+TARGET = ROOT / "examples" / "runs" / "quickstart"
 EPOCH = (2000, 1, 1, 0, 0, 0)
 
 

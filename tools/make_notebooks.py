@@ -6,14 +6,13 @@ They name no digest of a wheel, because a file cannot hold that of the commit it
 next to the wheel. `workings launch --for kaggle` writes notebooks that do name it.
 """
 
-from pathlib import Path
-
+from tools.generated import ROOT
 from workings.config.load import load_recipe
 from workings.engines.registry import engine_libraries
 from workings.kaggle.notebook import NotebookRequest, find_machine, notebook_text
 from workings.publish.kaggle import processes_on
 
-TARGET = Path(__file__).resolve().parent.parent / "notebooks"
+TARGET = ROOT / "notebooks"
 RECIPES = ("gemma-2b-v5e8", "gemma-2b-t4x2")
 
 

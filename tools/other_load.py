@@ -13,8 +13,8 @@ PATIENCE = 300
 class Load:
     """Asks for the load of others before each turn.
 
-    Turns that follow each other leave their own load average behind, so the average is no judge between them.
-    Idle time is: over half a second without a turn, the share of the cores that no one used.
+    The load average after a turn contains the turn itself. So the idle time of the cores is measured, over half a
+    second without a turn.
     """
 
     def __init__(self, *, allow: bool) -> None:
@@ -39,7 +39,7 @@ class Load:
 
 
 def _busy_cores(seconds: float) -> float:
-    """Cores that were not idle over so many seconds, this process asleep."""
+    """Cores that were not idle over this time, while this process slept."""
     before = _idle_seconds()
     started = time.perf_counter()
     time.sleep(seconds)

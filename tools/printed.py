@@ -13,7 +13,8 @@ import json
 import re
 from pathlib import Path
 
-from tools.quotes import ROOT, value_at
+from tools.generated import ROOT
+from tools.quotes import value_at
 
 _PRINTED = re.compile(
     r"^<!-- printed, from (?P<file>[^\s:]+)(?:: (?P<place>\S+))? -->\n"
@@ -29,6 +30,6 @@ def missing_lines(text: str, root: Path = ROOT) -> list[str]:
             source = str(value_at(json.loads(source), block["place"]))
         lines = iter(line.removeprefix("> ").rstrip() for line in source.splitlines())
         shown = (block["fence"] or block["quotation"]).splitlines()
-        # `in` on an iterator goes on behind the line that it found, so that the order counts.
+        # `in` on an iterator continues after the line that it found, so the order counts.
         missing += [line for line in (each.removeprefix("> ").rstrip() for each in shown) if line and line not in lines]
     return missing

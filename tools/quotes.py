@@ -13,10 +13,10 @@ import json
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated import ROOT
+
 SOURCES = ("proof/", "benchmarks/results/", "examples/runs/")
 """Folders whose JSON files may be quoted."""
 
@@ -79,7 +79,7 @@ def wrong(quote: Quote) -> str:
 
 
 def value_at(document: Any, place: str) -> Any:
-    """The value at a dotted path, with + for a space. Raises `KeyError` or `IndexError` where none exists."""
+    """The value at a dotted path, with + for a space. Raises `KeyError` or `IndexError` if there is none."""
     parts = place.replace("+", " ").split(".")
     while parts:
         # A key may have its own dots, as in a model's name.

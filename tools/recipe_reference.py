@@ -8,7 +8,6 @@ import json
 import sys
 import typing
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -16,8 +15,10 @@ from pydantic.fields import FieldInfo
 from tools.field_text import meaning, type_text
 from tools.generated import deliver
 from tools.key_effects import EFFECTS, WITNESSES
+from workings.config.explain import choice_of
 from workings.config.families import FAMILIES, KNOWN_FAMILY
 from workings.config.recipe import Recipe, section_at
+from workings.config.rewards import FILE_REWARD
 from workings.models.registry import families
 
 PAGE = Path("docs/reference/recipes.md")
@@ -52,7 +53,7 @@ def _sections(place: tuple[str, ...]) -> list[str]:
         prefix = "" if any(name in section.model_fields and typing.get_origin(section.model_fields[name].annotation)
                            is tuple for section in section_at(place)) else ".".join(inner) + "."
         for model in models:
-            variant = f" with `{_variant(model)}`" if len(models) > 1 else ""
+            variant = f" with `{(choice_of(model) or [FILE_REWARD])[0]}`" if len(models) > 1 else ""
             parts.append(_table(f"`{'.'.join(inner)}`{variant}", model, prefix))
         if models:
             parts += _sections(inner)
@@ -94,17 +95,6 @@ def _families() -> str:
         engines = ", ".join(f"`{engine}`" for engine in ("jax", "torch") if engine not in family.refusals)
         lines.append(f"| `{family.name}` | `{family.architecture}` | `{family.template}` | {engines} |")
     return "\n".join([*lines, ""])
-
-
-def _variant(model: type[BaseModel]) -> str:
-    """``name: adamw`` for a class that one required literal field tells apart from its siblings."""
-    for name, field in model.model_fields.items():
-        if typing.get_origin(field.annotation) is Literal and field.is_required():
-            return f"{name}: {typing.get_args(field.annotation)[0]}"
-        # The sibling that takes what none of the others is called.
-        if field.annotation is str and field.is_required():
-            return f"{name}: …"
-    raise TypeError(f"{model.__name__} is used next to other sections: it needs a required literal field")
 
 
 def _default(field: FieldInfo) -> str:

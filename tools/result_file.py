@@ -35,7 +35,7 @@ def write_result(path: Path | None = None, *, values: dict[str, Any], packages: 
         path: the file, below `proof/` or `benchmarks/results/`; by default `own_result`.
         values: numbers and texts, nested as the script likes; no nulls.
         packages: distributions whose versions belong next to the numbers.
-        words: of the command, behind the script's name.
+        words: of the command, after the script's name.
         what: one sentence that says what was measured or counted; by default the first line of the script.
         command: what to type to get it again; by default the script with ``words``.
         load_before: `load_average()` before the work started.

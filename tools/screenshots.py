@@ -15,7 +15,8 @@ import zipfile
 from pathlib import Path
 from typing import Literal
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated import ROOT
+
 EXAMPLE = ROOT / "examples" / "runs" / "quickstart" / "runs.zip"
 OUT = ROOT / "docs" / "images"
 PICTURES: dict[str, tuple[str, Literal["light", "dark"], int, int]] = {

@@ -45,7 +45,7 @@ ABSENT: dict[str, dict[str, tuple[str, ...]]] = {
     "peft": {"no training from rewards": _REWARDS, "no scorer": _SCORES, "no preferences": _PAIRS,
              "no teacher": _TEACHER, "rows come tokenized": (*_TURNS, "cut_answers", "exported_stop_token"),
              "no files of settings": ("rate_as_text",),
-             "no program of its own": ("ignored_launcher",)},
+             "it has no command to launch": ("ignored_launcher",)},
     "llamafactory": {"no training from groups of rewards": _REWARDS, "no scorer of answers": _SCORES,
                      "no teacher": _TEACHER, "no rollouts into a server": ("drifting_base",),
                      "documents no marks of turns, and its own templates need none": (

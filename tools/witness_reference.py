@@ -16,10 +16,10 @@ TITLES = {"run": "A run", "attempts": "Next to the runs", "eval": "An evaluation
           "pack": "A pack"}
 HEAD = """# Witnesses
 
-Each field of each file of a record, and the check of [`workings verify`](record.md) that fails where it alone was
-changed. *In part*: held against bounds, or in some lines. *Said, not checked*: nothing in a record contradicts it;
-`verify` counts these fields, `-v` lists them, and `--json` has them under `said`. A check that was not made represents
-nothing: its fields are then listed as well. A file or a field that is not in this table is listed, too.
+Each field of each file of a record, and the check of [`workings verify`](record.md) that fails if only this field was
+changed. *In part*: compared with bounds, or in some lines. *Said, not checked*: nothing in a record contradicts it;
+`verify` counts these fields, `-v` lists them, and `--json` has them under `said`. If a check was not
+made, its fields are listed as well; so are files and fields that are not in this table.
 
 `*` represents any name or number. The most specific pattern counts.
 """

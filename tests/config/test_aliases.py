@@ -42,20 +42,16 @@ save_steps: 50
 """
 
 
-def test_a_file_of_trl_becomes_a_recipe(tmp_path):
-    found = loaded(tmp_path, TRL)
+def test_a_file_of_trl_becomes_a_recipe_that_overrides_change(tmp_path):
+    found = loaded(tmp_path, TRL, "training.steps=17")
     recipe = found.recipe
     assert (recipe.model.source, recipe.model.id) == ("pretrained", "google/gemma-2b")
-    assert (recipe.batch.micro_batch, recipe.batch.accumulation, recipe.training.steps) == (4, 2, 100)
+    assert (recipe.batch.micro_batch, recipe.batch.accumulation, recipe.training.steps) == (4, 2, 17)
     assert (recipe.training.schedule, recipe.optimizer.name, recipe.data.packing) == ("constant", "adamw", "best_fit")
     assert (recipe.memory.remat, recipe.optimizer.clip_norm, recipe.data.max_length) == ("layer", 1.0, 512)
     assert "`packing` (TRL, LLaMA-Factory) is `data.packing: best_fit` here" in found.renamed
     assert recipe.precision.compute == "fp16"
     assert len(found.renamed) == 15
-
-
-def test_overrides_come_after_renaming(tmp_path):
-    assert loaded(tmp_path, TRL, "training.steps=17").recipe.training.steps == 17
 
 
 @pytest.mark.parametrize(("line", "said"), [
@@ -67,14 +63,11 @@ def test_what_has_no_counterpart_is_refused_with_what_to_do(tmp_path, line, said
         loaded(tmp_path, MINIMAL + line)
 
 
-def test_both_names_with_two_values_are_refused(tmp_path):
+def test_both_names_with_two_values_are_refused_and_our_own_keys_are_never_renamed(tmp_path):
     with pytest.raises(RequestError, match="one of the two"):
         loaded(tmp_path, MINIMAL + "max_steps: 5")
     assert loaded(tmp_path, MINIMAL + "max_steps: 3").recipe.training.steps == 3
-
-
-def test_our_own_keys_are_never_renamed(tmp_path):
-    # `optimizer` and `seed` mean something in every trainer; here they are ours
+    # `optimizer` and `seed` are keys of every trainer; here they are ours.
     assert loaded(tmp_path, MINIMAL + "seed: 4").renamed == ()
 
 

@@ -58,8 +58,7 @@ def test_unknown_keys_get_a_suggestion(key, written, said):
     ({"batch": {"micro_batch": True}}, "batch.micro_batch cannot be True"),
     ({"batch": None}, "batch cannot be None"),
     ({"training": {"steps": 2, "learning_rate": 0}}, "greater than 0"),
-    ({"training": {"steps": 2, "learning_rate": True}}, "training.learning_rate cannot be True"),
-    ({"training": {"steps": 2, "learning_rate": "0.001"}}, "training.learning_rate cannot be '0.001'"),
+    ({"training": {"steps": 2, "learning_rate": float("inf")}}, "a finite number"),
     ({"training": {"steps": 2, "learning_rate": 1e-3, "warmup_steps": 2}}, "training.warmup_steps: 2 with training"),
     ({"optimizer": {"name": "sgd"}}, "optimizer.name: one of adamw, adamw8bit, adafactor, muon"),
     ({"model": {"source": "hub", "id": "x"}}, "model.source: one of scratch, pretrained"),
@@ -100,6 +99,8 @@ def test_unreadable_files(tmp_path):
     path.write_text("- a\n- b\n")
     with pytest.raises(RequestError, match="a mapping of recipe keys"):
         load_recipe(str(path))
+    with pytest.raises(RequestError, match=r"there is no file .*nothing.yaml"):
+        load_recipe("nothing.yaml")
 
 
 @pytest.mark.parametrize("name", sorted(shipped_recipes()))
@@ -118,9 +119,8 @@ def test_shipped_recipes_are_valid_and_explain_themselves(name):
     ("training: {steps: 3, learning_rate: 1e-3}", ["training.stepz=4"],
      "the key training.stepz is unknown, in the override training.stepz=4"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
-     "optimizer.name cannot be adamw8, in the override optimizer.name=adamw8"),
-    ("training: {steps: 3, learning_rate: 1e-3}", ["optimizer.name=adamw8"],
-     "did you mean `optimizer.name: adamw8bit`?"),
+     "in the override optimizer.name=adamw8\nexpected: optimizer.name: one of adamw, adamw8bit, adafactor, muon\n"
+     "try:      did you mean `optimizer.name: adamw8bit`?"),
     ("training: {steps: 3, learning_rate: 1e-3}", ["evaluation=none"], "a section with base, batch_size"),
     *(("training: {steps: 3, learning_rate: 1e-3}", [words], "DoRA also trains the length")
       for words in ("method.dora=true", "method.name=dora", "use_dora=true")),
@@ -160,16 +160,6 @@ def test_another_choice_than_the_file_s_is_told_what_to_leave_out() -> None:
 def test_a_key_without_its_choice_is_told_the_choices_that_have_it():
     with pytest.raises(RequestError, match=r"method.name=lora or method.name=qlora, with rank"):
         load_recipe("smoke-tiny", ["method.rank=8"])
-
-
-def test_a_number_that_is_not_finite_is_refused():
-    with pytest.raises(RequestError, match="a finite number"):
-        load_recipe("smoke-tiny", ["training.learning_rate=1e400"])
-
-
-def test_a_recipe_s_file_that_does_not_exist_is_said():
-    with pytest.raises(RequestError, match=r"there is no file .*nothing.yaml"):
-        load_recipe("nothing.yaml")
 
 
 def test_null_removes_a_key_of_the_recipe_so_that_its_default_holds(tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ def test_a_record_may_name_every_key(recipe, words):
 @pytest.mark.parametrize("words", [
     ["training.schedule=linear", "training.final_share=0.1"], ["training.schedule=constant", "training.warmup_steps=2"],
     ["data.buckets=[]"], ["data.buckets=[]", "data.packing=best_fit"], ["data.buckets=[16, 32]", "data.packing=none"],
-    ["evaluation={traces: held_out.jsonl, every_steps: 4}"],
     ["evaluation={items: eval, every_steps: 4, samples: 0, max_new_tokens: 8, batch_size: 2, base: false}"]])
 def test_a_key_with_a_use_is_taken(recipe, words):
     load_recipe(recipe, words)
@@ -85,11 +84,6 @@ def test_unused_and_unknown_keys_are_reported_together(recipe):
 ROUNDING = [
     ({"precision": {"rounding": "stochastic"}}, "precision.rounding: stochastic with fp32 parameters",
      "nearest: an fp32 weight keeps the whole update"),
-    ({"precision": {"rounding": "master_fp32", "parameters": "fp32"}, "method": {"name": "lora"}},
-     "precision.rounding: master_fp32 with fp32 parameters", "nearest: an fp32 weight keeps the whole update"),
-    ({"precision": {"rounding": "stochastic", "parameters": "bf16"}, "method": {"name": "lora"}},
-     "precision.rounding: stochastic with method.name: lora",
-     "nearest: adapters are float32 and keep the whole update"),
     ({"precision": {"rounding": "master_fp32", "parameters": "bf16"}, "method": {"name": "qlora"}},
      "precision.rounding: master_fp32 with method.name: qlora",
      "nearest: adapters are float32 and keep the whole update"),
@@ -102,12 +96,6 @@ def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, 
         check_recipe(values(engine="another", **changes), "recipe.yaml")
     assert (caught.value.given, caught.value.expected, caught.value.try_next, caught.value.exit_code) == (
         f"{given}, in recipe.yaml", expected, "precision.rounding=nearest", 2)
-
-
-@pytest.mark.parametrize("method", ["full", "lora"])
-def test_bf16_weights_round_in_three_ways_and_adapters_in_one(method):
-    for rounding in ("nearest", "stochastic", "master_fp32") if method == "full" else ("nearest",):
-        check_recipe(values(method={"name": method}, precision={"parameters": "bf16", "rounding": rounding}), "test")
 
 
 def test_an_engine_is_told_what_is_not_the_default():

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4, parts
+from tests.models.chat_templates import parts
+from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4
 from workings.config.data import DataConfig
 from workings.data.checking.findings import Numbered
 from workings.data.checking.run import check

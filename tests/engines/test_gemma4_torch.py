@@ -19,7 +19,8 @@ from workings.engines.torch import embedding
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.trace.tracker import LiveStorages
 from workings.errors import RequestError
-from workings.models.weights import PER_LAYER_EMBEDDING, tensor_shapes
+from workings.models.family import PER_LAYER_EMBEDDING
+from workings.models.weights import tensor_shapes
 
 HOST = MemoryConfig(per_layer_embeddings="host")
 opened = partial(form_opened, "gemma4 E2B")

@@ -108,26 +108,12 @@ def _listed(keep: Callable[[str], bool], *, norm: str = WEIGHTS) -> Break:
     return write
 
 
-def _without(file: str) -> Break:
-    return lambda place: (place / file).unlink()
-
-
-def _linked(file: str, target: str) -> Break:
-    def link(place: Path) -> None:
+def _replaced(file: str, make: Callable[[Path], object]) -> Break:
+    """Something else, or nothing, in place of a file."""
+    def change(place: Path) -> None:
         (place / file).unlink()
-        (place / file).symlink_to(target)
-    return link
-
-
-def _as_folder(file: str) -> Break:
-    def make(place: Path) -> None:
-        (place / file).unlink()
-        (place / file).mkdir()
-    return make
-
-
-def _renamed(header: Header) -> None:
-    header["model.other.weight"] = header.pop(NORM)
+        make(place / file)
+    return change
 
 
 def _overlapping(header: Header) -> None:
@@ -145,25 +131,18 @@ def _other_shapes(place: Path) -> None:
                   lambda name: np.zeros(sizes[name], np.float32))
 
 
-def _grown(place: Path) -> None:
-    file = place / WEIGHTS
-    file.write_bytes(file.read_bytes() + b"\0" * 64)
-
-
 DEEP = "[" * 100_000 + "]" * 100_000
 BROKEN: dict[str, tuple[Break, str]] = {
     # config.json as a file
-    "config: missing": (_without(CONFIG), CONFIG),
+    "config: missing": (_replaced(CONFIG, lambda file: None), CONFIG),
     "config: cut": (_cut(CONFIG, 100), CONFIG),
     "config: not UTF-8": (_written(CONFIG, b'{"model_type": "\xff\xfe"}'), CONFIG),
     "config: a list": (_written(CONFIG, "[1, 2]"), CONFIG),
     "config: nested deep": (_written(CONFIG, '{"model_type": "llama", "x": ' + DEEP + "}"), CONFIG),
-    "config: 5,000 digits": (_written(CONFIG, '{"model_type": "llama", "hidden_size": ' + "9" * 5000 + "}"), CONFIG),
     "config: 4 GiB": (_sparse(CONFIG, 4 << 30, b"{"), CONFIG),
-    "config: a folder": (_as_folder(CONFIG), CONFIG),
-    "config: a link to /dev/zero": (_linked(CONFIG, "/dev/zero"), CONFIG),
+    "config: a folder": (_replaced(CONFIG, Path.mkdir), CONFIG),
+    "config: a link to /dev/zero": (_replaced(CONFIG, lambda file: file.symlink_to("/dev/zero")), CONFIG),
     "config: NaN": (_config(rms_norm_eps=float("nan")), CONFIG),
-    "config: infinity": (_config(rope_theta=float("inf")), CONFIG),
     "config: one key with two values": (
         _written(CONFIG, json.dumps(to_hf_config(SHAPE))[:-1] + ', "num_hidden_layers": 3}'), CONFIG),
     # config.json's values
@@ -174,13 +153,10 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "config: layers a billion": (_config(num_hidden_layers=10**9), CONFIG),
     "config: kv_heads that do not divide": (_config(num_attention_heads=3, num_key_value_heads=2), CONFIG),
     "config: head_dim odd": (_config(head_dim=7), CONFIG),
-    "config: vocab 10**18": (_config(vocab_size=10**18), CONFIG),
-    "config: eps a text": (_config(rms_norm_eps="small"), CONFIG),
     "config: rope_scaling a text": (_config(rope_scaling="linear"), CONFIG),
     "config: rope_scaling without factor": (_config(rope_scaling={"rope_type": "linear"}), CONFIG),
     "config: rope_parameters of lists": (_config(rope_parameters={"full_attention": [1]}), CONFIG),
     "config: llama3 without its numbers": (_config(rope_scaling={"rope_type": "llama3", "factor": 8.0}), CONFIG),
-    "config: sliding_window a text": (_config(model_type="gemma2", sliding_window="wide"), CONFIG),
     "config: another activation": (_config(hidden_act="relu", hidden_activation=...), CONFIG),
     "config: layer_types a number": (_config(model_type="gemma3_text", sliding_window=4, layer_types=3), CONFIG),
     "config: query scale 0": (_config(model_type="gemma2", sliding_window=4, query_pre_attn_scalar=0), CONFIG),
@@ -190,28 +166,27 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "config: another family than the tensors": (_config(model_type="qwen3"), "has no tensor model.layers.0"),
     "config: tied embeddings a text": (_config(tie_word_embeddings="no"), CONFIG),
     "config: quantized": (_config(quantization_config={"quant_method": "awq", "bits": 4}), CONFIG),
-    "config: a number format that is none": (_config(torch_dtype="float7"), CONFIG),
+    "config: an unknown number format": (_config(torch_dtype="float7"), CONFIG),
     # the weights as a file
-    "weights: missing": (_without(WEIGHTS), ""),
+    "weights: missing": (_replaced(WEIGHTS, lambda file: None), ""),
     "weights: seven bytes": (_written(WEIGHTS, b"1234567"), WEIGHTS),
     "weights: cut in the header": (_cut(WEIGHTS, 300), WEIGHTS),
     "weights: cut in the tensors": (_cut(WEIGHTS, 5_000), WEIGHTS),
     "weights: a header of 4 GiB": (_sparse(WEIGHTS, (4 << 30) + 100, (4 << 30).to_bytes(8, "little")), WEIGHTS),
-    "weights: a folder": (_as_folder(WEIGHTS), WEIGHTS),
-    "weights: more bytes than tensors": (_grown, WEIGHTS),
+    "weights: a folder": (_replaced(WEIGHTS, Path.mkdir), WEIGHTS),
+    "weights: more bytes than tensors": (lambda place: (place / WEIGHTS).open("ab").write(b"\0" * 64), WEIGHTS),
     # the weights' header
     "header: a list": (_header(len, raw=lambda text: b"[1]"), WEIGHTS),
     "header: nested deep": (_header(len, raw=lambda text: DEEP.encode()), WEIGHTS),
     "header: no tensors": (_written(WEIGHTS, (2).to_bytes(8, "little") + b"{}"), "model."),
     "header: a tensor twice": (_header(len, raw=_twice), WEIGHTS),
-    "header: a tensor renamed": (_header(_renamed), NORM),
+    "header: a tensor renamed": (_header(lambda header: header.update(x=header.pop(NORM))), NORM),
     "header: an entry a list": (_header(lambda header: header.update({NORM: [1]})), WEIGHTS),
     "header: metadata a list": (_header(lambda header: header.update({"__metadata__": [1]})), WEIGHTS),
     "header: dtype unknown": (_norm(dtype="F7"), WEIGHTS),
     "header: dtype of another size": (_norm(dtype="F64"), WEIGHTS),
     "header: dtype of integers": (_norm(dtype="I32"), WEIGHTS),
     "header: shape negative twice": (_norm(shape=[-4, -4]), WEIGHTS),
-    "header: shape of 70 dimensions": (_norm(shape=[1] * 70 + [16]), WEIGHTS),
     "header: shape beyond memory": (_norm(shape=[2**62, 2**62]), WEIGHTS),
     "header: shape [1, 16]": (_norm(shape=[1, 16]), NORM),
     "header: offsets of texts": (_norm(data_offsets=["0", "64"]), WEIGHTS),
@@ -222,7 +197,6 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "header: another shape": (_other_shapes, NORM),
     # the index
     "index: a list": (_index([1]), INDEX),
-    "index: no JSON": (_written(INDEX, "{weight_map"), INDEX),
     "index: weight_map a list": (_index({"weight_map": [WEIGHTS]}), INDEX),
     "index: names that are numbers": (_index({"weight_map": {NORM: 1}}), INDEX),
     "index: a name above the folder": (_index({"weight_map": {NORM: "../model.safetensors"}}), INDEX),
@@ -236,7 +210,6 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "index: a tensor in another shard": (_listed(lambda name: True, norm="part-1.safetensors"), INDEX),
     # the tokenizer next to them
     "tokenizer: settings a list": (_written("tokenizer_config.json", "[1]"), "tokenizer_config.json"),
-    "tokenizer: settings nested deep": (_written("tokenizer_config.json", DEEP), "tokenizer_config.json"),
     "tokenizer: 4 GiB": (_sparse("tokenizer.json", 4 << 30), "tokenizer.json"),
     "tokenizer: template not UTF-8": (_written("chat_template.jinja", b"\xff\xfe{"), "chat_template.jinja"),
 }

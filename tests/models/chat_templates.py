@@ -5,6 +5,9 @@ The Llama and Qwen templates are short ones of our own that write the turns whic
 
 from tokenizers import AddedToken
 
+from workings.config.data import DataConfig
+from workings.data.rows import build_rows
+from workings.data.traces import Trace
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
 from workings.models.tokenizer_training import train_tokenizer
@@ -35,6 +38,7 @@ QWEN3_5_SMALL = QWEN3_5.replace("is false %}{{ '<think>\\n\\n</think>\\n\\n' }}\
 R1 = """{{ bos_token }}{% for message in messages %}{% if message.role == 'assistant' %}
 {{- '<|Assistant|>' + message.content.split('</think>')[-1] + eos_token }}{% else %}{{ '<|User|>' + message.content }}
 {%- endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|Assistant|><think>\\n' }}{% endif %}"""
+TRACE = Trace(id="one", prompt="What is 1+1?", steps=("1+1=2",), answer="2")
 
 
 def tokenizer(controls: tuple[str, ...] = (), **settings: object) -> Tokenizer:
@@ -55,6 +59,17 @@ def qwen(template: str = QWEN, reasoning: str = "") -> ChatTemplate:
     """A template like Qwen 2.5's."""
     return ChatTemplate.for_config("tokenizer", tokenizer(("<|im_start|>", "<|im_end|>", "<|endoftext|>"),
                                                           eos_token="<|im_end|>", chat_template=template), reasoning)
+
+
+def parts(template: ChatTemplate, trace: Trace, reasoning: str = "channel") -> tuple[str, str]:
+    """What is read and what is learned of a trace's row, control tokens visible."""
+    config = DataConfig(traces="x", max_length=200, template=template.name, reasoning=reasoning)
+    row = build_rows([trace], template.tokenizer, template, config).rows[0]
+    assert row.loss_mask.tolist() == sorted(row.loss_mask.tolist()), "one turn is learned, the last one"
+    asked = row.tokens[row.loss_mask == 0].tolist()
+    assert asked == template.prompt_ids(trace.prompt, trace.history), "what generation reads"
+    read, learned = (template.tokenizer.decode(row.tokens[row.loss_mask == value].tolist()) for value in (0, 1))
+    return read, learned
 
 
 def gpt2() -> ChatTemplate:

@@ -10,13 +10,13 @@ from tests.models.chat_templates import (
     QWEN3_5,
     QWEN3_5_SMALL,
     R1,
+    TRACE,
     gemma,
     llama,
+    parts,
     qwen,
     tokenizer,
 )
-from workings.config.data import DataConfig
-from workings.data.rows import build_rows
 from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
@@ -27,7 +27,6 @@ STYLES = {
     "hashes": "1+1=2\n#### 2",
     "answer_only": "2",
 }
-TRACE = Trace(id="one", prompt="What is 1+1?", steps=("1+1=2",), answer="2")
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -35,15 +34,9 @@ TRACE = Trace(id="one", prompt="What is 1+1?", steps=("1+1=2",), answer="2")
 def test_rows_are_what_the_model_publishes_and_only_the_answer_is_learned(case: str, style: str) -> None:
     make, prompt, stop, stops = CASES[case]
     template = make()
-    row = build_rows([TRACE], template.tokenizer, template,
-                     DataConfig(traces="x", max_length=200, reasoning=style)).rows[0]
-    masked = template.tokenizer.decode(row.tokens[row.loss_mask == 0].tolist())
-    learned = template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist())
-    assert (masked, learned) == (prompt, STYLES[style] + stop)
-    assert row.loss_mask.tolist() == sorted(row.loss_mask.tolist())
+    assert parts(template, TRACE, style) == (prompt, STYLES[style] + stop)
     assert [template.tokenizer.token(token) for token in template.stop_ids] == stops
     ids = template.prompt_ids("What is 1+1?")
-    assert row.tokens[row.loss_mask == 0].tolist() == ids
     if case == "qwen":
         assert template.bos_id is None
     else:
@@ -53,19 +46,14 @@ def test_rows_are_what_the_model_publishes_and_only_the_answer_is_learned(case: 
 
 def test_earlier_turns_and_a_system_turn_are_written_and_masked() -> None:
     template = gemma()
+    with pytest.raises(RequestError, match="roles must alternate"):
+        template.prompt_text("2?", (("user", "1?"),))
     history = (("system", "Be short."), ("user", "1+1?"), ("assistant", "2"))
     assert template.prompt_text("And 2+2?", history) == (
         "<bos><start_of_turn>user\nBe short.\n\n1+1?<end_of_turn>\n<start_of_turn>model\n2<end_of_turn>\n"
         "<start_of_turn>user\nAnd 2+2?<end_of_turn>\n<start_of_turn>model\n")
     trace = Trace(id="t", prompt="And 2+2?", steps=(), answer="4", history=history)
-    row = build_rows([trace], template.tokenizer, template,
-                     DataConfig(traces="x", max_length=200, reasoning="answer_only")).rows[0]
-    assert template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist()) == "4<end_of_turn>"
-
-
-def test_gemma_refuses_turns_that_do_not_alternate() -> None:
-    with pytest.raises(RequestError, match="roles must alternate"):
-        gemma().prompt_text("2?", (("user", "1?"),))
+    assert parts(template, trace, "answer_only")[1] == "4<end_of_turn>"
 
 
 def test_text_that_the_template_writes_before_the_answer_is_learned() -> None:
@@ -80,10 +68,7 @@ def test_thoughts_of_qwen_3_5_are_learned_behind_the_tag_that_ends_its_prompt(so
     template = qwen(source, "think")
     asked = "<|im_start|>user\nWhat is 1+1?<|im_end|>\n<|im_start|>assistant\n"
     assert template.prompt_text("What is 1+1?") == asked + "<think>\n"
-    row = build_rows([TRACE], template.tokenizer, template,
-                     DataConfig(traces="x", max_length=200, reasoning="think")).rows[0]
-    masked, learned = (template.tokenizer.decode(row.tokens[row.loss_mask == value].tolist()) for value in (0, 1))
-    assert (masked, learned) == (asked + "<think>\n", "1+1=2\n</think>\n\n2<|im_end|>")
+    assert parts(template, TRACE, "think") == (asked + "<think>\n", "1+1=2\n</think>\n\n2<|im_end|>")
     # What is not thought is answered after an empty block, which the small models' prompts end with.
     other = qwen(source, "answer_only")
     prompt, answer = other.prompt_text("What is 1+1?"), other.completion_text("What is 1+1?", "2")
@@ -95,10 +80,7 @@ def test_a_prompt_that_opens_the_thinking_itself() -> None:
     template = ChatTemplate.for_config("tokenizer", tokenizer(
         ("<|User|>", "<|Assistant|>"), bos_token="<bos>", eos_token="<eos>", chat_template=R1))
     assert template.prompt_text("1+1?") == "<bos><|User|>1+1?<|Assistant|><think>\n"
-    assert template.completion_text("1+1?", STYLES["think"]) == "1+1=2\n</think>\n\n2<eos>"
-    row = build_rows([TRACE], template.tokenizer, template,
-                     DataConfig(traces="x", max_length=200, reasoning="think")).rows[0]
-    assert template.tokenizer.decode(row.tokens[row.loss_mask == 1].tolist()) == "1+1=2\n</think>\n\n2<eos>"
+    assert parts(template, TRACE, "think")[1] == "1+1=2\n</think>\n\n2<eos>"
     with pytest.raises(RequestError, match="opens or rewrites the answer"):
         template.completion_text("1+1?", STYLES["tags"])
 
@@ -113,15 +95,14 @@ def test_a_bos_that_the_tokenizer_is_told_to_add() -> None:
 def test_a_bos_that_opens_every_turn_is_a_turn_mark() -> None:
     template = ChatTemplate.for_config("tokenizer", tokenizer(
         ("<|im_start|>", "<|im_end|>"), bos_token="<|im_start|>", eos_token="<|im_end|>", chat_template=QWEN))
-    rows = build_rows([TRACE], template.tokenizer, template, DataConfig(traces="x", max_length=200))
     assert template.bos_id is None
-    assert len(rows.rows) == 1
+    assert parts(template, TRACE, "tags")[1] == STYLES["tags"] + "<|im_end|>"
 
 
 def test_a_second_bos_is_an_error() -> None:
     template = llama(chat_template="{{ bos_token }}" + LLAMA)
     with pytest.raises(RequestError, match="trace one: the prompt has 2 BOS tokens"):
-        build_rows([TRACE], template.tokenizer, template, DataConfig(traces="x", max_length=200))
+        parts(template, TRACE, "tags")
 
 
 @pytest.mark.parametrize(("source", "reason"), [
@@ -145,18 +126,13 @@ def test_templates_that_cannot_be_trained_are_refused(source: str, reason: str) 
     "{{ messages.__init__.__globals__ }}",
     "{{ messages.append(1) }}",
     "{{ cycler.__init__.__globals__.os.popen('true').read() }}",
+    "{{ strftime_now('%d') }}",
     "{% for a in range(99999999) %}{% endfor %}",
 ])
 def test_templates_run_in_a_sandbox(source: str) -> None:
     template = ChatTemplate.for_config("tokenizer", tokenizer(eos_token="<eos>", chat_template=source))
     with pytest.raises(RequestError, match="it fails"):
         template.prompt_text("x")
-
-
-def test_a_template_cannot_see_the_clock() -> None:
-    template = ChatTemplate.for_config("tokenizer", tokenizer(
-        eos_token="<eos>", chat_template="{{ 'today' if strftime_now is defined else 'fixed' }}{{ [1] | tojson }}"))
-    assert template.prompt_text("x") == "fixed[1]"
 
 
 def test_what_a_template_needs_is_asked_for() -> None:

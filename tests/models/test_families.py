@@ -49,13 +49,6 @@ def test_a_family_agrees_with_itself(name):
     assert set(family.switches) <= set(ModelShape.__dataclass_fields__)
 
 
-def test_a_config_without_a_window_is_refused_where_layers_slide():
-    config = to_hf_config(published_shape("gemma-3-1b"))
-    del config["sliding_window"]
-    with pytest.raises(RequestError, match="lacks sliding_window"):
-        from_hf_config(config)
-
-
 @pytest.mark.parametrize("key", ["name", "model_type"])
 def test_two_families_of_one_name_are_refused(key, monkeypatch):
     monkeypatch.setattr(registry, "registered", {})
@@ -79,7 +72,12 @@ def test_a_family_of_another_package_is_one_of_ours(monkeypatch, tmp_path):
     values = recipe_values(family="toy")
     with pytest.raises(RequestError, match="family cannot be 'toy'"):
         check_recipe(values, "recipe.yaml")
+    config = to_hf_config(ModelShape(family="llama", vocab_size=61, **SIZES, activation="silu")) | {
+        "model_type": "seed_oss", "attention_bias": True}
+    with pytest.raises(RequestError, match=r"no family has model_type 'seed_oss'\nexpected: one of gemma, gemma2, "):
+        from_hf_config(config)
     install(monkeypatch, tmp_path, toy=TOY)
+    assert from_hf_config(config).family == "toy", "found by its model_type, before it is asked for by name"
     assert recipe_schema()["$defs"]["ShapeConfig"]["properties"]["family"]["enum"] == [*FAMILIES, "toy"]
     shape = shape_from_config(check_recipe(values, "recipe.yaml").model.shape, 61)
     assert (shape.family, shape.qkv_bias, shape.activation) == ("toy", True, "silu")
@@ -89,16 +87,6 @@ def test_a_family_of_another_package_is_one_of_ours(monkeypatch, tmp_path):
     assert from_hf_config(config) == shape
     with pytest.raises(RequestError, match="a toy model cannot have attention_out_bias: True"):
         from_hf_config(config | {"attention_out_bias": True})
-
-
-def test_a_directory_names_its_family_by_model_type(monkeypatch, tmp_path):
-    """Nothing but `config.json` says so, and no family was asked for by name."""
-    config = to_hf_config(ModelShape(family="llama", vocab_size=61, **SIZES, activation="silu")) | {
-        "model_type": "seed_oss", "attention_bias": True}
-    with pytest.raises(RequestError, match=r"no family has model_type 'seed_oss'\nexpected: one of gemma, gemma2, "):
-        from_hf_config(config)
-    install(monkeypatch, tmp_path, toy=TOY)
-    assert from_hf_config(config).family == "toy"
 
 
 @pytest.mark.parametrize(("points", "said"), [

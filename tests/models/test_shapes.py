@@ -59,9 +59,8 @@ def test_unknown_names_and_settings_are_refused_with_what_is_there() -> None:
     good = to_hf_config(published_shape("gemma-2-2b"))
     with pytest.raises(RequestError, match="sliding_attention or full_attention for each layer"):
         from_hf_config(good | {"layer_types": ["linear_attention", *good["layer_types"][1:]]})
-    with pytest.raises(RequestError, match="lacks hidden_size"):
-        from_hf_config({"model_type": "gemma", "vocab_size": 1, "intermediate_size": 1, "num_hidden_layers": 1,
-                        "num_attention_heads": 1, "max_position_embeddings": 1})
+    with pytest.raises(RequestError, match="lacks hidden_size, sliding_window"):
+        from_hf_config({key: value for key, value in good.items() if key not in ("hidden_size", "sliding_window")})
     with pytest.raises(RequestError, match="longrope"):
         from_hf_config(to_hf_config(published_shape("qwen3-0.6b")) | {"rope_scaling": {"rope_type": "longrope"}})
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.chat_templates import QWEN3, tokenizer
-from tests.models.thinking_templates import CASES, MARKS, SMALL, TRACE, gemma4, parts
+from tests.models.chat_templates import QWEN3, parts, tokenizer
+from tests.models.thinking_templates import CASES, MARKS, SMALL, TRACE, gemma4
 from workings.config.data import DataConfig
 from workings.data.rows import build_rows
 from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
-from workings.models.tokenizer import Tokenizer
 
 PROMPT = "<bos><|turn>system\n<|think|>\n<turn|>\n<|turn>user\nWhat is 1+1?<turn|>\n<|turn>model\n"
 LEARNED = "<|channel>thought\n1+1=2\nso it is 2\n<channel|>2<turn|>"
@@ -27,7 +26,6 @@ def test_the_system_turn_asks_for_the_channel_and_the_model_writes_it(case: str)
     masks = {token: row.loss_mask[row.tokens == template.tokenizer.token_id(token)].tolist() for token in MARKS}
     # Three turns begin and two of them end in the prompt; the third end is the stop token.
     assert masks == {"<|turn>": [0, 0, 0], "<turn|>": [0, 0, 1], "<|think|>": [0], "<|channel>": [1], "<channel|>": [1]}
-    assert row.tokens[row.loss_mask == 0].tolist() == template.prompt_ids(" What is 1+1? "), "what generation reads"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -72,16 +70,6 @@ def test_other_models_are_refused(name: str, source: str, marks: tuple[str, ...]
     assert not ChatTemplate.for_config(name, tokens, "think").thinking
 
 
-def test_marks_that_are_published_as_ordinary_tokens_are_marks_all_the_same() -> None:
-    backend = tokenizer(MARKS).backend
-    text = backend.to_str()
-    for mark in MARKS:
-        at = text.index(f'"content":"{mark}"')
-        text = text[:at] + text[at:].replace('"special":true', '"special":false', 1)
-    tokens = Tokenizer(type(backend).from_str(text), {"bos_token": "<bos>", "eos_token": "<eos>"})
-    assert parts(ChatTemplate.for_config("gemma4", tokens, "channel"), TRACE) == (PROMPT, LEARNED)
-
-
 def test_a_template_for_another_form_is_refused() -> None:
     for form, other in (("channel", "tags"), ("tags", "channel")):
         template = gemma4(reasoning=form)
@@ -94,7 +82,7 @@ def test_a_template_for_another_form_is_refused() -> None:
     ("<|channel>thought\na\n<channel|>2", False), ("2", False), ("<|channel>thought\na", True),
     ("a<|channel>thought\na\n<channel|>2", True), ("<|channel>a<|channel>b<channel|>2", True), ("<channel|>2", True),
     ("<|channel>thought\na\n<channel|>2<|think|>", True), ("2<turn|>", True)])
-def test_only_the_channel_may_stand_in_what_a_model_wrote(written: str, forges: bool) -> None:
+def test_a_model_may_write_the_marks_of_its_channel_only(written: str, forges: bool) -> None:
     template = gemma4()
     ids = template.tokenizer.encode(written)
     assert template.forges_turns(ids) is forges

@@ -58,15 +58,11 @@ def test_saved_and_loaded_is_the_same(tokenizer: Tokenizer, tmp_path) -> None:
     assert again.encode("What is 9+9?<end_of_turn>") == tokenizer.encode("What is 9+9?<end_of_turn>")
 
 
-def test_a_tokenizer_file_alone_is_enough(tokenizer: Tokenizer, tmp_path) -> None:
+def test_a_tokenizer_file_alone_is_enough_and_a_chat_template_in_its_own_file_counts(tokenizer, tmp_path) -> None:
     tokenizer.save(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     alone = Tokenizer.load(tmp_path / "tokenizer.json")
     assert (alone.bos_id, alone.eos_id, alone.pad_id, alone.chat_template) == (2, 1, 0, None)
-
-
-def test_a_chat_template_in_its_own_file_counts(tokenizer: Tokenizer, tmp_path) -> None:
-    tokenizer.save(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
     assert Tokenizer.load(tmp_path).chat_template == "{{ messages }}"
 
@@ -77,8 +73,7 @@ def test_turn_marks_are_control_tokens_also_when_published_as_ordinary(tokenizer
     for token in content["added_tokens"]:
         token["special"] = False
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    marks = {"<start_of_turn>", "<end_of_turn>"}
-    assert set(Tokenizer.load(tmp_path).control_tokens) == {"<bos>", "<eos>", "<pad>"} | marks
+    assert set(Tokenizer.load(tmp_path).control_tokens) == {*CONTROL_TOKENS} - {"<unk>"}
 
 
 def test_truncation_and_padding_stored_in_the_file_are_switched_off(tokenizer: Tokenizer, tmp_path) -> None:
@@ -105,8 +100,7 @@ def test_what_is_not_a_tokenizer_is_refused(tokenizer: Tokenizer, tmp_path) -> N
 
 
 def test_a_vocabulary_that_is_too_small_is_refused() -> None:
-    # next to the digits the texts and the roles `user` and `model` hold a b d e l m o r s u, a space and a line break
-    # next to the 278 that are always there: control tokens, tags, bytes and digits
+    # Control tokens, tags, bytes and digits; then a b d e l m o r s u of the texts and roles, space and line break.
     needed = 278 + 12
     with pytest.raises(RequestError, match=f"at least {needed}"):
         train_tokenizer(["ab ab ab"], needed - 1)

@@ -5,8 +5,6 @@ those of E2B and E4B, and those of the larger models, whose prompt has an empty 
 """
 
 from tests.models.chat_templates import tokenizer
-from workings.config.data import DataConfig
-from workings.data.rows import build_rows
 from workings.data.traces import Trace
 from workings.models.chat import ChatTemplate
 
@@ -33,12 +31,3 @@ def gemma4(case: str = "gemma4", reasoning: str = "channel", marks: tuple[str, .
     name, source = CASES[case]
     return ChatTemplate.for_config(name, tokenizer(marks, bos_token="<bos>", eos_token="<eos>", chat_template=source),
                                    reasoning)
-
-
-def parts(template: ChatTemplate, trace: Trace, reasoning: str = "channel") -> tuple[str, str]:
-    """What is read and what is learned of a trace's row, control tokens visible."""
-    config = DataConfig(traces="x", max_length=200, template=template.name, reasoning=reasoning)
-    row = build_rows([trace], template.tokenizer, template, config).rows[0]
-    assert row.loss_mask.tolist() == sorted(row.loss_mask.tolist()), "one turn is learned, the last one"
-    read, learned = (template.tokenizer.decode(row.tokens[row.loss_mask == value].tolist()) for value in (0, 1))
-    return read, learned

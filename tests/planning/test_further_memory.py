@@ -57,7 +57,7 @@ def test_bytes_of_a_teacher_by_its_precision():
         matrices // 2 + 4 * (matrices // 64) + 4 * adapters)
 
 
-def test_a_teacher_with_adapters_keeps_them_beside_its_weights_in_any_bits():
+def test_a_teacher_with_adapters_keeps_them_next_to_weights_in_any_format():
     tuned = TeacherModel(shape=LARGE, method=LoraConfig(name="lora", rank=4, alpha=8, target_modules=("q_proj",)))
     for precision, method in (("bf16", "lora"), ("nf4", "qlora")):
         found = asked(precision, tuned)
@@ -104,7 +104,7 @@ def test_a_plan_names_the_teacher_and_its_parts_add_up():
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_on_traces_a_teacher_is_next_to_no_step():
+def test_on_traces_a_teacher_is_not_in_memory_during_a_step():
     on_traces = recipe(algorithm={"name": "distill_traces", "teacher": "somewhere", "top_k": 4})
     target = find_target("rtx5090")
     found, alone = make_plan(on_traces, shape(), target, teacher=WITH_TEACHER), make_plan(on_traces, shape(), target)
@@ -138,7 +138,7 @@ def test_the_shipped_recipe_fits_its_card_with_its_teacher():
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_about_traces_a_teacher_is_asked_once_a_row(tmp_path):
+def test_a_teacher_reads_each_row_of_traces_once(tmp_path):
     (tmp_path / "traces.jsonl").write_text("{}\n" * 40)
     (tmp_path / "config.json").write_text(json.dumps(to_hf_config(shape())))
     asked = recipe(algorithm={"name": "distill_traces", "teacher": str(tmp_path), "top_k": 4},

@@ -50,15 +50,11 @@ def test_eight_devices_share_matrices_and_copy_vectors():
     assert found["batch"] == 5 * 4 * 4 * 64
 
 
-def test_a_factored_moment_is_a_row_and_a_column():
-    found = exact_parts(request_of(recipe(optimizer={"name": "adafactor"})), (1, 1, 64), 1, 1)
+def test_a_factored_moment_is_a_row_and_a_column_and_accumulation_and_a_master_are_copies():
+    found = exact_parts(request_of(recipe(optimizer={"name": "adafactor"}, precision={
+        "parameters": "bf16", "rounding": "master_fp32"})), (2, 1, 64), 1, 1)
     layer = 2 * 16 + (16 + 16) + 2 * (8 + 16) + (16 + 16) + 3 * (32 + 16)
     assert found["moments"] == 4 * (96 + 16 + 16 + 2 * layer)
-
-
-def test_accumulation_and_a_master_are_copies():
-    found = exact_parts(request_of(recipe(precision={"parameters": "bf16", "rounding": "master_fp32"})),
-                        (2, 1, 64), 1, 1)
     assert found["gradient accumulator"] == found["gradients"] == 2 * ELEMENTS
     assert found["master weights"] == 4 * ELEMENTS
 
@@ -102,13 +98,10 @@ def fullest(model: str, method: str, length: int, target: str, **memory: int) ->
     return {name: size for name, size in found.items() if size}
 
 
-def test_a_t4_copies_the_head_for_the_loss_of_adapters():
+def test_the_head_is_copied_for_the_loss_of_adapters_in_another_format_or_a_size_that_kernels_have_to_pad():
     assert fullest("gemma-3-270m", "lora", 512, "t4") == {
         "activations kept for backward": 18 * 512 * 640 * 4, "logits": 128 * 262144 * (4 + 4),
         "copy of the head for products": 262144 * 640 * 4}
-
-
-def test_a_head_that_kernels_have_to_pad_is_copied_too():
     assert fullest("gemma-3-4b", "qlora", 512, "rtx5090")["copy of the head for products"] == 262208 * 2560 * 2
     assert "copy of the head for products" not in fullest("gemma-3-4b", "qlora", 512, "v5e-1")
 
@@ -122,21 +115,12 @@ def test_with_full_training_the_gradient_of_the_embedding_comes_last():
     assert fullest("gemma-3-1b", "full-adamw", 8192, "l4", loss_chunk=0)["logits"] == 8192 * 262144 * (4 + 2)
 
 
-def test_a_smaller_chunk_of_the_loss_needs_less():
-    sizes = [sum(fullest("gemma-3-270m", "lora", 512, "l4", loss_chunk=chunk).values()) for chunk in (256, 128, 64)]
-    assert sizes == sorted(sizes, reverse=True)
-    assert len({*sizes}) == 3
-
-
-def test_gpus_that_share_weights_turn_those_that_they_gather_by_their_last_axis():
+def test_gpus_that_share_weights_turn_those_that_they_gather_by_their_last_axis_and_tpus_gather_one_matrix():
     turned = 26 * 2304 * (2 * 9216 + 8 * 256 + 2 * 4 * 256)  # gate and up; queries, keys and values
     assert fullest("gemma-2-2b", "lora", 512, "t4x2")["weights laid out for gathering"] == 2 * turned // 2
     # Four bits and a scale of four bytes for every 64; what is turned is the other way round: outputs and down.
     other = 26 * 2304 * (9216 + 8 * 256) // 2
     assert fullest("gemma-2-2b", "qlora", 512, "t4x2")["weights laid out for gathering"] == other * 9 // 16
-
-
-def test_on_tpus_that_share_four_bits_one_matrix_is_whole_at_a_time():
     assert fullest("qwen3-1.7b", "qlora", 512, "v5e-8")["weights of the layer at hand"] == 2 * 6144 * 2048
 
 

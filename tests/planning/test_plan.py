@@ -74,16 +74,12 @@ def test_the_least_change_comes_first():
 
 
 @pytest.mark.slow
-def test_no_candidate_changes_the_global_batch():
-    asked = recipe(batch={"micro_batch": 4, "accumulation": 2})
-    rows = {c.batch.micro_batch * c.batch.accumulation for c in candidates(asked, targets()["t4"], shape())}
-    assert rows == {8}
-
-
-@pytest.mark.slow
-def test_adapters_are_the_last_resort():
-    asked = recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"})
-    found = [overrides_between(asked, each) for each in candidates(asked, targets()["t4"], shape())]
+def test_no_candidate_changes_the_global_batch_and_adapters_are_the_last_resort():
+    asked = recipe(precision={"parameters": "bf16", "compute": "bf16", "rounding": "stochastic"},
+                   batch={"micro_batch": 2, "accumulation": 2})
+    every = [*candidates(asked, targets()["t4"], shape())]
+    assert {each.batch.micro_batch * each.batch.accumulation for each in every} == {4}
+    found = [overrides_between(asked, each) for each in every]
     methods = [next((word for word in words if word.startswith("method=")), "") for words in found]
     assert methods == sorted(methods, key=["", "method={name: lora}", "method={name: qlora}"].index)
     lora = next(words for words in found if "method={name: lora}" in words)

@@ -103,33 +103,21 @@ def test_weights_travel_twice_and_gradients_once_without_the_part_that_is_there_
     assert traffic(accumulation=2).between_devices == 2 * traffic().between_devices
 
 
-def test_weights_that_are_computed_in_fewer_bytes_travel_in_those():
+def test_weights_travel_in_the_smaller_of_two_formats_and_frozen_ones_without_gradients():
     mixed = request_of(recipe(precision={"parameters": "fp32", "compute": "bf16"}))
     assert traffic(mixed).between_devices == (2 * 2 + 4) * LAYERS * 7 / 8
-
-
-def test_frozen_matrices_travel_in_the_bits_that_they_are_stored_in():
     thin = {"name": "qlora", "rank": 4, "target_modules": ["q_proj"]}
     small, large = (traffic(request_of(recipe(method=thin, precision={"parameters": each, "compute": "bf16"})),
                             rows=2, mesh=MeshShape(2, 1)).between_devices for each in ("bf16", "fp32"))
-    assert small <= large  # norms and embeddings alone are stored in more bytes
-
-
-def test_frozen_weights_have_no_gradients():
+    assert small <= large, "only norms and embeddings are stored in more bytes"
     thin = replace(BF16, method=recipe(method={"name": "lora", "rank": 4, "target_modules": ["q_proj"]}).method)
     assert traffic(thin, rows=2, mesh=MeshShape(2, 1)).between_devices == (2 * 2 * LAYERS + 4 * 2 * 4 * (16 + 16)) / 2
 
 
-def test_layers_are_summed_over_tp():
+def test_layers_are_summed_over_tp_slices_share_what_they_receive_and_copies_exchange_gradients_only():
     assert traffic(rows=2, mesh=MeshShape(1, 2)).between_devices == (2 * 2 * 2) * 2 * 0.5 * 2 * 64 * 16 * 2
-
-
-def test_slices_share_what_comes_from_another():
     assert traffic(slices=2).between_slices == 3 * 2 * LAYERS / 2 / 4
-
-
-def test_copies_send_each_other_gradients_alone():
-    """Four devices each, on a slice of their own or on the same one."""
+    # Two copies of four devices, on two slices or on one.
     copies = MeshShape(4, 1, replicate=2)
     apart = traffic(mesh=copies, slices=2)
     assert apart == (3 * 2 * LAYERS * 3 / 4, 2 * (LAYERS + 96 * 16 + 16) / 4)

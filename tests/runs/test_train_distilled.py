@@ -17,6 +17,7 @@ from workings.config.load import load_recipe
 from workings.data import top_tokens
 from workings.engines.base import EngineRequest
 from workings.errors import RecordError, RequestError
+from workings.evidence.replay.comparison import wrong_steps
 from workings.evidence.verify import verify
 from workings.inputs.resolve import find_shape
 from workings.models.shapes import to_hf_config

@@ -38,7 +38,6 @@ class Algorithm(Section):
     @property
     def completions_of_a_prompt(self) -> int:
         """Completions that are sampled of each prompt; 1 without rollouts."""
-        # For plans: a prompt is computed once for its whole group.
         return 1
 
     @abstractmethod
@@ -46,7 +45,7 @@ class Algorithm(Section):
         """Refuses keys of the whole recipe that this way of learning does not support; a part of its validation."""
 
     def check_devices(self, recipe: Any, devices: int, where: str = "") -> None:
-        """Raises `RequestError` if the rows of an update cannot be split over so many devices, ``where`` they are."""
+        """Raises `RequestError` if this number of devices, ``where`` they are, cannot share the rows of an update."""
 
 
 def algorithms() -> tuple[type[Algorithm], ...]:

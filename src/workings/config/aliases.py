@@ -36,7 +36,6 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[
     notes: list[str] = []
     refused: list[RequestError] = []
     implied: dict[str, Any] = {}
-    # A list, because the loop removes keys.
     for alias in [key for key in values if key in table() and key not in known]:
         row, value = table()[alias], values.pop(alias)
         source = f"`{alias}` ({', '.join(row['from'])})"
@@ -47,7 +46,6 @@ def rename(values: dict[str, Any], known: frozenset[str], origin: str) -> tuple[
             refused.append(RequestError(f"{source} in {origin} has no counterpart here",
                                         "keys with a counterpart here", row["instead"]))
             continue
-        # Full fine-tuning implies no settings of adapters.
         if translated != "full":
             implied |= row.get("sets", {})
         # Only implied, or the default: another key may set it.
@@ -77,7 +75,6 @@ def _set(values: dict[str, Any], dotted: str, value: Any, source: str, origin: s
     if not isinstance(inside, dict):
         raise RequestError(f"{source} and `{section}: {inside!r}` contradict each other in {origin}",
                            f"`{section}` to be a section", f"write `{dotted}: {value}` and leave the other out")
-    # The same value under both names is no contradiction.
     if inside.get(key, value) != value:
         raise RequestError(f"{source} and `{dotted}: {inside[key]!r}` contradict each other in {origin}",
                            "one of the two", f"leave {source} out")

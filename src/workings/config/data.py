@@ -24,7 +24,7 @@ class DataConfig(Section):
     """Chat turns around prompt and answer: those of Gemma 1 to 3, of Gemma 4, the tokenizer's own, or none."""
     reasoning: Literal["tags", "think", "channel", "hashes", "answer_only"] = "tags"
     """Form of steps and answer: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, Gemma 4's
-    thinking (`<|channel>thought…<channel|>`, asked for by `<|think|>`), `#### answer`, or the answer alone."""
+    thinking (`<|channel>thought…<channel|>`, asked for by `<|think|>`), `#### answer`, or only the answer."""
     learn: Literal["last", "all"] = "last"
     """Assistant turns of a conversation that are trained on: the last one, or all (`history` included). Turns of system
     and user are never trained on."""

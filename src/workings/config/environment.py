@@ -51,7 +51,7 @@ def _written_out(value: Any) -> Any:
 
 
 NamedEnvironment = Annotated[EnvironmentConfig, BeforeValidator(_written_out)]
-"""The section, which may be its name alone."""
+"""The section, or only its name."""
 
 
 class SamplerConfig(Section):
@@ -82,4 +82,4 @@ class SamplerConfig(Section):
 
 
 NamedSampler = Annotated[SamplerConfig, BeforeValidator(_written_out)]
-"""The section, which may be its name alone."""
+"""The section, or only its name."""

@@ -36,7 +36,7 @@ OVERRIDE = "the override "
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
     """One error that names every wrong key with its place."""
-    problems, expected, hints, missing = [], [], [], []
+    found, missing = [], []
     errors = _without_union_noise(errors)
     meant = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
@@ -44,29 +44,30 @@ def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
         dotted = ".".join(location) or "the recipe"
         where = source(location)
         if error["type"] == REFUSED:
-            problems.append(f"{error['ctx']['given']}, in {where}")
-            expected.append(error["ctx"]["expected"])
-            hints.append(error["ctx"]["try_next"])
+            part = error["ctx"]
+            found.append(RequestError(f"{part['given']}, in {where}", part["expected"], part["try_next"]))
         elif error["type"] == "extra_forbidden":
-            problems.append(f"the key {dotted} is unknown, in {where}")
-            expected.append(f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe")
-            hints.append(_did_you_mean(location))
+            section = f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe"
+            found.append(RequestError(f"the key {dotted} is unknown, in {where}", section, _did_you_mean(location)))
         elif error["type"] == "missing" and dotted not in meant:
-            problems.append(f"`{dotted}` is missing in {where}")
-            expected.append(f"`{dotted}`" + _described(location))
+            found.append(RequestError(f"`{dotted}` is missing in {where}", f"`{dotted}`" + _described(location)))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            _explain_choice(error, location, source, (problems, expected, hints))
+            found.append(_explain_choice(error, location, source))
         elif error["type"] != "missing":
             value = repr(error["input"])
-            problems.append(f"{dotted} cannot be {value if len(value) <= 80 else value[:77] + '…'}, in {where}")
-            expected.append(f"{dotted}: {_expected(error, location)}" + _described(location))
-            hints.append(_near_choice(error, dotted) or
-                         f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe")
+            choices = _choices(error) if error["type"] == "literal_error" else []
+            found.append(RequestError(
+                f"{dotted} cannot be {value if len(value) <= 80 else value[:77] + '…'}, in {where}",
+                f"{dotted}: {_expected(error, location)}" + _described(location),
+                _near_choice(error["input"], choices, dotted)
+                or f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe"))
+    whole = together(found)
+    hints = [whole.try_next] if whole.try_next else []
     if missing:
         hints.append(f"what is missing, in the recipe or at the end of the command: {' '.join(missing)}")
-    hints = [hint for hint in hints if hint] or ["`workings recipes show smoke-tiny`, which prints a whole recipe"]
-    return RequestError(*map(_joined, (problems, expected, hints)))
+    return RequestError(whole.given, whole.expected,
+                        _joined(hints or ["`workings recipes show smoke-tiny`, which prints a whole recipe"]))
 
 
 def together(errors: Sequence[RequestError]) -> RequestError:
@@ -82,29 +83,27 @@ def _joined(lines: Sequence[str]) -> str:
 
 def _expected(error: ErrorDetails, location: tuple[str, ...]) -> str:
     """The expected value."""
-    context: dict[str, Any] = dict(error.get("ctx", {}))
     if error["type"] == "literal_error":
-        return f"one of {', '.join(_choices(context))}"
+        return f"one of {', '.join(_choices(error))}"
     if error["type"] in ("model_type", "dict_type"):
         names = sorted({name for section in section_at(location) for name in section.model_fields})
         return "a section" + (f" with {', '.join(names)}" if names else "")
     if error["type"] in EXPECTED:
-        return EXPECTED[error["type"]].format(**context)
-    # pydantic's prefix of our validators' messages.
+        return EXPECTED[error["type"]].format(**error.get("ctx", {}))
     return error["msg"].removeprefix("Value error, ")
 
 
-def _choices(context: dict[str, Any]) -> list[str]:
+def _choices(error: ErrorDetails) -> list[str]:
     """The values that the library lists as text."""
+    context = error.get("ctx", {})
     text = str(context.get("expected") or context.get("expected_tags") or "").replace(" or ", ", ")
     return [word.strip().strip("'") for word in text.split(",")]
 
 
-def _near_choice(error: ErrorDetails, dotted: str) -> str:
-    """The most similar choice; empty if none is near."""
-    if error["type"] != "literal_error":
-        return ""
-    near = difflib.get_close_matches(str(error["input"]), _choices(dict(error.get("ctx", {}))), n=1)
+def _near_choice(word: object, choices: Sequence[str], dotted: str) -> str:
+    """A question for the choice that begins with a word, or else the most similar one; empty if none is near."""
+    text = str(word)
+    near = [name for name in choices if text and name.startswith(text)] or difflib.get_close_matches(text, choices, n=1)
     return f"did you mean `{dotted}: {near[0]}`?" if near else ""
 
 
@@ -118,10 +117,8 @@ def _override_for(location: tuple[str, ...]) -> str:
     return f"{dotted}=…"
 
 
-def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource,
-                    lines: tuple[list[str], list[str], list[str]]) -> None:
+def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeySource) -> RequestError:
     """A section whose `name` (or `source`) is missing or is not one of the choices."""
-    given, expected, hints = lines
     context: dict[str, Any] = dict(error.get("ctx", {}))
     key = (*location, str(context["discriminator"]).strip("'"))
     dotted, where = ".".join(key), source(key)
@@ -129,17 +126,15 @@ def _explain_choice(error: ErrorDetails, location: tuple[str, ...], source: KeyS
         choices = {choice.partition(": ")[2]: section.model_fields.keys()
                    for section in section_at(location) for choice in choice_of(section)}
         names = list(choices)
-        given.append(f"`{dotted}` is missing in {where}")
+        given = f"`{dotted}` is missing in {where}"
         fitting = [f"{dotted}={name}" for name, fields in choices.items() if error["input"].keys() <= fields]
-        hints.append(f"{' or '.join(fitting)}, with {', '.join(error['input'])}" if error["input"] and fitting else "")
-        hints += map(counterpart, error["input"])
+        hints = [f"{' or '.join(fitting)}, with {', '.join(error['input'])}" if error["input"] and fitting else "",
+                 *map(counterpart, error["input"])]
     else:
-        names, tag = _choices(context), str(context["tag"])
-        given.append(f"{dotted} cannot be {tag}, in {where}")
-        # Prefer a name with this beginning over a similar one.
-        near = [name for name in names if name.startswith(tag)] or difflib.get_close_matches(tag, names, n=1)
-        hints.append(counterpart(tag) or (f"did you mean `{dotted}: {near[0]}`?" if near else ""))
-    expected.append(f"{dotted}: one of {', '.join(names)}")
+        names, tag = _choices(error), str(context["tag"])
+        given = f"{dotted} cannot be {tag}, in {where}"
+        hints = [counterpart(tag) or _near_choice(tag, names, dotted)]
+    return RequestError(given, f"{dotted}: one of {', '.join(names)}", _joined([*filter(None, hints)]))
 
 
 def _without_union_noise(errors: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -155,7 +150,6 @@ def _location(error: ErrorDetails) -> tuple[str, ...]:
     """The dotted place of an error, without the names pydantic gives to the members of a union."""
     known = {name for section in sections() for name in section.model_fields}
     parts = [str(part) for part in error["loc"]]
-    # An unknown key is in no section, but must be named.
     keep = [part for index, part in enumerate(parts)
             if part in known or part.isdigit() or (index == len(parts) - 1 and error["type"] == "extra_forbidden")]
     return tuple(keep)
@@ -176,7 +170,6 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         return there
     if near := _near_key(location):
         return f"did you mean `{near}`?"
-    # The correct key in the wrong section.
     elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
     if elsewhere:
         return f"did you mean `{elsewhere[0]}`?"

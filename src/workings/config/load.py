@@ -58,13 +58,11 @@ class LoadedRecipe:
         """The recipe as YAML: the file as written, or its keys after overrides."""
         if not self.overrides:
             return self.text
-        # Only given keys: a file with every default would hide the choices.
         values = self.recipe.model_dump(mode="json", exclude_unset=True)
         return f"# {self.origin} with {' '.join(self.overrides)}\n" + _dump(values)
 
     def path(self, name: str) -> Path:
         """Absolute path of a path in the recipe, which is relative to the recipe's folder."""
-        # The join keeps an absolute path.
         return (self.base / Path(name).expanduser()).resolve()
 
 
@@ -134,10 +132,8 @@ def parse_recipe(text: str, origin: str, base: Path, overrides: Sequence[str] = 
 def check_recipe(values: dict[str, Any], origin: str | KeySource, *, as_written: bool = False) -> Recipe:
     """A recipe from plain values. Raises one `RequestError` that names every wrong key.
 
-    Args:
-        values: sections and keys.
-        origin: where they come from, or each key, for messages.
-        as_written: a user wrote these keys, so one without effect is refused. Otherwise all keys are allowed.
+    ``origin`` is their source for messages, or a function to that of each key. If they are ``as_written`` by a user, a
+    key without effect is refused.
     """
     try:
         return Recipe.model_validate(values, context=AS_WRITTEN if as_written else None)

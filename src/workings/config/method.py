@@ -14,16 +14,23 @@ KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj")
 `model.verified: false` may have others."""
 
 
-class FullConfig(Section):
+class MethodFields(Section):
+    """What all methods have."""
+
+    name: str
+    """The method; first here, so that it comes first in every list of keys."""
+
+    @property
+    def trains_all_weights(self) -> bool:
+        """Whether all weights are trained, not adapters next to frozen ones."""
+        return self.name == "full"
+
+
+class FullConfig(MethodFields):
     """Every weight is trained."""
 
     name: Literal["full"]
     """All weights."""
-
-    @property
-    def trains_all_weights(self) -> bool:
-        """True: there are no adapters."""
-        return True
 
     @property
     def dropout(self) -> float:
@@ -31,11 +38,9 @@ class FullConfig(Section):
         return 0.0
 
 
-class AdapterFields(Section):
+class AdapterFields(MethodFields):
     """Keys of adapters."""
 
-    name: str
-    """The method; first here, so that it comes first in every list of keys."""
     rank: int = Field(default=16, ge=1)
     """Rank of an adapter (peft: `r`)."""
     alpha: float = Field(default=32.0, gt=0)
@@ -45,7 +50,8 @@ class AdapterFields(Section):
     larger rank does not learn more slowly."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of an adapter's inputs that a training step sets to 0; the others are divided by `1 - dropout` (peft:
-    `lora_dropout`). Evaluation and references use all inputs. Refused where a model learns from what it draws."""
+    `lora_dropout`). Evaluation and references use all inputs. Not for a model that learns from its own
+    completions."""
     target_modules: tuple[Projection, ...] = Field(default=PROJECTIONS, min_length=1, strict=False)
     """Projections that get an adapter, by Hugging Face's names: of this project's families those of the default, and
     Qwen 3.5's `in_proj_qkv`, `in_proj_z` and `out_proj` in layers with a state; of a model with `model.verified: false`
@@ -55,11 +61,6 @@ class AdapterFields(Section):
     def scale(self) -> float:
         """Factor of an adapter's output."""
         return self.alpha / (self.rank ** 0.5 if self.rank_stabilized else self.rank)
-
-    @property
-    def trains_all_weights(self) -> bool:
-        """False: the weights below the adapters are frozen."""
-        return False
 
 
 class LoraConfig(AdapterFields):

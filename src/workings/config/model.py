@@ -51,7 +51,7 @@ class FromPretrained(Section):
     """Branch, tag or commit on the Hub; the resolved commit is recorded."""
     verified: bool = True
     """`true`: a model of a family that this project has compared with transformers. `false`: any other causal model
-    whose class transformers has, with engine `torch` alone; nothing about it was compared, and the record says so."""
+    whose class transformers has, with engine `torch` only; nothing about it was compared, and the record says so."""
 
 
 ModelConfig = Annotated[FromScratch | FromPretrained, Field(discriminator="source")]

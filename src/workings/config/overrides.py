@@ -16,7 +16,6 @@ Overrides = Sequence[str] | Mapping[str, Any]
 def override_words(overrides: Overrides) -> list[str]:
     """Overrides as ``key=value`` words. Raises `RequestError` for a single text, and as `refuse_value`."""
     if isinstance(overrides, str) or not isinstance(overrides, Sequence | Mapping):
-        # A text is a sequence of letters, which is not intended.
         raise RequestError(f"overrides cannot be {overrides!r}", "a dict, or a list of key=value words",
                            f"overrides=[{overrides!r}]")
     if not isinstance(overrides, Mapping):
@@ -68,10 +67,7 @@ def seen_from(base: Path, override: str) -> str:
 
 
 def moved_override(override: str, change: Callable[[str], str]) -> str:
-    """An override with its relative paths changed; unchanged if it has none.
-
-    Raises `RequestError` where its value cannot be read.
-    """
+    """An override with its relative paths changed, if it has any. Raises `RequestError` if it cannot be read."""
     key, _, written = override.partition("=")
     value = parse_yaml(written, f"override {override!r}")
     values: dict[str, Any] = {}
@@ -91,7 +87,6 @@ def set_key(values: dict[str, Any], key: str, value: Any, given: str) -> None:
     *parents, last = key.split(".")
     here = values
     for parent in parents:
-        # Create a missing section.
         inner = here.setdefault(parent, {})
         if not isinstance(inner, dict):
             raise RequestError(f"{given} needs a section `{parent}`, and that is {inner!r}", "a key of a section",

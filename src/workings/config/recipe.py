@@ -97,7 +97,6 @@ class Recipe(Section):
     @model_validator(mode="after")
     def adapters_have_known_names(self) -> Self:
         """Refuses unknown projections; a model outside the families is checked later, against its class."""
-        # Its layer names are known when its class is loaded.
         if isinstance(self.model, FromPretrained) and not self.model.verified:
             return self
         if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
@@ -186,7 +185,6 @@ def known_keys() -> list[str]:
             # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key.
             if not inner or len(inner) < len(typing.get_args(field.annotation)):
                 yield f"{prefix}{name}"
-    # Members of a union share keys: list each once.
     return list(dict.fromkeys(walk(Recipe, "")))
 
 

@@ -26,7 +26,6 @@ def recipe_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def with_changed_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """All keys of a recipe, or some, with every relative path changed, those of rewards included."""
-    # A copy one level deep, because paths are not deeper.
     moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     for section, key, name in recipe_paths(values):
         if _is_relative(name):
@@ -58,7 +57,6 @@ def relative_path(path: Path, folder: Path) -> str:
 def leads_above_home(path: Path, folder: Path) -> bool:
     """Whether the relative path between two absolute paths passes through a folder above the home directory."""
     try:
-        # A relative path climbs to this folder and descends again.
         common = Path(os.path.commonpath([path, folder]))
     except ValueError:  # two Windows drives have no common folder
         return True
@@ -70,7 +68,7 @@ def _is_relative(name: str) -> bool:
 
 
 def _moved_code(entry: Any, key: str, change: Callable[[str], str]) -> Any:
-    """A reward or an environment as written, maybe its name alone, with the path of a user's own code changed."""
+    """A reward or an environment as written, or only its name, with the path of a user's own code changed."""
     name = entry.get(key) if isinstance(entry, Mapping) else entry
     file, attribute = own_code(name) if isinstance(name, str) else ("", "")
     if not file or not _is_relative(file):

@@ -33,7 +33,6 @@ class RewardFields(Section):
     @classmethod
     def a_weight_counts(cls, weight: float) -> float:
         """Refuses a weight of 0: the reward would be computed without effect."""
-        # Checked here, because negative weights are allowed.
         if weight == 0:
             raise ValueError("a weight other than 0 (leave the reward out instead)")
         return weight
@@ -85,7 +84,6 @@ class FileReward(RewardFields):
     @model_serializer(mode="wrap")
     def without_usual_limits(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out limits that have their default, so that digests from before these keys stay."""
-        # A recipe's digest is computed from this text.
         return {key: value for key, value in written(self).items() if key not in USUAL_LIMITS or key in self.limits}
 
     @property
@@ -138,10 +136,7 @@ def reward_name(config: RewardConfig) -> str:
 
 
 def refuse_repeated(rewards: Sequence[RewardConfig]) -> None:
-    """Raises `refused`'s error if two rewards have the same name: a record could not tell their values apart.
-
-    For a validator of the recipe.
-    """
+    """For a validator: refuses two rewards of the same name, whose values a record could not tell apart."""
     repeated = [name for name, count in Counter(map(reward_name, rewards)).items() if count > 1]
     if repeated:
         raise refused(f"rewards: {', '.join(repeated)} more than once",

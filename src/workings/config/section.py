@@ -14,21 +14,16 @@ REFUSED = "refused"
 
 
 class Section(BaseModel):
-    """A frozen set of keys. An unknown key is refused.
-
-    A key without effect because of another key's value is refused as well, by a validator that names both
-    (`written_keys`).
-    """
+    """A frozen set of keys. Refused are unknown keys and, by validators with `written_keys`, keys without effect."""
 
     # Strict, so that a text is never converted to a number; frozen, because a recipe's digest is recorded.
-   #  Docstrings of fields become descriptions, which errors, the schema and the reference page print.
+    # Docstrings of fields become descriptions, which errors, the schema and the reference page print.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)
 
 
 def refused(given: str, expected: str, try_next: str) -> PydanticCustomError:
     """Error of a validator whose three parts appear in the `RequestError` of `load_recipe`."""
-    # Unlike a ValueError, this keeps the three parts separate.
     return PydanticCustomError(REFUSED, "{given}: expected {expected}; try {try_next}",
                                {"given": given, "expected": expected, "try_next": try_next})
 
@@ -41,7 +36,6 @@ def written_keys(section: Section, info: ValidationInfo, keys: Collection[str], 
     """
     if info.context != AS_WRITTEN:
         return ""
-    # pydantic records which fields were given.
     written = section.model_dump(mode="json", include=section.model_fields_set & set(keys))
     return ", ".join(f"{name}.{key}: {json.dumps(value)}" for key, value in written.items())
 
@@ -54,7 +48,6 @@ def changed_keys(sections: Mapping[str, Section]) -> dict[str, Any]:
     """
     return {f"{name}.{key}": getattr(section, key) for name, section in sections.items()
             for key, field in type(section).model_fields.items()
-            # Call the factory of a default, such as an empty dict.
             if not field.is_required() and getattr(section, key) != field.get_default(call_default_factory=True)}
 
 

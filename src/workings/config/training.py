@@ -61,7 +61,6 @@ class TrainingConfig(Section):
     def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
         """Refuses an end value of a constant learning rate."""
         given = written_keys(self, info, {"final_share"}, name="training")
-        # Only if the user wrote the key: a resolved recipe always has it.
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
                           "no `training.final_share`: a constant learning rate has no end value",
@@ -89,8 +88,8 @@ class TrainingConfig(Section):
 MomentFormat = Literal["fp32", "bf16", "uint8"]
 MomentShapes = dict[str, tuple[tuple[int, ...], MomentFormat]]
 """Slot -> shape and number format."""
-BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2}
-"""Bytes of one number, by the names of `PrecisionConfig`."""
+BYTES_OF_FORMAT = {"fp32": 4, "bf16": 2, "uint8": 1}
+"""Bytes of one number, by the names of `PrecisionConfig`; 8-bit codes are an optimizer's own format."""
 BLOCK_OF_8BIT = 256
 """Moments in 8 bits that share one scale."""
 MIN_ELEMENTS_8BIT = 4096
@@ -98,11 +97,15 @@ MIN_ELEMENTS_8BIT = 4096
 
 
 class OptimizerFields(Section):
-    """Base class of optimizers, with facts for plans."""
+    """Keys of all optimizers, and facts for plans."""
 
     # pydantic makes no field, and so no key of a recipe, of a class variable.
     engines: ClassVar[tuple[str, ...]] = ("jax", "torch")
     """Engines of this package that support it."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled decay, applied to matrices and not to norms."""
+    clip_norm: float = Field(default=0.0, ge=0)
+    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     @classmethod
     def optimizer_name(cls) -> str:
@@ -111,35 +114,27 @@ class OptimizerFields(Section):
 
     @abstractmethod
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
-        """Shapes of the moments of one tensor in the engines.
+        """Shapes of the moments of one tensor of this size on one device, in the engines.
 
-        Args:
-            size: size of the tensor on one device.
-            moments: format of stored moments (`precision.moments`).
-            in_layer: whether the tensor belongs to a layer or an adapter, not to the embedding, head or last norm.
+        ``in_layer``: whether it belongs to a layer or an adapter, not to the embedding, head or last norm.
         """
 
     def state_bytes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> int:
         """Bytes of the moments of one tensor; arguments as in `moment_shapes`."""
         shapes = self.moment_shapes(size, moments=moments, in_layer=in_layer)
-        # 8-bit codes are the optimizer's own format, which no recipe can choose.
-        return sum(prod(shape) * (BYTES_OF_FORMAT | {"uint8": 1})[number] for shape, number in shapes.values())
+        return sum(prod(shape) * BYTES_OF_FORMAT[number] for shape, number in shapes.values())
 
 
 class AdamWFields(OptimizerFields):
     """Settings of AdamW, however its moments are stored."""
 
-    # Betas and epsilon are the paper's and PyTorch's; PyTorch's weight decay is 0.01.
+    # The defaults are the paper's and PyTorch's, whose weight decay is 0.01.
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the first moment."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the second moment."""
     epsilon: float = Field(default=1e-8, gt=0)
     """Added to the root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0)
-    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
 
 class AdamWConfig(AdamWFields):
@@ -166,7 +161,6 @@ class AdamW8bitConfig(AdamWFields):
         slots = ("exp_avg", "exp_avg_sq")
         if prod(size) < MIN_ELEMENTS_8BIT:
             return {slot: (tuple(size), moments) for slot in slots}
-        # The scales cost 4 bytes per 256 codes.
         codes: MomentShapes = {slot: (tuple(size), "uint8") for slot in slots}
         # Rounded up, because a partial last block has a scale too.
         return codes | {f"{slot}_absmax": ((-(-prod(size) // BLOCK_OF_8BIT),), "fp32") for slot in slots}
@@ -208,16 +202,11 @@ class AdafactorConfig(OptimizerFields):
     """Root mean square above which an update is scaled down."""
     epsilon: float = Field(default=1e-30, gt=0)
     """Added to squared gradients."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled decay, applied to matrices and not to norms."""
-    clip_norm: float = Field(default=0.0, ge=0)
-    """Gradients are scaled down to this global norm; 0 switches clipping off."""
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """A row and a column for a matrix, the whole shape for a vector or filters (three axes)."""
         if len(size) != 2:
             return {"exp_avg_sq": (tuple(size), moments)}
-        # For a matrix [out, in]: out + in numbers instead of out x in.
         return {"exp_avg_sq_row": ((size[0],), moments), "exp_avg_sq_col": ((size[1],), moments)}
 
 
@@ -357,7 +346,6 @@ class EvaluationConfig(Section):
     @model_validator(mode="after")
     def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
         """Refuses keys without effect because items, or items and traces, are missing."""
-        # With items every key has an effect.
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "items_during_training", "base", "scorer"}

@@ -68,10 +68,7 @@ def parse_yaml(text: str, origin: str) -> Any:
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """Line, from 1, of each key of a document that `parse_yaml` has read, by its place: ``("training", "steps")``.
-
-    Entries of lists count from 0.
-    """
+    """Line (from 1) of each key and list entry (from 0) by its place, such as ``("training", "steps")``."""
     lines: dict[tuple[str, ...], int] = {}
 
     def walk(node: Any, location: tuple[str, ...]) -> None:

@@ -38,10 +38,10 @@ NO_THOUGHTS = "<think>\n\n</think>\n\n"
 CHANNEL = "channel"
 """The value of the recipe key `data.reasoning` that switches on Gemma 4's thinking."""
 THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
-"""Marks before and behind Gemma 4's reasoning."""
+"""Marks before and after Gemma 4's reasoning."""
 _ASKS_FOR_THOUGHT = "<|think|>"
 _CHANNEL_TOKENS = ("<|channel>", THOUGHT_END)
-# A default, so that who uses an exported model can still switch thinking off as with the published template.
+# A default, so that users of an exported model can still switch thinking off.
 _THINKING_ON = "{% set enable_thinking = enable_thinking | default(true) %}"
 _NO_THOUGHT = THOUGHT + THOUGHT_END
 """Ends the prompt of Gemma 4's larger models (12B, 26B-A4B, 31B) where thinking is off."""
@@ -104,7 +104,7 @@ class ChatTemplate:
         """The template with thinking enabled, for templates whose prompts would end the thinking before it begins."""
         if not self.prompt_text("1+1?").endswith(NO_THOUGHTS):
             return self
-        # Tried out rather than looked for in the template's text, which may decide about thinking in any way it likes.
+        # Rendered, because a template may decide about thinking in any way.
         told = replace(self, source=_THINKING_ON + self.source)
         return told if told.prompt_text("1+1?").endswith(THINK) else self
 
@@ -114,14 +114,13 @@ class ChatTemplate:
             raise RequestError(f"data.reasoning: {CHANNEL} does not fit data.template: {self.name}",
                                "gemma4, or tokenizer where the model's own template is Gemma 4's",
                                "data.template=gemma4, or data.reasoning=think")
-        # A token that is not in the vocabulary would be cut into ordinary pieces that the model does not know.
         missing = [token for token in (_ASKS_FOR_THOUGHT, *_CHANNEL_TOKENS)
                    if self.tokenizer.encode(token) != [self.tokenizer.control_tokens.get(token)]]
         if missing:
             raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer lacks the control tokens "
                                f"{', '.join(missing)}", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
         made = replace(self, source=_THINKING_ON + self.source, thinking=True)
-        # Again tried out: a template without the variable would leave thinking off without a word.
+        # Rendered, because a template without the variable would silently leave thinking off.
         if made.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
             raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer's chat template does not write "
                                f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
@@ -153,16 +152,12 @@ class ChatTemplate:
         return thought + self._learned_as_rendered(asked, said._replace(text=answer))
 
     def observation_ids(self, text: str) -> list[int]:
-        """Tokens between an answer's stop token and the next answer, with a text as the user's turn.
-
-        Raises `RequestError` if the template changes the turns before, or the text has control tokens.
-        """
+        """Tokens after an answer's stop token up to the next answer, for a user's turn. Raises `RequestError`."""
         before = self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
         whole = self.read_text(Asked((*Asked.of("1+1?").turns, Turn("assistant", "2"), Turn("user", text))))
         if not whole.startswith(before):
-            raise self._wrong("it writes earlier turns otherwise once a conversation goes on")
+            raise self._wrong("it changes earlier turns later in a conversation")
         tokens = self.tokenizer.encode(whole[len(before):])
-        # The text "a" is what the others are compared with.
         if text != "a" and sum(i in self.tokenizer.control_ids for i in tokens) != self._observation_controls:
             raise RequestError(f"an observation contains control tokens: {_excerpt(text)}",
                                "a text that cannot end or forge a turn")
@@ -176,7 +171,7 @@ class ChatTemplate:
     def earlier_turns(self, asked: Asked) -> list[tuple[str, str]]:
         """The assistant's learned turns before a completion: all text before each, and what the model writes there.
 
-        Raises `RequestError` if the template writes a turn otherwise once the conversation has gone on.
+        Raises `RequestError` if the template changes a turn later in the conversation.
         """
         spoken = [number for number, turn in enumerate(asked.turns) if turn.role == "assistant"]
         learned_turns = [(turn, place) for turn, place in enumerate(spoken, start=1) if asked.turns[place].learned]
@@ -246,7 +241,6 @@ class ChatTemplate:
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
         """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""
-        # The first difference is shown, because rendered conversations are too long to compare by eye.
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
@@ -271,7 +265,7 @@ class ChatTemplate:
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
         """Whether a completion, without its stop token, has control tokens next to those of its channel."""
-        # A completion with a turn mark in it would be split into turns that no one wrote once it is rendered again.
+        # Rendered again, a completion with a turn mark would become several turns.
         control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
@@ -315,7 +309,7 @@ class ChatTemplate:
 
     def with_bos(self, ids: list[int]) -> list[int]:
         """Put BOS in front where the tokenizer is told to add it and the template does not write it."""
-        # Only the first token counts: whether BOS also is further behind is for the check of rows to find.
+        # Only the first token counts: the check of rows finds a further BOS.
         if self.bos_id is None or self.bos_id in ids[:1]:
             return ids
         return [self.bos_id, *ids]
@@ -353,7 +347,6 @@ class ChatTemplate:
         if key not in self._counts:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
             any_said = said._replace(text=f"{thought}a" if thinks else "a")
-            # Counted on a rendered example and not in the source, whose branches depend on the roles.
             alike = replace(asked, turns=turns)
             prompt = self.with_bos(self.tokenizer.encode(self._render(alike, (), True)))
             learned = self.tokenizer.encode(self.learned_text(alike, any_said))
@@ -367,7 +360,7 @@ class ChatTemplate:
 
     @cached_property
     def note(self) -> str:
-        """A sentence about what is learned although a person would not expect it; empty without such a thing."""
+        """A sentence about unexpected text that is learned; empty without any."""
         header = self.header.strip()
         return "" if header in _EMPTY_THOUGHTS else (
             f"chat template `{self.name}` has no generation prompt: {_excerpt(self.header)} is learned as the "
@@ -395,11 +388,9 @@ class ChatTemplate:
         return min(tokens)[2]
 
     def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
-        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
-
-        Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn. The
-        larger models of Gemma 4 are asked with an empty channel, which finished turns are written without.
-        """
+        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself."""
+        # Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
+        # Gemma 4's larger models are prompted with an empty channel, which finished turns do not have.
         for end in ("", THINK, _NO_THOUGHT):
             if before.endswith(end) and conversation.startswith(before.removesuffix(end)):
                 return conversation[len(before) - len(end):], end == THINK
@@ -424,7 +415,7 @@ class ChatTemplate:
         names["tools"] = json.loads(asked.tools) if asked.tools else None
         try:
             return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
-        # A template is a program of someone else, and these are the ways in which it can fail on plain texts.
+        # A template is a foreign program, and these are the ways in which it can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}", "a template that takes these turns",
                               "another data.template, or data without such turns") from None

@@ -1,7 +1,7 @@
 """Model families: one object has everything about a family; those of this package are below `families`.
 
 The methods here are those of the standard decoder: of Llama, and of every family that differs from it in switches of
-`ModelShape` alone. A family with other tensors or another ``config.json`` derives a class and overrides them.
+`ModelShape`. A family with other tensors or another ``config.json`` derives a class and overrides them.
 
 Sizes: V vocabulary, D width, F feed-forward width, N query heads, K key/value heads, H head size.
 Matrices are stored ``[out, in]`` and applied as ``x @ W.T``.
@@ -124,8 +124,7 @@ class Family:
         if shape.qk_norm:
             sizes = (query, key) if shape.qk_norm_whole else (head, head)
             shapes |= {f"self_attn.{letter}_norm.weight": (size,) for letter, size in zip("qk", sizes, strict=True)}
-        # Then `post_attention_layernorm` is a norm behind attention, and the one before the feed-forward has its own
-        # name.
+        # Then `post_attention_layernorm` is a norm after attention, and that before the feed-forward has another name.
         if shape.post_norms:
             shapes |= {f"{side}_feedforward_layernorm.weight": (width,) for side in ("pre", "post")}
         if not shape.pre_norms:
@@ -140,10 +139,10 @@ class Family:
         return shapes
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Shape by the content of ``config.json``. Raises `RequestError` for what is absent or computed otherwise."""
+        """Shape by the content of ``config.json``. Raises `RequestError` for what is absent or computed differently."""
         # One that is fixed may be null; whether it has its value is asked below.
         require(config, tuple(key for key in self.needed if not (key in self.fixed and key in config)))
-        # Biases that are not computed would be left out of the model without a word.
+        # Biases that are not computed would silently be left out of the model.
         biases = config.get("attention_bias") and not self.switches.get("qkv_bias")
         if biases or config.get("mlp_bias"):
             raise RequestError("attention_bias or mlp_bias is true", "a model without these biases")
@@ -165,7 +164,6 @@ class Family:
 
     def check_fixed(self, config: Mapping[str, Any]) -> None:
         """Raise `RequestError` for a setting that no model of the family has."""
-        # A key that is missing has the value that every model of the family has.
         if other := [f"{key}: {config[key]}" for key, value in self.fixed.items() if config.get(key, value) != value]:
             raise RequestError(f"a {self.name} model cannot have {', '.join(other)}",
                                ", ".join(f"{key}: {value}" for key, value in self.fixed.items()))

@@ -1,41 +1,26 @@
 """The parts of Hugging Face's ``config.json`` that several families share: rotary settings and sliding layers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import log
-from typing import Any
+from typing import Any, NamedTuple
 
 from workings.errors import RequestError
 from workings.models.shape import ModelShape
 
 MAX_LAYERS, MAX_TOKENS, MAX_VALUE = 10_000, 1 << 40, 1 << 26
 """Largest number of layers, of positions, and of everything else; far above every model that was ever published."""
-_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers")
-_CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "context")
-_SIZES = (*_LAYERS, *_CONTEXTS, "vocab_size", "vocab_size_per_layer_input", "hidden_size", "n_embd", "d_model", "width",
-          "num_attention_heads", "n_head", "num_heads", "n_heads", "heads", "num_key_value_heads", "num_kv_heads",
-          "kv_heads", "head_dim", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "mlp_width",
-          "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
-          "linear_conv_kernel_dim")
-"""Keys of whole numbers from 1 on: Hugging Face's and those of `ModelShape`."""
-_COUNTS = ("num_kv_shared_layers", "hidden_size_per_layer_input", "no_rope_layer_interval", "global_head_dim",
-           "num_global_key_value_heads", "num_experts", "top_k_experts", "moe_intermediate_size", "sliding_window",
-           "sliding_window_pattern", "full_attention_interval")
-"""Keys of whole numbers from 0 on."""
-_POSITIVE = ("rms_norm_eps", "layer_norm_epsilon", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar",
-             "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast",
-             "beta_slow", "attention_factor", "partial_rotary_factor")
-"""Keys of numbers above 0."""
-_NUMBERS = ("final_logit_softcapping", "attn_logit_softcapping")
-"""Keys of numbers from 0 on."""
-_SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_qk_norm", "attention_k_eq_v",
-             "use_double_wide_mlp", "attn_output_gate")
-"""Keys that are true or false: a text such as "no" would count as true."""
+SIZES: Mapping[str, tuple[str, ...]] = {
+    "vocab_size": ("vocab_size",), "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "width": ("hidden_size", "n_embd", "d_model"), "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "context": ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"), "head_dim": ("head_dim",),
+    "mlp_width": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")}
+"""Fields of `ModelShape` -> names that ``config.json`` may have for them."""
+_MOST = {"layers": MAX_LAYERS, "context": MAX_TOKENS}
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "auto")
 """Values of ``torch_dtype`` or ``dtype``, with or without the prefix ``torch.``."""
-_LISTS = ("layer_types", "no_rope_layers", "architectures")
-"""Keys of lists of texts or whole numbers."""
 _OBJECTS = ("rope_parameters", "rope_scaling", "full_attention", "sliding_attention", "text_config")
-"""Keys of further objects, whose values are looked at as well."""
+"""Keys of further objects, whose values are checked as well."""
 _NEEDED_BY_SCALING = {"linear": ("factor",),
                       "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
                       "yarn": ("factor", "original_max_position_embeddings")}
@@ -45,49 +30,72 @@ _DEPTH = 3
 """`text_config.rope_parameters.full_attention` is as deep as published files go."""
 
 
+class _Rule(NamedTuple):
+    """What a key's values have in common, and how an error describes it."""
+
+    holds: Callable[[Any], bool]
+    expected: str
+
+
+def _whole(least: int, most: int = MAX_VALUE) -> _Rule:
+    # By type, because True is an int as well.
+    return _Rule(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
+
+
+def _number(in_range: Callable[[float], bool], expected: str) -> _Rule:
+    # Again by type, and bounded: JSON in Python reads `Infinity` and `NaN` as numbers.
+    return _Rule(lambda value: type(value) in (int, float) and abs(value) < _LARGEST and in_range(value), expected)
+
+
+_DTYPE = _Rule(lambda value: isinstance(value, str) and value.removeprefix("torch.") in _DTYPES,
+               f"one of {', '.join(_DTYPES)}")
+_RULES: dict[str, _Rule] = {
+    **{key: _whole(1, _MOST.get(field, MAX_VALUE)) for field, names in SIZES.items() for key in (field, *names)},
+    **dict.fromkeys((
+        "vocab_size_per_layer_input", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+        "linear_value_head_dim", "linear_conv_kernel_dim"), _whole(1)),
+    **dict.fromkeys((
+        "num_kv_shared_layers", "hidden_size_per_layer_input", "no_rope_layer_interval", "global_head_dim",
+        "num_global_key_value_heads", "num_experts", "top_k_experts", "moe_intermediate_size", "sliding_window",
+        "sliding_window_pattern", "full_attention_interval"), _whole(0)),
+    **dict.fromkeys((
+        "rms_norm_eps", "layer_norm_epsilon", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar", "factor",
+        "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
+        "attention_factor", "partial_rotary_factor"), _number(lambda value: value > 0, "a number above 0")),
+    **dict.fromkeys(("final_logit_softcapping", "attn_logit_softcapping"),
+                    _number(lambda value: value >= 0, "a number from 0 on")),
+    # A text such as "no" would count as true.
+    **dict.fromkeys(("tie_word_embeddings", "attention_bias", "mlp_bias", "use_qk_norm", "attention_k_eq_v",
+                     "use_double_wide_mlp", "attn_output_gate"),
+                    _Rule(lambda value: isinstance(value, bool), "true or false")),
+    **dict.fromkeys(("layer_types", "no_rope_layers", "architectures"),
+                    _Rule(lambda value: isinstance(value, list | tuple) and all(type(x) in (int, str) for x in value),
+                          "a list of texts or whole numbers")),
+    **dict.fromkeys(_OBJECTS, _Rule(lambda value: isinstance(value, Mapping), "a JSON object")),
+    "torch_dtype": _DTYPE, "dtype": _DTYPE,
+    "quantization_config": _Rule(lambda value: False,
+                                 "a model in float32, bfloat16 or float16; method.name=qlora quantizes it itself"),
+    "model_type": _Rule(lambda value: isinstance(value, str), "the name of an architecture")}
+"""Keys of ``config.json``, and fields of `ModelShape`, whose values are checked."""
+
+
 def check_values(config: Mapping[str, Any], place: str = "") -> None:
     """Raise `RequestError` for a value that no model has; ``place`` is the key that this object is under.
 
     Whether a key that is missing or null is needed is the family's matter.
     """
     for key, value in config.items():
-        if value is not None and (expected := _expected(key, value)):
-            raise RequestError(f"{place}{key} cannot be {str(value)[:80]}", expected)
+        if value is None or (rule := _RULES.get(key)) is None:
+            continue
+        if not rule.holds(value):
+            raise RequestError(f"{place}{key} cannot be {str(value)[:80]}", rule.expected)
         # A limit, because the file comes from somewhere else and may be nested without end.
-        if key in _OBJECTS and value is not None and place.count(".") < _DEPTH:
+        if key in _OBJECTS and place.count(".") < _DEPTH:
             check_values(value, f"{place}{key}.")
     kind = config.get("rope_type", config.get("type")) if place else None
     needed = _NEEDED_BY_SCALING.get(kind, ()) if isinstance(kind, str) else ()
     if missing := [key for key in needed if config.get(key) is None]:
         raise RequestError(f"{place}rope_type: {kind} needs {', '.join(missing)}", f"all of {', '.join(needed)}")
-
-
-def _expected(key: str, value: Any) -> str:
-    """Description of the expected value; empty if the value is valid."""
-    if key in _SIZES or key in _COUNTS:
-        least = int(key in _SIZES)
-        most = MAX_LAYERS if key in _LAYERS else MAX_TOKENS if key in _CONTEXTS else MAX_VALUE
-        # By type, because True is an int as well.
-        return "" if type(value) is int and least <= value <= most else f"a whole number from {least} to {most}"
-    if key in _POSITIVE or key in _NUMBERS:
-        # Again by type, and bounded: JSON in Python reads `Infinity` and `NaN` as numbers.
-        number = type(value) in (int, float) and abs(value) < _LARGEST
-        if number and (value > 0 or (key in _NUMBERS and value == 0)):
-            return ""
-        return "a number above 0" if key in _POSITIVE else "a number from 0 on"
-    if key in _LISTS:
-        plain = isinstance(value, list | tuple) and all(type(entry) in (int, str) for entry in value)
-        return "" if plain else "a list of texts or whole numbers"
-    if key in _SWITCHES:
-        return "" if isinstance(value, bool) else "true or false"
-    if key in ("torch_dtype", "dtype"):
-        named = isinstance(value, str) and value.removeprefix("torch.") in _DTYPES
-        return "" if named else f"one of {', '.join(_DTYPES)}"
-    if key == "quantization_config":
-        return "a model in float32, bfloat16 or float16; method.name=qlora quantizes it itself"
-    if key in _OBJECTS:
-        return "" if isinstance(value, Mapping) else "a JSON object"
-    return "the name of an architecture" if key == "model_type" and not isinstance(value, str) else ""
 
 
 SLIDING, GLOBAL, LINEAR = "sliding_attention", "full_attention", "linear_attention"
@@ -106,7 +114,6 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
     bases = {"rope_theta": full.get("rope_theta", config.get("rope_theta")),
              "local_rope_theta": local.get("rope_theta", config.get("rope_local_base_freq"))}
     fields: dict[str, Any] = {name: float(base) for name, base in bases.items() if base is not None}
-    # `type` is the older spelling.
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "linear":
         fields["rope_scaling"] = float(scaling["factor"])
@@ -130,9 +137,9 @@ def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
         raise RequestError(f"rope scaling of type yarn cannot be computed with {', '.join(variants)}",
                            "YaRN as OLMo 3 uses it")
     factor = float(scaling["factor"])
-    # YaRN's own rule, for files that do not say it: attention gets a little sharper with the stretch.
+    # YaRN's own rule, for files without the key: attention gets a little sharper with the stretch.
     sharper = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
-    # 32 and 1 are the paper's and transformers' where a file does not say them.
+    # 32 and 1 are the defaults of the paper and of transformers.
     return (factor, int(scaling["original_max_position_embeddings"]), float(scaling.get("beta_fast") or 32),
             float(scaling.get("beta_slow") or 1), float(sharper))
 
@@ -162,7 +169,7 @@ def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: 
 
 def read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, *,
                  last_global: bool = False) -> dict[str, Any]:
-    """``field``: every how many layers one is global and those between ``other``; the kind of each where that is none.
+    """``field``: every how many layers one is global, the others being ``other``; or else the kind of each layer.
 
     ``usual``: the pattern of files from before `layer_types`.
     """

@@ -26,21 +26,16 @@ def is_local(revision: str) -> bool:
 
 
 def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tuple[Path, str]:
-    """A local directory with a model's files, and the commit that they are of.
+    """A local directory with a model's files, and their commit.
 
-    Args:
-        name: a local directory, or a Hub id such as ``google/gemma-2b``.
-        revision: branch, tag or commit; used for a Hub id only.
-        tensors: also the weights; without them only what is needed to judge a run is downloaded.
-
-    Raises:
-        RequestError: neither a directory nor a reachable repository, or a gated one whose licence is not accepted.
+    ``name`` is a directory or a Hub id such as ``google/gemma-2b``, ``revision`` a branch, tag or commit of the latter.
+    Without ``tensors`` only what is needed to check a run is downloaded. Raises `RequestError` for neither a directory
+    nor a reachable repository, and for a gated one whose licence is not accepted.
     """
     # A folder comes first: what is here needs no network, even under the name of a repository.
     local = Path(name)
     if local.is_dir():
         return local, LOCAL
-    # Most often a path that was mistyped, or that begins at another folder than was meant.
     absent = f"there is no folder {name}"
     try:
         # Here and not above: a local directory needs neither the package nor the time to import it.
@@ -69,4 +64,4 @@ def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tupl
         raise RequestError(f"{name} is neither a folder here nor downloaded: {first_line(error)}",
                            "a local directory, an earlier download, or a reachable Hub",
                            "give a local directory, as `save_pretrained` writes it") from None
-    return directory, directory.name  # the Hub's cache names a snapshot by its commit, whatever was asked for
+    return directory, directory.name  # the Hub's cache names a snapshot by its commit

@@ -23,7 +23,7 @@ def write_object(path: Path, values: dict[str, Any]) -> None:
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
     """The bytes of a file. Raises a `RequestError` that names it if it is too large or cannot be read."""
     try:
-        # By what is read and not by what the file system says: links may lead to devices without an end.
+        # By bytes read, not by the size in the file system: a link may lead to an endless device.
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:

@@ -6,14 +6,9 @@ Only matrix products count: norms, activations and the optimizer are below two p
 from functools import cache
 from math import prod
 
+from workings.models.family import PER_LAYER_EMBEDDING, PER_LAYER_PROJECTION
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_PROJECTION,
-    layer_shapes,
-    outer_shapes,
-    parameter_count,
-)
+from workings.models.weights import layer_shapes, outer_shapes, parameter_count
 
 
 @cache
@@ -65,7 +60,6 @@ def attention_operations(shape: ModelShape, length: int, *, square: bool = False
         if shape.is_linear(layer):
             total += length * of_state
             continue
-        # For one pair: scores and weighted sum, each a multiplication and an addition for every number of every head.
         pair_operations = 2 * 2 * shape.heads * shape.head_dim_of(layer)
         window = shape.sliding_window if shape.slides(layer) else 0
         total += pair_operations * (length * length if square else pairs(length, window))

@@ -1,4 +1,4 @@
-"""Model families by name: those of this package, and those that other packages bring by their entry points."""
+"""Model families by name: those of this package, and those of the entry points of other packages."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -39,10 +39,10 @@ def families() -> tuple[Family, ...]:
 
 
 def find_model_type(config: Mapping[str, Any]) -> Family:
-    """The family whose ``model_type`` a ``config.json`` names. Raises `RequestError` where none has it."""
+    """The family whose ``model_type`` a ``config.json`` names. Raises `RequestError` if there is none."""
     wanted = config.get("model_type")
     _register_ours()
-    # Packages are asked only where none of ours has it: what is found is registered on the way.
+    # Other packages come last: a family that is found is registered on the way.
     for family in chain(tuple(registered.values()), map(find_family, known_families())):
         if wanted in (family.model_type, *family.other_model_types):
             return family

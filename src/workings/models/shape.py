@@ -62,7 +62,7 @@ class ModelShape:
     norm_rounds_once: bool = False
     """Norms multiply by their weight in float32 and round once (Gemma 4, OLMo 3); Llama's round before that, too."""
     pre_norms: bool = True
-    """Norms before attention and feed-forward; OLMo 3 has those after them alone."""
+    """Norms before attention and feed-forward; OLMo 3 has only those after them."""
     qk_norm_whole: bool = False
     """The norms on queries and keys run over all heads together (OLMo 3) instead of each head by itself."""
     value_norm: bool = False
@@ -117,7 +117,6 @@ class ModelShape:
             if field.type is float:
                 object.__setattr__(self, field.name, float(getattr(self, field.name)))
         for name in ("rope_llama3", "rope_yarn", "layer_types"):
-            # A frozen dataclass refuses a plain assignment here as well.
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "tensors", tuple((name, tuple(size)) for name, size in self.tensors))
 
@@ -162,7 +161,6 @@ class ModelShape:
 
     def key_layer(self, layer: int) -> int:
         """The layer whose keys and values this one attends to: itself, or the last of its kind that has some."""
-        # Only layers before the sharing ones have keys; of those, the last of the same kind.
         if not self.shares_keys(layer):
             return layer
         own = range(self.layers - self.shared_kv_layers)

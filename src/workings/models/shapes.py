@@ -9,7 +9,7 @@ from typing import Any
 
 from workings.config.model import ShapeConfig
 from workings.errors import RequestError
-from workings.models.hf_config import check_values
+from workings.models.hf_config import SIZES, check_values
 from workings.models.registry import families, family_of, find_family, find_model_type
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_shape
@@ -17,8 +17,7 @@ from workings.models.unverified import unverified_shape
 
 def check_shape(shape: ModelShape) -> ModelShape:
     """The shape itself, or a `RequestError` that shows the numbers that do not go together."""
-    check_values({name: getattr(shape, name) for name in ("vocab_size", "layers", "width", "mlp_width", "heads",
-                                                          "kv_heads", "head_dim", "context")})
+    check_values({name: getattr(shape, name) for name in SIZES})
     if shape.heads % shape.kv_heads:
         raise RequestError(f"heads ({shape.heads}) must be a multiple of kv_heads ({shape.kv_heads})", "a divisor",
                            f"kv_heads: {next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)}")

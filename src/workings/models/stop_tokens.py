@@ -17,7 +17,7 @@ class StopTokens:
     ids: tuple[int, ...]
     """The one that training teaches comes first."""
     disagreement: str = ""
-    """One sentence, if files of the folder that training began with name different ones; then `ids` has one alone."""
+    """One sentence, if files of the folder that training began with name different ones; then `ids` has only one."""
 
     @classmethod
     def of(cls, template: ChatTemplate, folder: Path | None) -> "StopTokens":
@@ -37,7 +37,6 @@ class StopTokens:
 def _stop_ids(file: Path) -> list[int]:
     """`eos_token_id` of a file, which may be one number or several; empty where it says none."""
     content: dict[str, Any] = read_object(file) if file.is_file() else {}
-    # A multimodal model may say it inside its text part.
     part = content.get("text_config")
     value = content.get("eos_token_id", part.get("eos_token_id") if isinstance(part, dict) else None)
     return [number for number in (value if isinstance(value, list) else [value]) if type(number) is int]

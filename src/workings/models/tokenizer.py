@@ -1,7 +1,7 @@
 """A tokenizer as the rest of the package sees it: text to ids and back, special tokens, chat template, digest.
 
 Reads what Hugging Face's libraries write (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`) by the
-`tokenizers` library alone; transformers is not needed. Special tokens are never added by `encode`: chat templates
+`tokenizers` library; transformers is not needed. Special tokens are never added by `encode`: chat templates
 write them, once (`workings.models.chat`).
 """
 
@@ -65,7 +65,6 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of many texts, computed on all cores."""
-        # The fast form leaves out the offsets of tokens in the text, which no one asks for here.
         return [encoding.ids for encoding in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
@@ -145,7 +144,7 @@ class Tokenizer:
         """Write `tokenizer.json` and `tokenizer_config.json`, chat template included, as transformers reads them."""
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self.backend.to_str(pretty=True), encoding="utf-8")
-        # transformers needs the name of a class to open the files with; one that the settings have wins.
+        # transformers needs the name of a class, unless the settings have one.
         write_object(directory / "tokenizer_config.json", {
             "tokenizer_class": "PreTrainedTokenizerFast"} | self.settings)
 

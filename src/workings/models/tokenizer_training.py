@@ -38,7 +38,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     trainer = trainers.BpeTrainer(
         # Tags are added after the training, so their places are left free here.
         vocab_size=max(vocab_size - len(TAGS), 0), special_tokens=[*CONTROL_TOKENS, *_BYTES], show_progress=False,
-        # every digit is in the alphabet, whether or not the texts show it
+        # Every digit is in the alphabet, even if no text has it.
         initial_alphabet=list("0123456789"))
     # Gemma's turns say `user` and `model`; both become single tokens because every text comes with them.
     backend.train_from_iterator((part for text in texts for part in ("user\nmodel\n", text)), trainer)
@@ -54,10 +54,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The trainer only takes byte tokens as special ones; move them into the plain vocabulary and add the tags.
-
-    Left special they would be matched in text, and skipped in decoding: a byte would come back as nothing.
-    """
+    """The trainer only takes byte tokens as special ones; move them into the plain vocabulary and add the tags."""
+    # As special tokens they would be matched in text and skipped in decoding.
     content = json.loads(backend.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in CONTROL_TOKENS]
     # A new tokenizer from changed JSON, because the library cannot make a token ordinary again.

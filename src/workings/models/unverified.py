@@ -13,6 +13,7 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.models.family import HEAD, Family
+from workings.models.hf_config import SIZES
 from workings.models.shape import ModelShape
 
 OUTER_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.")
@@ -27,13 +28,6 @@ NOT_KEPT = ("_name_or_path", "auto_map", "dtype", "torch_dtype", "transformers_v
 """Keys of a ``config.json`` that do not say which model it is."""
 MULTIMODAL_TYPE = "workings_text_part_of"
 """Key that is kept next to those of a text part: ``model_type`` of the model that also sees or hears."""
-SIZES: Mapping[str, tuple[str, ...]] = {
-    "vocab_size": ("vocab_size",), "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "width": ("hidden_size", "n_embd", "d_model"), "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
-    "context": ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")}
-"""Fields of `ModelShape` -> names that ``config.json`` may have for them."""
-MLP_WIDTHS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-"""Names for `ModelShape.mlp_width`; without any it is four times the width. Only estimates read it."""
 NO_PROJECTIONS = ("norm", "layernorm", "router", "wte", "embeddings", "bias")
 """Ends of the names of matrices that are not linear layers."""
 NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
@@ -42,7 +36,7 @@ NUMBERED = re.compile(r"(.+?)\.(\d+)\.(.+)")
 
 def unverified_sentence(family: str) -> str:
     """Sentence for every plan, run and record of a model with ``model.verified: false``."""
-    # A record may be hostile; a name that is not one must not break out of the page that shows it.
+    # A record may be hostile: its name must not break out of the page that shows it.
     name = "".join(letter for letter in family if letter.isalnum() or letter in "._-")
     return (f"Family `{name}` is not verified by this project (`model.verified: false`): its mask, numbers and memory "
             "were not compared with a reference; transformers' own class computes it, and losses that balance experts, "
@@ -67,11 +61,6 @@ class UnverifiedFamily(Family):
         """Tensors outside of the layers."""
         start = f"{self.layer_prefix}."
         return {name: size for name, size in shape.tensors if not name.startswith(start)}
-
-    def read_config(self, config: Mapping[str, Any]) -> ModelShape:
-        """Raise `RequestError`: a ``config.json`` does not give the names of tensors; see `unverified_shape`."""
-        raise RequestError(f"no family has model_type {config.get('model_type')!r}", "a family of this package",
-                           "model.verified=false with engine=torch, for training")
 
     def write_config(self, shape: ModelShape) -> dict[str, Any]:
         """The model's own ``config.json``."""
@@ -121,16 +110,18 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
         values |= {"architectures": config.get("architectures", []), MULTIMODAL_TYPE: config.get("model_type")}
     _refuse(values, config)
     kept = {key: value for key, value in values.items() if key not in NOT_KEPT}
-    sizes: dict[str, Any] = {name: _size(kept, keys) for name, keys in SIZES.items()}
+    sizes: dict[str, Any] = {
+        field: next((kept[key] for key in keys if kept.get(key)), 0) for field, keys in SIZES.items()}
+    if missing := [SIZES[field] for field in ("vocab_size", "layers", "width", "heads", "context") if not sizes[field]]:
+        keys = missing[0]
+        raise RequestError(f"config.json lacks {keys[0]}", f"a decoder's config.json, with {' or '.join(keys)}")
+    # Without a key they are GPT-2's; only estimates read the width of the feed-forward.
+    sizes["kv_heads"] = sizes["kv_heads"] or sizes["heads"]
+    sizes["head_dim"] = sizes["head_dim"] or sizes["width"] // sizes["heads"]
+    sizes["mlp_width"] = sizes["mlp_width"] or 4 * sizes["width"]
     tensors = text_tensors(stored, tied=values.get("tie_word_embeddings") is True)
-    heads = sizes["heads"]
     made = ModelShape(
         family=str(kept["model_type"]), **sizes,
-        # Four times the width, as GPT-2 and its like have it where the file says nothing.
-        mlp_width=int(next((kept[key] for key in MLP_WIDTHS if kept.get(key)), 4 * sizes["width"])),
-        # Without their own number, each query head has a key and a value head.
-        kv_heads=int(kept.get("num_key_value_heads") or kept.get("num_kv_heads") or heads),
-        head_dim=int(kept.get("head_dim") or sizes["width"] // heads),
         final_softcap=float(kept.get("final_logit_softcapping") or 0.0),
         attention_softcap=float(kept.get("attn_logit_softcapping") or 0.0),
         tied_embeddings=HEAD not in tensors,
@@ -141,10 +132,7 @@ def unverified_shape(config: Mapping[str, Any], stored: Mapping[str, tuple[int, 
 
 
 def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[str, tuple[int, ...]]:
-    """The tensors of the text part, by the names that a model of text alone has for them.
-
-    With a head that is the embedding (``tied``), a second copy of it in the files is left out.
-    """
+    """The tensors of the text part, by a text model's names; a second copy of a ``tied`` head is left out."""
     sizes: dict[str, tuple[int, ...]] = {}
     for name, size in stored.items():
         if name.startswith(OTHER_PARTS) or name.endswith(COMPUTED) or (tied and name.endswith(HEAD)):
@@ -153,13 +141,6 @@ def text_tensors(stored: Mapping[str, tuple[int, ...]], *, tied: bool) -> dict[s
         inner = name.removeprefix(outer)
         sizes[inner if not outer or inner.startswith("lm_head.") else f"model.{inner}"] = size
     return sizes
-
-
-def _size(config: Mapping[str, Any], keys: tuple[str, ...]) -> int:
-    for key in keys:
-        if isinstance(config.get(key), int):
-            return int(config[key])
-    raise RequestError(f"config.json lacks {keys[0]}", f"a decoder's config.json, with {' or '.join(keys)}")
 
 
 def _refuse(values: Mapping[str, Any], config: Mapping[str, Any]) -> None:

@@ -8,25 +8,8 @@ from math import prod
 from types import MappingProxyType
 
 from workings.errors import RequestError
-from workings.models.family import (
-    EMBEDDING,
-    FINAL_NORM,
-    HEAD,
-    LAYER_SCALAR,
-    PER_LAYER_EMBEDDING,
-    PER_LAYER_NORM,
-    PER_LAYER_PROJECTION,
-    PROJECTIONS,
-    RESIDUAL,
-)
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-
-__all__ = ["EMBEDDING", "FINAL_NORM", "HEAD", "LAYER_SCALAR", "PEFT_PREFIX", "PER_LAYER_EMBEDDING", "PER_LAYER_NORM",
-           "PER_LAYER_PROJECTION", "PROJECTIONS", "RESIDUAL", "LayerLoop", "find_projections",
-           "first_value", "is_frozen", "layer_loops", "layer_name", "layer_shapes", "outer_shapes",
-           "parameter_count", "projections", "state_channels", "tensor_shapes"]
-
 
 PEFT_PREFIX = "base_model.model."
 """Prefix of peft's names of tensors before those of Hugging Face."""
@@ -97,7 +80,6 @@ def parameter_count(shape: ModelShape) -> int:
 
 def state_channels(shape: ModelShape) -> int:
     """Numbers of one token's queries, keys and values in a layer with a state."""
-    # Queries and keys have as many heads, values have their own number.
     return (2 * shape.linear_key_heads * shape.linear_key_head_dim
             + shape.linear_value_heads * shape.linear_value_head_dim)
 
@@ -128,7 +110,7 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
     In most families all layers are alike: one loop with one stack, and one layer an iteration. Gemma 4 E2B repeats four
     sliding layers and a global one, three times with their own keys and four times without: two loops of two stacks.
     """
-    # Layers are alike for a loop when their tensors are; what differs in numbers alone is passed into the loop.
+    # Layers are alike for a loop if their tensors are; numbers that differ are passed into the loop.
     kinds = [frozenset(layer_shapes(shape, i).items()) for i in range(shape.layers)]
     loops: list[LayerLoop] = []
     first = 0
@@ -145,7 +127,6 @@ def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
 
 
 def _repetitions(kinds: Sequence[object], first: int, step: int) -> int:
-    # At the end of the list the slice is shorter, and so never equal.
     sequence, count = kinds[first:first + step], 1
     while kinds[first + count * step:first + (count + 1) * step] == sequence:
         count += 1

@@ -43,12 +43,11 @@ class Part:
 def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -> tuple[Part, ...]:
     """The peak of one program in parts, which add up to it."""
     if inspection.source == "traced":
-        # A trace follows every tensor, so nothing is left to explain.
         return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in inspection.assumed else "traced")
                      for name, size in inspection.breakdown.items())
     counted = exact_parts(run.request, run.mesh.share_of_a_copy(run.largest_shape(program)), *run.mesh.of_a_copy)
     if inspection.source == "estimated":
-        # What follows from shapes alone is exact even where the rest is a formula.
+        # What follows from shapes is exact even if the rest is a formula.
         exact = {*counted, *inspection.exact}
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in exact else "estimated")
                      for name, size in inspection.breakdown.items() if size)
@@ -66,7 +65,6 @@ def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspectio
     sizes: list[tuple[Certainty, Mapping[str, int]]] = [("exact", exact)]
     rest = inspection.peak_bytes - sum(exact.values())
     if inspection.heap:
-        # Arrays that no rule names belong to the rest.
         sizes.append(("assigned", {name: size for name, size in inspection.heap.items() if name != UNNAMED_HEAP_PART}))
     elif program == "step":
         # Nothing says what is in this heap, but gradients have the sizes of the trained parameters.

@@ -33,16 +33,10 @@ LEAST_OPERATIONS = 2e13
 
 
 def calibrated_throughput(request: EngineRequest, engine: str, batch: BatchShape, supervised: float) -> Throughput:
-    """Speed of training on this machine's CPU; about ten seconds, and longer where other programs compute.
+    """Speed of training on this machine's CPU, measured in about ten seconds.
 
-    Args:
-        request: of the planned run.
-        engine: its name.
-        batch: shape of a typical update.
-        supervised: share of positions that count in the loss, from 0 to 1.
-
-    Raises:
-        WorkingsError: the updates could not be taken.
+    ``batch`` is the shape of a typical update, ``supervised`` the share of positions that count in the loss, from 0 to
+    1. Raises `WorkingsError` if the updates cannot be taken.
     """
     asked = {"request": replace(request, objective=CROSS_ENTROPY).to_json(), "engine": engine,
              "rows": batch.rows, "positions": batch.positions, "supervised": supervised}

@@ -67,7 +67,6 @@ def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspect
     """Adds a frozen copy of the first weights, if the recipe needs it: with adapters the weights below them are it."""
     if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
         return inspections
-    # The whole copy, because full training changes all weights.
     size = model_weight_bytes(request, mesh)
     return {name: with_resident(inspection, {REFERENCE: size}) for name, inspection in inspections.items()}
 
@@ -82,15 +81,10 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
                  teacher_inspection: Inspection, *, stays_loaded: bool) -> Inspections:
     """Adds the teacher to the student's inspections: to each program its weights, and its own program.
 
-    Args:
-        student, teacher: the requests to their engines, the teacher's from `teacher_request`.
-        mesh: of the devices.
-        inspections: of the student's programs.
-        teacher_inspection: ``log_probs`` of the teacher, inspected as if it were trained: its moments are subtracted.
-        stays_loaded: whether the teacher is queried during training; if not, all queries come before the first step.
+    ``teacher_inspection`` is that of the teacher's ``log_probs`` as if it were trained: its moments are subtracted.
+    ``stays_loaded``: whether the teacher is queried during training; if not, all queries come before the first step.
     """
     weights: dict[str, int] = {TEACHER: model_weight_bytes(teacher, mesh)} if stays_loaded else {}
-    # The student's whole state stays in memory during the teacher's program, moments included.
     student_parts = {f"{name} of the student": size for name, size in state_parts(student, *mesh.of_a_copy).items()}
     return {name: with_resident(inspection, weights) for name, inspection in inspections.items()} | {
         TEACHER: with_resident(_without_moments(teacher_inspection), student_parts)}
@@ -154,7 +148,7 @@ def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Ins
             or inspections["step"].refused):
         return inspections
     step = inspections["step"]
-    # With adapters they alone are saved, in float32; moments may have four bytes where parameters have two.
+    # With adapters only they are saved, in float32; moments may have four bytes where parameters have two.
     width = 4 if run.request.method.name != "full" else max(
         BYTES_OF_FORMAT[run.request.precision.parameters], BYTES_OF_FORMAT[run.request.precision.moments])
     parts = state_parts(run.request, *run.mesh.of_a_copy) | {

@@ -30,14 +30,12 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
                      target: Target) -> Inspections:
     """Inspections of the programs, cached if they were made before; only that of the step if it is refused.
 
-    Raises:
-        NotInspected, RequestError, WorkingsError: see `PlanningEngine.inspect_for`.
+    Raises the errors of `PlanningEngine.inspect_for`.
     """
     key = engine.inspection_key(target)
     paths = {name: _cache_path(engine.name, request, name, size, key) for name, size in programs.items()}
     inspections = {name: Inspection.from_json(json.loads(path.read_text("utf-8")))
                    for name, path in paths.items() if path.is_file()}
-    # Compiling the other programs would take time and not change the answer.
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
     if missing := {name: size for name, size in programs.items() if name not in inspections}:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from workings.config.load import load_recipe
 from workings.config.recipe import Recipe
-from workings.engines.base import PlanningEngine
 from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
@@ -56,19 +55,18 @@ def matrix_cells(models: Sequence[str], method: str, length: int, machines: Sequ
     engine = find_planning_engine(_recipe(()).engine)  # looking for it reads every package's entry points
     for model in models:
         for target in machines:
-            yield _cell(model, _recipe(cell_overrides(model, method, length, target)), target, engine)
+            recipe = _recipe(cell_overrides(model, method, length, target))
+            try:
+                run = PlannedRun.on_target(recipe, published_shape(model), target)
+            except RequestError as error:
+                yield MatrixCell(model, target.name, None, why=f"{error.given}; expected {error.expected}")
+                continue
+            step = estimate(run)
+            device = target_device(target, step, run.mesh, engine)
+            yield MatrixCell(model, target.name, memory_verdict(step, device))
 
 
 @cache
 def _recipe(changes: tuple[str, ...]) -> Recipe:
     # Most machines share one, and reading it takes longer than the formula.
     return load_recipe(BASE_RECIPE, changes).recipe
-
-
-def _cell(model: str, recipe: Recipe, target: Target, engine: PlanningEngine | None) -> MatrixCell:
-    try:
-        run = PlannedRun.on_target(recipe, published_shape(model), target)
-    except RequestError as error:
-        return MatrixCell(model, target.name, None, why=f"{error.given}; expected {error.expected}")
-    step = estimate(run)
-    return MatrixCell(model, target.name, memory_verdict(step, target_device(target, step, run.mesh, engine)))

@@ -15,19 +15,9 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, GenerationShape, ProgramName, ProgramShape
 from workings.engines.prefill import largest_divisor, prompts_at_a_time
 from workings.models.batch import BatchShape
+from workings.models.family import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
 from workings.models.shape import ModelShape
-from workings.models.weights import (
-    EMBEDDING,
-    HEAD,
-    PER_LAYER_EMBEDDING,
-    RESIDUAL,
-    is_frozen,
-    layer_loops,
-    layer_shapes,
-    outer_shapes,
-    projections,
-    state_channels,
-)
+from workings.models.weights import is_frozen, layer_loops, layer_shapes, outer_shapes, projections, state_channels
 
 PER_LAYER_TABLE = "per-layer embeddings (frozen)"
 """Part of the memory: the second embedding table, which no method trains (Gemma 4 E2B: half of the model)."""
@@ -58,7 +48,6 @@ class Tensor:
 @cache
 def layer_tensors(shape: ModelShape) -> Mapping[tuple[str, Size], int]:
     """Name and shape of every tensor of the layers -> how many layers have it."""
-    # Cached for all callers, so it must not be changed.
     return MappingProxyType(Counter(
         tensor for layer in range(shape.layers) for tensor in layer_shapes(shape, layer).items()))
 
@@ -133,10 +122,7 @@ def host_parts(request: EngineRequest, devices: int) -> dict[str, int]:
 
 
 def weight_bytes(request: EngineRequest, fsdp: int, tp: int) -> int:
-    """Bytes of weights as they are stored, without per-layer embeddings and adapters.
-
-    With QLoRA the layers' projections have four bits and a scale for every 64.
-    """
+    """Bytes of weights as they are stored, without per-layer embeddings and adapters."""
     stored, total = BYTES_OF_FORMAT[request.precision.parameters], 0
     fewer = {f"{name}.weight" for name in projections(request.shape)} if request.method.name == "qlora" else set()
     # Next to the split pieces, because an engine may leave frozen matrices whole on every device.
@@ -219,10 +205,7 @@ def feed_forward_numbers(shape: ModelShape, layer: int, tp: int) -> int:
 
 
 def step_long_numbers_per_token(shape: ModelShape) -> int:
-    """Numbers per token that stay in memory for the whole step, outside the layers.
-
-    They are per-layer embeddings with their gradient, and the keys and values that later layers attend to.
-    """
+    """Numbers per token in memory for the whole step: per-layer embeddings, and keys and values of later layers."""
     shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
     keys = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
     # Twice: the values themselves and their gradients.
@@ -279,22 +262,18 @@ def forward_program_parts(request: EngineRequest, program: ProgramName, size: Pr
         return state | inside | {"logits": 4 * arrays * rows * shape.vocab_size,
                                  "cache of keys and values": rows * cached}
     chunk = min(request.memory.loss_chunk or rows * length, rows * length)
-    # Without their gradient, which only a step has.
     return state | inside | {"logits": 4 * chunk * shape.vocab_size}
 
 
 def linear_attention_bytes_per_token(shape: ModelShape) -> int:
-    """Bytes per token inside a linear-attention layer, always in float32; 0 for other models.
-
-    They are queries, keys and values, their products for a chunk of 64 positions, and arrays of pairs of positions.
-    """
+    """Bytes per token inside a linear-attention layer, always in float32; 0 for other models."""
+    # Queries, keys and values, their products for a chunk of positions, and arrays of pairs of positions.
     return 4 * (LINEAR_ATTENTION_COPIES * state_channels(shape)
                 + LINEAR_ATTENTION_PAIRS * LINEAR_ATTENTION_CHUNK * shape.linear_value_heads)
 
 
 def linear_attention_cache_bytes(shape: ModelShape, number: int) -> int:
     """Bytes of one row's linear-attention states in a cache: float32 matrices, and the last inputs of convolutions."""
-    # The state is one matrix a head, regardless of the length of the row.
     matrices = shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
     layers = sum(map(shape.is_linear, range(shape.layers)))
     return layers * (4 * matrices + number * shape.linear_conv_kernel * state_channels(shape))

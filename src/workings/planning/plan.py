@@ -24,10 +24,10 @@ from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts
 from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models, with_saving
 from workings.planning.inspection_cache import inspect_programs
-from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts, host_parts
+from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts, host_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.run_time import RunTime, step_seconds
-from workings.planning.step_memory import step_parts
+from workings.planning.step_memory import largest_phase_parts
 from workings.planning.verdict import Verdict, memory_verdict, verdict_remarks
 from workings.ways.parts.teacher import TeacherModel
 
@@ -99,15 +99,17 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
               teacher: TeacherModel | None = None) -> Plan:
     """The plan of one recipe as it is, with its teacher if it has one.
 
-    Raises:
-        RequestError: recipe, model and target do not go together.
-        WorkingsError: the compiler crashed.
+    Raises `RequestError` if recipe, model and target do not go together, `WorkingsError` if the compiler crashed.
     """
     engine = find_planning_engine(recipe.engine)
     inspects = engine is not None and target.platform in engine.inspected_platforms
-    _refuse_impossible(recipe, target, inspects=inspects)
+    if target.platform == "tpu" and not inspects:
+        able = [name for name, other in planning_engines().items() if "tpu" in other.inspected_platforms]
+        raise RequestError(f"engine: {recipe.engine} cannot plan for {target.name}",
+                           "an engine that can ask the TPU's compiler",
+                           " or ".join(f"engine={name}" for name in able))
     run = PlannedRun.on_target(recipe, shape, target, engine)
-    # The target is this machine, so the engine can be opened and asked about the step that it would run here.
+    # The target is this machine: the engine is opened and inspects the step that it would run here.
     if target.platform == "cpu" and not inspects:
         opened = find_engine(recipe.engine).engine.open(run.request)
         return plan_from_inspection(run, opened.inspect(Batch.blank(run.step)), opened.describe())
@@ -122,21 +124,6 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
     return plan_from_inspection(run, inspection, device, program=worst,
                                 peaks={name: program_inspection.peak_bytes for name,
                                        program_inspection in inspections.items()})
-
-
-def _refuse_impossible(recipe: Recipe, target: Target, *, inspects: bool) -> None:
-    """Raises `RequestError` for an engine that cannot plan for a TPU, and for several devices on a CPU."""
-    if target.platform == "tpu" and not inspects:
-        able = [name for name, engine in planning_engines().items() if "tpu" in engine.inspected_platforms]
-        raise RequestError(f"engine: {recipe.engine} cannot plan for {target.name}",
-                           "an engine that can ask the TPU's compiler",
-                           " or ".join(f"engine={name}" for name in able))
-    if target.platform == "cpu":
-        asked = recipe.mesh
-        mesh = MeshShape(1 if asked.fsdp == "auto" else asked.fsdp, asked.tp, asked.replicate)
-        if mesh.devices > 1:
-            raise RequestError(f"{mesh.text()} needs {mesh.devices} devices, and a cpu is one", "one device",
-                               " ".join(f"mesh.{axis}=1" for axis in mesh.axes()))
 
 
 def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Inspections:
@@ -162,10 +149,7 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
               ) -> DeviceFacts:
     """The target as a device, with the memory that the engine may use, or with the compiler's own limit.
 
-    Args:
-        target, mesh: the machine and the mesh of its devices.
-        inspection: of the program that needs the most.
-        engine: that would run there; None if it cannot plan for devices that are not here.
+    ``inspection`` is that of the program that needs the most; ``engine`` is None if it cannot plan.
     """
     limit, source = target_memory_limit(target, engine)
     # A compiler refuses by its own limit; by any other one the same peak might seem to fit.
@@ -179,30 +163,25 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
 
 def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> Inspection:
     """An inspection of one program by formula; ``why`` no engine was asked."""
-    request, platform = run.request, run.target.platform
+    request, platform, mesh = run.request, run.target.platform, run.mesh.of_a_copy
     share = run.mesh.share_of_a_copy(run.largest_shape(program))
     if program == "step":
-        parts = step_parts(request, share, *run.mesh.of_a_copy, platform)
+        parts = exact_parts(request, share, *mesh) | largest_phase_parts(request, share, *mesh, platform)
     else:
-        parts = forward_program_parts(request, program, share, *run.mesh.of_a_copy, platform)
+        parts = forward_program_parts(request, program, share, *mesh, platform)
     return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS,
                       why_estimated=why)
 
 
 def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,
                          program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None) -> Plan:
-    """The plan of a run: verdict, parts and reasons from the inspection of one program.
+    """The plan of a run from the inspection of the ``program`` that needs the most.
 
-    Args:
-        run: the planned run.
-        inspection, program: the program that needs the most.
-        device: whose memory limit decides.
-        peaks: of all inspected programs.
+    The memory limit of ``device`` decides; ``peaks`` are those of all inspected programs.
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
     sampler = sampler_parts(recipe, request.shape, device)
     verdict = memory_verdict(inspection, next_to_sampler(device, sampler))
-    # The largest first, in any order of an engine or the cache.
     parts = tuple(sorted(split_parts(run, program, inspection), key=lambda part: (-part.size_bytes, part.name)))
     remarks = []
     peaks = peaks or {program: inspection.peak_bytes}

@@ -38,12 +38,11 @@ class PlannedRun:
                   engine: PlanningEngine | None = None) -> "PlannedRun":
         """The run of a model of this shape on a target; ``engine``: that would run there, None if it cannot plan.
 
-        Raises:
-            RequestError: see `engine_request` and `mesh_of`.
+        Raises `RequestError` as `engine_request` and `mesh_of`.
         """
         split_frozen = engine is None or engine.splits_frozen
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
-        mesh = planned_mesh(recipe, target)
+        mesh = mesh_of(recipe, target)
         most_prompts = MAX_PROMPTS * (mesh.row_devices if getattr(engine, "process_per_device", False) else 1)
         return cls(recipe=recipe, request=request, target=target, mesh=mesh,
                    programs=programs_of(recipe, mesh.row_devices, most_prompts))
@@ -63,16 +62,14 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
     asked = recipe.mesh
     fsdp = max(1, target.devices // (asked.tp * asked.replicate)) if asked.fsdp == "auto" else asked.fsdp
     mesh = MeshShape(fsdp, asked.tp, asked.replicate)
+    if target.platform == "cpu" and mesh.devices > 1:
+        raise RequestError(f"{mesh.text()} needs {mesh.devices} devices, and a cpu is one", "one device",
+                           " ".join(f"mesh.{axis}=1" for axis in mesh.axes()))
     if fsdp < 1 or target.devices % mesh.devices:
         raise RequestError(f"{mesh.text()} does not divide the devices of {target.name}",
                            f"a product that divides {target.devices}",
                            "mesh.fsdp=auto mesh.tp=1" + (" mesh.replicate=1" if mesh.replicate > 1 else ""))
     return mesh
-
-
-def planned_mesh(recipe: Recipe, target: Target) -> MeshShape:
-    """`mesh_of`, but one device on a CPU regardless of what the recipe says."""
-    return MeshShape(1, 1) if target.platform == "cpu" else mesh_of(recipe, target)
 
 
 def longest_batch(recipe: Recipe, devices: int) -> BatchShape:
@@ -89,7 +86,6 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
     evaluation = recipe.evaluation
     programs: dict[ProgramName, ProgramShape] = {"step": step, **way_of(recipe).programs(recipe, step, most_prompts)}
     if evaluation.traces != "none":
-        # Held-out batches are single: only updates accumulate.
         programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":
         # The samples of one item are answered together, however many they are.
@@ -109,15 +105,14 @@ def check_context(recipe: Recipe, shape: ModelShape) -> None:
 def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineRequest:
     """The request to the engine of this target.
 
-    Raises:
-        RequestError: rows longer than the model's context, heads that the mesh does not divide, or completions that do
-            not make whole groups.
+    Raises `RequestError` for rows longer than the model's context, heads that the mesh does not divide, or completions
+    that do not make whole groups.
     """
     check_context(recipe, shape)
     # `tp` splits attention by heads, and no head in two.
     if shape.heads % recipe.mesh.tp:
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} does not divide the model's {shape.heads} heads",
                            "a tp that divides the heads", "mesh.tp=1")
-    # Asked here, because the number of devices decides how many rows an update has.
+    # Checked here, because the number of devices decides the number of rows of an update.
     recipe.algorithm.check_devices(recipe, mesh_of(recipe, target).row_devices, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

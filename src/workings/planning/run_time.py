@@ -12,8 +12,8 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, MeshShape, ProgramShape
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
+from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
-from workings.models.weights import PER_LAYER_EMBEDDING
 from workings.planning.memory_formulas import (
     checkpoint_bytes,
     exact_parts,
@@ -79,26 +79,24 @@ class RunTime:
         return self.rollouts * self.rollout_sampling_seconds
 
     @property
+    def disk_bytes(self) -> int:
+        """Bytes of all checkpoints that exist at one time."""
+        return self.checkpoints_on_disk * self.checkpoint_bytes
+
+    @property
     def seconds(self) -> float:
         """Everything that is counted."""
         return (self.training_seconds + self.reference_seconds + self.teacher_seconds + self.rollout_seconds
                 + self.checkpoints * self.checkpoint_seconds + self.evaluation_seconds)
 
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of all checkpoints that exist at one time."""
-        return self.checkpoints_on_disk * self.checkpoint_bytes
-
     def to_json(self) -> dict[str, Any]:
         """Keys of `time` in ``plan --json``."""
-        optional = {"drawing_seconds": self.rollout_sampling_seconds, "rollouts": self.rollouts,
-                    "reference_seconds": self.reference_seconds, "teacher_seconds": self.teacher_seconds}
-        return {"seconds": self.seconds, "step_seconds": self.step_seconds, "steps": self.steps,
-                "training_seconds": self.training_seconds, "checkpoints": self.checkpoints,
-                "checkpoint_seconds": self.checkpoint_seconds, "checkpoint_bytes": self.checkpoint_bytes,
-                "checkpoint_every_seconds": self.checkpoint_every_seconds, "disk_bytes": self.disk_bytes,
-                "evaluation_seconds": self.evaluation_seconds, "not_counted": list(self.not_counted),
-                **{key: value for key, value in optional.items() if value}}
+        values = vars(self) | {"seconds": self.seconds, "training_seconds": self.training_seconds,
+                               "disk_bytes": self.disk_bytes, "not_counted": list(self.not_counted)}
+        del values["checkpoints_on_disk"]
+        values["drawing_seconds"] = values.pop("rollout_sampling_seconds")
+        optional = ("drawing_seconds", "rollouts", "reference_seconds", "teacher_seconds")
+        return {key: value for key, value in values.items() if value or key not in optional}
 
 
 def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
@@ -109,7 +107,6 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     """
     shape = request.shape
     accumulation, rows, length = batch
-    # One update, with any micro batches.
     rows *= accumulation
     tokens = rows * length
     matrices = weights_met(shape)
@@ -118,7 +115,6 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
     # Recomputation is one more forward of the layers, and not of the head.
     again = 1 if request.memory.remat == "layer" else 0
-    # Forward, and backward by inputs and by weights; frozen weights have no gradient.
     weights = 3 if request.method.name == "full" else 2
     # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
     return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
@@ -138,7 +134,6 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
         rate = target.rates_tflops[compute]
         pace = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a "
                           "device; an assumption about efficiency, not a measurement")
-    # As if devices shared the work without loss; what they send to each other is added below.
     computing = step_operations(request, batch) / (pace.operations_a_second * devices)
     how = f"step time: {devices} device{'s' * (devices > 1)} at {pace.source}"
     if own is not None or devices == 1:
@@ -151,13 +146,10 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
 
 
 def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: EngineRequest | None = None) -> RunTime:
-    """Seconds of the whole run.
+    """Seconds of the whole run, from those of one ``step``.
 
-    Args:
-        run: the planned run.
-        step: seconds of one step.
-        items: number of evaluation items; 0 without them or if it is not known.
-        teacher: the request to the teacher's engine; None without one, and its time is then not counted.
+    ``items``: number of evaluation items, 0 if it is not known. ``teacher``: the request to the teacher's engine,
+    whose time is not counted without it.
     """
     recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
     # The speed of the steps is the only one that is known, so all computing is timed by it.
@@ -275,9 +267,7 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
     unsharded = weight_bytes(request, 1, tp) - stored * tables
     weights_travel = request.split_frozen or request.method.name == "full"
-    # Quantized frozen matrices travel as they are.
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    # Once for forward and once for backward.
     gathered = 2 * unsharded * smaller if weights_travel else 0.0
     trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
@@ -286,7 +276,6 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     rows = batch.rows // mesh.row_devices
     recomputed = 1 if request.memory.remat == "layer" else 0
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
-    # An all-reduce is a scatter and a gather.
     summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
     # Copies sum the part of the gradients that each device has, those of tables too, and gather nothing. JAX does so
     # for each micro batch, PyTorch once an update.

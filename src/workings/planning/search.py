@@ -20,7 +20,7 @@ from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.further_memory import with_frozen_models
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
-from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of, planned_mesh
+from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
 from workings.ways.base import way_of
@@ -60,9 +60,8 @@ def overrides_between(before: Recipe, after: Recipe) -> tuple[str, ...]:
     return (*(f"{key}={value}" for key, value in new_values.items() if old_values.get(key) != value), *sections)
 
 
-# Each may take from seconds to minutes.
 MAX_COMPILATIONS = 4
-"""Candidates that are compiled before the search gives up."""
+"""Candidates that are compiled before the search gives up; each may take minutes."""
 
 
 def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
@@ -100,7 +99,6 @@ def _attention(recipe: Recipe, target: Target) -> KeyValues:
 def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
     """The global batch stays: half the rows at a time, twice as often."""
     rows = recipe.batch.micro_batch
-    # Half of it holds whole examples, too.
     if rows % (2 * recipe.algorithm.rows_per_example):
         return {}
     return {"batch.micro_batch": rows // 2, "batch.accumulation": recipe.batch.accumulation * 2}
@@ -152,7 +150,6 @@ LADDER: tuple[tuple[Change, int], ...] = (
     (_one_key("precision.moments", "bf16", lambda recipe: recipe.precision.moments == "fp32"
               and recipe.optimizer.name == "adamw"), 1),
     (lambda recipe, target: way_of(recipe).smaller_teacher(), 3),
-    # Six halvings take 64 rows to one.
     (halved_micro_batch, 6), (_no_accumulation, 1),
     (_one_key("memory.remat", "layer", lambda recipe: recipe.memory.remat == "none"), 1),
     # 128 positions: smaller chunks save little, and the products get too narrow for matrix units.
@@ -170,10 +167,7 @@ def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Re
 
 
 def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change, int]]) -> Iterator[Recipe]:
-    """The recipe with every combination of changes of a ladder.
-
-    All combinations of the lower rungs are tried before the next change of the first one.
-    """
+    """The recipe with every combination of changes of a ladder; those of the lower rungs come first."""
     if not ladder:
         yield recipe
         return
@@ -240,7 +234,6 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
     tried: list[str] = []
     limit = requested.verdict.limit_bytes
-    # Found once, because looking an engine up reads the entry points of all packages.
     engine = find_planning_engine(recipe.engine)
     estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
     # Formulas are off by a factor that mostly carries over from one candidate to the next.
@@ -268,10 +261,8 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
                                   estimate_peaks: Callable[[Recipe], Mapping[ProgramName, int]]) -> Recipe | None:
     """The recipe if it needs at most this many bytes by formula, with fewer answers at a time if that suffices.
 
-    None if its other programs need more: the number of answers at a time does not change the training, so it is reduced
-    before every other change and never instead of one.
+    None if its other programs need more. Fewer answers do not change the training, so every other change comes later.
     """
-    # A copy, because the generation's peak is taken out.
     peaks = dict(estimate_peaks(recipe))
     if max(peaks.values()) <= free_bytes:
         return recipe
@@ -283,14 +274,14 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
 
 def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, program: ProgramName
                             ) -> Iterator[Recipe]:
-    """Candidates for a run of which this program needs too much memory, the least change first."""
+    """Candidates for a run whose ``program`` needs too much memory, the least change first."""
     every, way, change = candidates(recipe, target, shape), way_of(recipe), partial(with_changes, recipe)
     # If only the answers do not fit, training need not change; often the step does not fit either.
     if program == "generation":
         return chain(fewer_answers(recipe), every)
     # The ladder's changes help as far as they shrink what stays in memory during a rollout.
     if program == "drawing":
-        return chain(map(change, way.smaller_rollouts(recipe, planned_mesh(recipe, target).row_devices)),
+        return chain(map(change, way.smaller_rollouts(recipe, mesh_of(recipe, target).row_devices)),
                      every, map(change, way.shorter_completions(recipe)))
     return every
 

@@ -5,21 +5,19 @@ gradient of the embedding. The one that needs the most counts. The formulas were
 `benchmarks.what_fits`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, ProgramShape
-from workings.models.weights import EMBEDDING, HEAD, projections
+from workings.models.family import EMBEDDING, HEAD
+from workings.models.weights import projections
 from workings.planning.memory_formulas import (
     CURRENT_LAYER_WEIGHTS,
     FEED_FORWARD_CHUNKS,
     FEED_FORWARD_POSITIONS,
     INPUT_SPLIT,
-    Tensor,
     attention_score_elements,
     current_layer_weight_bytes,
-    exact_parts,
     feed_forward_numbers,
     linear_attention_bytes_per_token,
     local_tensors,
@@ -38,14 +36,9 @@ def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, 
     _, rows, positions = batch
     device = _DeviceStep(request=request, rows=rows // fsdp, length=positions, fsdp=fsdp, tp=tp, platform=platform)
     phases = [device.loss_phase(), device.layer_phase()]
-    if device.trains_all_weights:
+    if request.method.trains_all_weights:
         phases.append(device.embedding_phase())
     return max(phases, key=lambda parts: sum(parts.values()))
-
-
-def step_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int, platform: str) -> dict[str, int]:
-    """Bytes per device of a whole step by part: the exact ones, and those of the phase that needs the most."""
-    return exact_parts(request, batch, fsdp, tp) | largest_phase_parts(request, batch, fsdp, tp, platform)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +51,6 @@ class _DeviceStep:
     fsdp: int
     tp: int
     platform: str
-
-    @property
-    def trains_all_weights(self) -> bool:
-        return self.request.method.name == "full"
 
     @property
     def tokens(self) -> int:
@@ -87,12 +76,11 @@ class _DeviceStep:
 
     @property
     def table_numbers(self) -> int:
-        # Of the embedding, or of the head.
+        """Numbers of the embedding or the head on one device."""
         return self.local_vocabulary * self.request.shape.width
 
     def loss_phase(self) -> dict[str, int]:
         """Parts of the loss: no layer has a gradient yet, or is being computed."""
-        # 0 represents all positions at once.
         chunk = min(self.request.memory.loss_chunk or self.tokens, self.tokens)
         # Devices that share the vocabulary compute their slice for the positions of all of them.
         positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
@@ -118,12 +106,12 @@ class _DeviceStep:
         """Parts of all three phases: compilers free them after the last one."""
         # The head's gradient is a float32 sum over chunks of positions, to which the embedding's is added at the end.
         return {"activations kept for backward": self._kept_activation_bytes(),
-                "head gradient in fp32": 4 * self.table_numbers * self.trains_all_weights,
+                "head gradient in fp32": 4 * self.table_numbers * self.request.method.trains_all_weights,
                 "weights laid out for gathering": self._layout_copy_bytes()}
 
     def _layer_gradient_bytes(self) -> int:
         layers = [tensor for tensor in trained_tensors(self.request, self.fsdp, self.tp) if tensor.name not in TABLES]
-        number = self.stored_bytes if self.trains_all_weights else 4  # adapters are trained in float32
+        number = self.stored_bytes if self.request.method.trains_all_weights else 4  # adapters are trained in float32
         return number * sum(tensor.elements for tensor in layers)
 
     def _head_copy_bytes(self) -> int:
@@ -145,7 +133,6 @@ class _DeviceStep:
     def _parts_of_one_layer(self) -> dict[str, int]:
         """Activations of the widest layer with their gradients, and the scores of one layer."""
         shape = self.request.shape
-        # One layer is recomputed at a time, so the widest decides.
         widest = max(map(self._layer_activation_bytes, range(shape.layers)))
         return {"activations of the layer at hand": 2 * widest
                 + self.compute_bytes * self.tokens * step_long_numbers_per_token(shape),
@@ -168,23 +155,17 @@ class _DeviceStep:
 
     def _score_bytes(self) -> int:
         heads = max(1, self.request.shape.heads // self.tp)
-        # Scores are float32, regardless of the format of computation.
         return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
 
     def _layout_copy_bytes(self) -> int:
-        """Bytes of the copies of split matrices whose split axis is not their first in memory.
-
-        GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
-        """
+        """Bytes of the copies of split matrices whose split axis is not their first in memory."""
+        # GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
         if self.platform != "gpu" or self.fsdp == 1:
             return 0
+        names = {f"{name}.weight" for name in projections(self.request.shape)}
         # Matrices in four bits are stored transposed, with the input axis first.
         quantized = self.request.method.name == "qlora"
-        transposed = [matrix for matrix in self._projections() if matrix.name.endswith(INPUT_SPLIT) == quantized]
-        elements = sum(matrix.elements for matrix in transposed)
+        elements = sum(tensor.elements for tensor in local_tensors(self.request.shape, self.fsdp, self.tp)
+                       if tensor.name in names and tensor.name.endswith(INPUT_SPLIT) == quantized)
         # Half a byte for a code and four bytes for a block of 64: 9/16 of a byte an element.
         return elements * 9 // 16 if quantized else elements * self.stored_bytes
-
-    def _projections(self) -> Iterator[Tensor]:
-        names = {f"{name}.weight" for name in projections(self.request.shape)}
-        return (tensor for tensor in local_tensors(self.request.shape, self.fsdp, self.tp) if tensor.name in names)

@@ -37,16 +37,15 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``."""
-        values = {"fits": self.fits, "marginal": self.marginal, "peak_bytes": self.peak_bytes,
-                  "limit_bytes": self.limit_bytes, "devices": self.devices, "source": self.source,
-                  "reasons": list(self.reasons), "breakdown": dict(self.breakdown), "versions": dict(self.versions)}
-        return values | {"available_bytes": self.available_bytes} if self.available_bytes else values
+        values = vars(self) | {"reasons": list(self.reasons), "breakdown": dict(self.breakdown),
+                               "versions": dict(self.versions)}
+        return {key: value for key, value in values.items() if key != "available_bytes" or value}
 
 
 def memory_verdict(inspection: Inspection, device: DeviceFacts) -> Verdict:
     """Compares a program's peak with the device's limit and, on a CPU, with the memory that is free now."""
     peak, limit = inspection.peak_bytes, device.memory_limit_bytes
-    # Other processes share a CPU's memory, and their part changes; an accelerator is taken to be the run's alone.
+    # Other processes share a CPU's memory, and their part changes; an accelerator is assumed to be the run's.
     memory = host_memory() if device.platform == "cpu" else None
     # In a control group the machine may have more free than this process may take.
     free = limit if memory is None else min(limit, memory.available_bytes)

@@ -17,7 +17,7 @@ from workings.inputs.resolve import find_shape
 from workings.models.shape import ModelShape
 from workings.planning.calibration import LEAST_OPERATIONS, calibrated_throughput
 from workings.planning.plan import Plan, target_memory_limit
-from workings.planning.planned_run import PlannedRun, engine_request, planned_mesh
+from workings.planning.planned_run import PlannedRun, engine_request, mesh_of
 from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
 from workings.planning.search import estimated_programs, plan_with_nearest, with_counted_steps
 from workings.record.number_text import duration
@@ -169,7 +169,7 @@ def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -
     loaded = with_engine(loaded, target.platform)
     shape = find_shape(loaded)
     # Steps depend on the rows of one step, and those on the devices of the mesh.
-    loaded = with_steps(loaded, planned_mesh(loaded.recipe, target).row_devices)
+    loaded = with_steps(loaded, mesh_of(loaded.recipe, target).row_devices)
     teacher = teacher_model(loaded)
     plan = plan_with_nearest(loaded.recipe, shape, target, search=nearest, teacher=teacher)
     operations = step_operations(engine_request(loaded.recipe, shape, target), plan.batch)

@@ -21,14 +21,18 @@ from workings.models.shapes import catalog, published_shape
 PUBLISHED = tuple(name for name in catalog() if published_shape(name).family in ARCHITECTURES)
 
 
+def header_of(shape):
+    return {f"{shape.family}.{key}": value for key, value in hyperparameters(shape).items()} | {
+        "general.architecture": shape.family}
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_header_of_a_published_model_is_read_as_its_shape(name):
     shape = published_shape(name)
-    header = {f"{shape.family}.{key}": value for key, value in hyperparameters(shape).items()}
     # A file holds numbers in float32.
-    stored = {key: float(np.float32(value)) if isinstance(value, float) else value for key, value in header.items()}
-    assert read_hyperparameters(stored | {"general.architecture": shape.family}, shape.vocab_size,
-                                not shape.tied_embeddings, rope_factors(shape)) == shape
+    stored = {key: float(np.float32(value)) if isinstance(value, float) else value
+              for key, value in header_of(shape).items()}
+    assert read_hyperparameters(stored, shape.vocab_size, not shape.tied_embeddings, rope_factors(shape)) == shape
 
 
 def test_rows_of_llama_are_stored_in_pairs_and_norms_of_gemma_with_one_added():
@@ -50,15 +54,14 @@ def test_rows_of_llama_are_stored_in_pairs_and_norms_of_gemma_with_one_added():
     ({"llama.expert_count": 8}, "expert_count: 8"),
     ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type: yarn"),
     ({"llama.attention.head_count_kv": [1, 2]}, "GGUF file differ in"),
-    ({"llama.rope.dimension_count": 4}, "rope.dimension_count: 4"),
+    ({"llama.rope.dimension_count": 4}, "rope.dimension_count: 4"), ({}, "no published rule"),
 ])
 def test_a_header_that_would_be_read_wrongly_is_refused(changes, said):
     shape = small("llama")
-    header = {f"llama.{key}": value for key, value in hyperparameters(shape).items()}
-    header = {key: value for key, value in (header | {"general.architecture": "llama"} | changes).items()
-              if value is not None}
+    header = {key: value for key, value in (header_of(shape) | changes).items() if value is not None}
+    factors = None if changes else np.linspace(1, 3, shape.head_dim // 2, dtype=np.float32)
     with pytest.raises(RequestError, match=said):
-        read_hyperparameters(header, shape.vocab_size, has_head=True)
+        read_hyperparameters(header, shape.vocab_size, True, factors)
 
 
 @pytest.mark.parametrize(("family", "changes", "said"), [
@@ -70,11 +73,3 @@ def test_a_header_that_would_be_read_wrongly_is_refused(changes, said):
 def test_a_model_that_llama_cpp_would_compute_otherwise_is_refused(family, changes, said):
     with pytest.raises(RequestError, match=said):
         hyperparameters(replace(tiny_shape(family), **changes))
-
-
-def test_factors_of_rotation_by_no_published_rule_are_refused():
-    shape = small("llama")
-    header = {f"llama.{key}": value for key, value in hyperparameters(shape).items()}
-    header["general.architecture"] = "llama"
-    with pytest.raises(RequestError, match="no published rule"):
-        read_hyperparameters(header, shape.vocab_size, True, np.linspace(1, 3, shape.head_dim // 2, dtype=np.float32))

@@ -1,5 +1,6 @@
 """Tiny GGUF files, written by the `gguf` package."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -45,8 +46,6 @@ def byte_pair_tokenizer(cut: Any, *, whole_first: bool = False) -> tokenizers.To
 
 def byte_pair_header(made: tokenizers.Tokenizer, pre: str) -> dict[str, Any]:
     """Its part of a GGUF header."""
-    import json
-
     content = json.loads(made.to_str())
     ids = made.get_vocab(with_added_tokens=True)
     added = {token["id"] for token in content["added_tokens"]}

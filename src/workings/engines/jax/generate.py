@@ -37,7 +37,7 @@ from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, P
 from workings.engines.jax.step import StepSpec
 from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
-from workings.models.weights import EMBEDDING
+from workings.models.family import EMBEDDING
 
 MIN_LENGTH = 16
 """Shortest padded length: shorter prompts share its program."""

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from workings.engines.jax.params_tree import stacks
+from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
-from workings.models.weights import PER_LAYER_EMBEDDING, first_value, layer_shapes, outer_shapes
+from workings.models.weights import first_value, layer_shapes, outer_shapes
 
 
 def tensor_key(seed: jax.Array | int, name: str) -> jax.Array:

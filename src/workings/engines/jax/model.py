@@ -35,7 +35,7 @@ from workings.engines.jax.layers import (
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.projection import DROPOUT_KEY, cast, project, projection
 from workings.engines.jax.sharding import Layout
-from workings.models import weights as names
+from workings.models import family as names
 from workings.models.shape import ModelShape
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]

@@ -16,7 +16,7 @@ from workings.config.training import MeshConfig
 from workings.engines.base import MeshShape
 from workings.engines.jax.params_tree import is_stacked, layer_tensor
 from workings.errors import RequestError
-from workings.models.weights import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
+from workings.models.family import EMBEDDING, HEAD, PER_LAYER_EMBEDDING, RESIDUAL
 
 P = PartitionSpec
 REPLICATE, FSDP, TP = "replicate", "fsdp", "tp"

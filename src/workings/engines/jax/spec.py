@@ -22,8 +22,8 @@ from workings.engines.jax.sharding import Layout
 from workings.engines.jax.step import MASTER, StepSpec, step
 from workings.engines.refusals import jax_refusals, refuse, refuse_uneven_rows
 from workings.errors import RequestError
+from workings.models.family import PROJECTIONS
 from workings.models.shape import ModelShape
-from workings.models.weights import PROJECTIONS
 
 DTYPES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 

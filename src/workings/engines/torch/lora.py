@@ -28,14 +28,8 @@ from workings.engines.torch.rounding import tensor_generator
 from workings.engines.torch.sharding import gathered, local, own_part
 from workings.engines.torch.spec import TorchSpec
 from workings.errors import RequestError
-from workings.models.weights import (
-    LAYER_SCALAR,
-    PEFT_PREFIX,
-    find_projections,
-    is_frozen,
-    layer_shapes,
-    projections,
-)
+from workings.models.family import LAYER_SCALAR
+from workings.models.weights import PEFT_PREFIX, find_projections, is_frozen, layer_shapes, projections
 
 
 def refuse_unknown(spec: TorchSpec) -> None:

@@ -34,10 +34,11 @@ from workings.engines.torch.sharding import FsdpRoot, per_layer_table, split
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.triton.check import use_kernels
 from workings.errors import RequestError
+from workings.models.family import LAYER_SCALAR, PER_LAYER_EMBEDDING
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
-from workings.models.weights import LAYER_SCALAR, PER_LAYER_EMBEDDING, first_value, tensor_shapes
+from workings.models.weights import first_value, tensor_shapes
 
 CONVERTED = 2**25
 """Elements of the head that are converted at a time where it is stored in another format."""

@@ -11,8 +11,8 @@ from flax import nnx
 from workings.engines.jax.params_tree import Params
 from workings.engines.tunix.trainer import model_class
 from workings.errors import RequestError
+from workings.models.family import EMBEDDING, FINAL_NORM
 from workings.models.shape import ModelShape
-from workings.models.weights import EMBEDDING, FINAL_NORM
 
 Path = tuple[str | int, ...]
 """Path of a tensor in Tunix's tree, e.g. ``("layers", 0, "mlp", "up_proj", "kernel")``."""

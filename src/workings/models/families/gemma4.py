@@ -71,7 +71,7 @@ class Gemma4(Family):
                        shared_mlp_width=2 * shape.mlp_width, global_head_dim=2 * shape.head_dim, per_layer_width=16)
 
     def check_engine(self, engine: str, shape: ModelShape) -> None:
-        """Experts run in transformers' own class alone."""
+        """Experts run only in transformers' own class."""
         super().check_engine(engine, shape)
         if shape.experts and engine in WITHOUT_EXPERTS:
             raise RequestError(f"engine: {engine} cannot train a {self.name} model with experts",

@@ -1,11 +1,11 @@
-"""Families whose layers are alike or differ in windows and rotation alone: Gemma 1 to 3, Llama, OLMo 3, Qwen, SmolLM3.
+"""Families whose layers are alike, or differ only in windows and rotation: Gemma 1 to 3, Llama, OLMo 3, Qwen, SmolLM3.
 
 Gemma 2 has norms on both sides of a block, capped scores and logits, and a sliding window in every second layer; Gemma
 3 adds norms on queries and keys, five sliding layers for one global layer, and two bases of rotation.
 
-OLMo 3 has norms after blocks alone. YaRN stretches the rotation of its global layers alone, as in the code that the
-published models were trained with and in vLLM. transformers 5.12 stretches all layers, so that it opens our export of
-such a model with other numbers.
+OLMo 3 has norms only after blocks. YaRN stretches only the rotation of its global layers, as in vLLM and in the code
+that the published models were trained with. transformers 5.12 stretches all layers, so our export of such a model gives
+other numbers there.
 """
 
 from collections.abc import Mapping

@@ -96,7 +96,6 @@ class GgufFile:
         return from_gguf(self.shape, name, self._stored(self.names[name]))
 
     def _size(self, stored: str) -> tuple[int, ...]:
-        # GGUF gives the innermost axis first.
         return tuple(int(axis) for axis in reversed(self._tensors[stored].shape))
 
     def _stored(self, stored: str) -> np.ndarray:

@@ -60,7 +60,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "gpt-2": PreTokenizer(cut=_PLAIN),
     "smollm": PreTokenizer(cut=pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _PLAIN])),
     "llama-bpe": _LLAMA, "llama3": _LLAMA, "llama-v3": _LLAMA,
-    # SmolLM3: Llama 3's expression, and merges alone.
+    # SmolLM3: Llama 3's expression, and only merges.
     "smaug-bpe": PreTokenizer(cut=_bytes_cut_by(_LLAMA3)),
     "qwen2": _QWEN, "deepseek-r1-qwen": _QWEN, "qwen35": PreTokenizer(cut=_bytes_cut_by(_QWEN35), nfc=True),
 }
@@ -88,7 +88,6 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
         raise RequestError(f"the GGUF file lists {len(tokens):,} tokens and {len(kinds):,} kinds of tokens",
                            "a GGUF file with a tokenizer")
     made, begins = _made(keys, tokens, kinds)
-    # Tokens that are found in a text before it is cut.
     for add, special, of in ((made.add_special_tokens, True, (Kind.CONTROL, Kind.UNKNOWN)),
                              (made.add_tokens, False, (Kind.USER_DEFINED,))):
         add([AddedToken(token, normalized=False, special=special)

@@ -79,22 +79,20 @@ def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[
         raise _unknown(f"that replaces {replacement['pattern']} by {replacement['content']}")
     if not content["model"]["byte_fallback"]:
         raise _unknown("that has no bytes for unknown characters")
-    # llama.cpp cuts such a text at line breaks alone. Other cuts change nothing where no merge crosses one.
+    # llama.cpp cuts such a text only at line breaks. Other cuts change nothing if no merge crosses one.
     if crossing := next((product for product in {left + right for left, right in merges}
                          if tokenizer.is_cut(product)), None):
         raise _unknown(f"that cuts {crossing!r} apart, which is a token")
     if _merges_any_neighbors(tokenizer.ids, content, merges):
         return _Rules(model="llama", pre="default", space_prefix=prefix)
     if prefix:
-        raise _unknown("that puts a space before a text and merges some pairs alone")
+        raise _unknown("that puts a space before a text and merges only some pairs")
     return _Rules(model="gemma4", pre="gemma4")
 
 
 def _merges_any_neighbors(ids: Mapping[str, int], content: Mapping[str, Any], merges: list[tuple[str, str]]) -> bool:
-    """Whether merging by a score of each token, as SentencePiece does, is merging by this list.
-
-    It is if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
-    """
+    """Whether merging by a score of each token, as SentencePiece does, is merging by this list."""
+    # It is if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
     products = [left + right for left, right in merges]
     if sum(1 for _ in groupby(products)) != len(set(products)):
         return False
