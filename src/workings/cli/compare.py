@@ -56,7 +56,7 @@ def compare_command(
             refuse_unread("with --save", "these with --gate", *OF_A_GATE)
             _save(a, save)
         elif gate is not None:
-            _gate(a, gate, max_drop, {"pass": 0, "fail": 1, "3": 3}[inconclusive])
+            _gate(a, gate, max_drop, inconclusive)
         return
     refuse_unread("without --gate", "these with --gate", *OF_A_GATE)
     if b is None:
@@ -75,9 +75,9 @@ def compare_command(
         refuse_unread("with several seeds of a side", "--html with two to four runs", "html")
         from workings.evaluation.comparison.several_runs import compare_seeds
 
-        result = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])], equivalent_within=margin)
-        answer(result.values, "\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]),
-               CODES.get(result.verdict, 0))
+        values = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])], equivalent_within=margin)
+        answer(values, "\n".join([values["sentence"], *(f"note: {note}" for note in values["notes"])]),
+               CODES.get(values["verdict"], 0))
     else:
         _pair(a, b, margin, html)
 
@@ -109,12 +109,12 @@ def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
 
 
 def _table(runs: Sequence[Path], html: Path | None) -> None:
-    from workings.evaluation.comparison.several_runs import rank
+    from workings.evaluation.comparison.several_runs import rank, ranking_text
 
     ranking = rank(runs)
     _write_page(html, runs)
     # A table has no single difference; the exit code says whether there is a best run.
-    answer(ranking.to_json(), ranking.text(), 0 if ranking.best else CODES["inconclusive"])
+    answer(ranking, ranking_text(ranking), 0 if "best" in ranking else CODES["inconclusive"])
 
 
 def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None) -> None:
@@ -126,11 +126,12 @@ def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None)
         say(f"page: {html}")
 
 
-def _gate(run: Path, baseline: Path, max_drop: float, code_of_inconclusive: int) -> None:
-    from workings.evaluation.comparison.gate import EXIT_CODES, gate
+def _gate(run: Path, baseline: Path, max_drop: float, inconclusive: str) -> None:
+    from workings.evaluation.comparison.gate import gate
 
-    passed = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
-    answer(passed.values, passed.sentence, (EXIT_CODES | {"inconclusive": code_of_inconclusive})[passed.verdict])
+    values = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
+    verdict = inconclusive if values["verdict"] == "inconclusive" else values["verdict"]
+    answer(values, values["sentence"], {"pass": 0, "fail": 1, "3": 3}[verdict])
 
 
 def _save(run: Path, baseline: Path) -> None:

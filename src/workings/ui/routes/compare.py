@@ -58,7 +58,7 @@ def answer_of(site: Site, names: list[str], within: str) -> tuple[dict[str, Any]
             comparison = compared(site.folder, runs[0], runs[1], None if points is None else points / 100)
             values["comparison"] = comparison.to_json()
         else:
-            values["ranking"] = rank(runs).to_json()
+            values["ranking"] = rank(runs)
     # Runs that are not comparable are an answer too: the page still shows what differs.
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
