@@ -45,7 +45,6 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN)
     app, site = _page()
     # Everything of another folder but the templates, which would be compiled again.
     vars(site).update(vars(Site.over(folder)) | {"templates": site.templates})
-    app.state.stopping = site.stopping
     return TestClient(app, base_url=BASE, headers={"authorization": f"Bearer {token}"} if token else {},
                       raise_server_exceptions=True)
 

@@ -51,22 +51,18 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     assert page.get("/api/ask/runs/plain").json()["questions"] == []
 
 
-def test_pieces_are_sent_as_events_and_after_a_lost_connection_from_there_on(page: TestClient,
-                                                                              tmp_path: Path) -> None:
+def test_pieces_are_sent_from_a_place_in_the_output(page: TestClient, tmp_path: Path) -> None:
     folder = Site.over(tmp_path).jobs.place / "1"
     folder.mkdir(parents=True)
     written = [json.dumps({"model": "trained", "piece": piece}) + "\n" for piece in ("47", "\u2028+\n")]
     (folder / "job.json").write_text("{}")
     (folder / "exit.json").write_text('{"code": 0}')
     (folder / "stdout.txt").write_text("a library's words\n" + "".join(written) + written[0][:9])  # still being written
-    answer = page.get("/api/jobs/1/pieces")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    first, second, end, rest = answer.text.split("\n\n")
-    assert first + "\n" == f"id: {18 + len(written[0])}\ndata: {written[0]}"
-    assert json.loads(second.partition("data: ")[2]) == {"model": "trained", "piece": "\u2028+\n"}
-    assert (second.count("\n"), "event: end" in end, rest) == (1, True, "")
-    again = page.get("/api/jobs/1/pieces", headers={"last-event-id": str(18 + len(written[0]))})
-    assert again.text == f"{second}\n\n{end}\n\n"
+    first, second = map(json.loads, written)
+    found, end = page.get("/api/jobs/1/pieces").json(), 18 + sum(map(len, written))
+    assert found == {"running": False, "end": end, "pieces": [first, second]}
+    assert page.get(f"/api/jobs/1/pieces?after={18 + len(written[0])}").json()["pieces"] == [second]
+    assert page.get(f"/api/jobs/1/pieces?after={end}").json() == {"running": False, "end": end, "pieces": []}
     assert page.get("/api/jobs/none/pieces").status_code == 404
 
 

@@ -30,7 +30,6 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
-    app.state.stopping = site.stopping
     # The guard wraps the whole application, so that no route is left out.
     for part in (runs, compare, data, plan, start):
         app.include_router(part.router(site))

@@ -78,19 +78,11 @@ def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
     Resident is that of the whole process, if the device reports none.
     """
     return {"planned_bytes": plan.get("peak_bytes"), "planned_source": str(plan.get("source", "")),
-            "limit_bytes": plan.get("limit_bytes"), "parts": _parts(plan),
+            "limit_bytes": plan.get("limit_bytes"),
+            "parts": [{key: part[key] for key in ("name", "size_bytes")}
+                      for part in plan.get("parts", ()) if part["size_bytes"]],
             "measured_bytes": use.taken_bytes if use else None, "measured_source": use.taken_words if use else "",
             "resident_bytes": use.held_bytes if use and not use.device_counts else None}
-
-
-def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """Categories that add up to the peak; a plan without categories counted the program's buffers."""
-    if named := plan.get("parts"):
-        return [{key: part[key] for key in ("name", "size_bytes")} for part in named if part["size_bytes"]]
-    breakdown = plan.get("breakdown", {})
-    sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
-    sizes["outputs"] -= breakdown.get("aliased", 0)  # these replace the arguments
-    return [{"name": name, "size_bytes": size} for name, size in sizes.items() if size > 0]
 
 
 def _text(path: Path) -> str:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -190,14 +190,14 @@ def json_object(line: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def ask(words: list[str], cwd: Path) -> dict[str, Any]:
-    """The answer of ``workings WORDS --json``. Raises `RequestError` if it is an error, or there is none."""
+def ask(words: Sequence[str], cwd: Path, timeout: float | None = TIMEOUT_SECONDS) -> dict[str, Any]:
+    """The answer of ``workings WORDS --json``. Raises `RequestError` if it is an error, or there is none in time."""
     # Only the output decides: exit code 1 may be an answer (`data check` found something).
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {TIMEOUT_SECONDS} s",
+        raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {timeout} s",
                            "run the command in a terminal") from None
     # Libraries print too; `--json` promises the answer as the last line.
     value = _split(done.stdout)[1]

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from threading import Event
 from typing import Any
 
 import jinja2
@@ -46,8 +45,6 @@ class Site:
     jobs: Jobs
     verified: VerificationCache
     templates: jinja2.Environment = field(default_factory=_environment)
-    stopping: Event = field(default_factory=Event)
-    """Set when the server stops, which ends open responses."""
 
     @classmethod
     def over(cls, root: Path) -> "Site":
