@@ -124,12 +124,7 @@ def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> 
 
 def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[list[float], MeasuredSide]:
     """Accuracies of the runs of one side, each with its items in this order, and what the runs are together."""
-    runs = []
-    for record in records:
-        by_id = {result.id: result for result in record.results()}
-        if by_id.keys() != {*order}:
-            raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
-        runs.append(measured_side(name, record.answer_counts, [by_id[item_id] for item_id in order]))
+    runs = [measured_side(name, record.answer_counts, record.results_of(order)) for record in records]
     return [fmean(run.scores) for run in runs], pooled(name, runs)
 
 
