@@ -120,7 +120,7 @@ def test_check_proves_rows_as_a_recipe_makes_them(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """Three pairs, of which the last two contradict each other, imported from dialogues."""
+    """Three pairs, imported from dialogues; the last two contradict each other."""
     path, asked = tmp_path / "hh.jsonl", "\n\nHuman: What is 2+2?\n\nAssistant:"
     told = [("2+2=4", "I wonder"), ("4", "5"), ("5", "4")]
     path.write_text("".join(json.dumps({"chosen": f"{asked} {better}", "rejected": f"{asked} {worse}"}) + "\n"

@@ -1,4 +1,4 @@
-"""Nothing is silent for longer than two seconds: what goes on, and for how long."""
+"""No operation is silent for longer than two seconds: a line names it and its time."""
 
 import queue
 import time
@@ -11,7 +11,7 @@ from workings.record.progress import report_progress_to, slow_operation
 
 @pytest.fixture
 def said(monkeypatch):
-    """Lines as they are said, at once instead of after two seconds."""
+    """The printed lines, at once instead of after two seconds."""
     lines = queue.Queue()
     monkeypatch.setattr(line, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(line, "say", lines.put)

@@ -213,7 +213,7 @@ def test_a_run_that_is_being_written_is_live(page: TestClient, tmp_path: Path) -
     assert {series["key"]: (series["x"], series["y"], series["smoothed"]) for series in news}["loss"] == (
         [before + 1], [0.125], []), "what is drawn already is not sent again"
     assert nothing == []
-    # It stands first, under the name that it will have, and its earlier attempt is hidden.
+    # It is the first row, under its later name, and its earlier attempt is hidden.
     assert (rows[0]["name"], rows[0]["state"]) == ("runs/live", "running")
     assert rows[0]["started_at"] == json.loads((live / "train/events.jsonl").read_text().splitlines()[0])["time"]
     assert {row["name"]: row["earlier_of"] for row in rows}["runs/live.interrupted-1"] == "runs/live"

@@ -49,7 +49,7 @@ def test_a_plan_for_no_machine_says_what_to_tick(page: TestClient) -> None:
     answer = page.post("/plan", data={"recipe": "smoke-tiny"})
     assert answer.status_code == 422
     assert "tick one, such as cpu" in answer.text
-    # What is said of the folder's runs is on their pages alone.
+    # Only pages about runs have the sentence about the folder's runs.
     sealed = "read from the sealed run directories"
     assert [sealed in page.get(address).text for address in ("/", "/plan", "/start")] == [True, False, False]
 

@@ -67,7 +67,7 @@ def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
 
     Empty where one version checked all of them.
     """
-    versions = {str(config["steps"]["version"]) for config in configs}
+    versions = {str(config.get("steps", {}).get("version", "unknown")) for config in configs}
     return "" if len(versions) == 1 else (
         f"equations were checked by versions {' and '.join(sorted(versions))} of the checker")
 
