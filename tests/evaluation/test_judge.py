@@ -76,10 +76,9 @@ def test_a_judge_is_asked_again_where_it_was_busy_and_its_key_is_written_nowhere
     assert "sk-secret" not in (tmp_path / "judge.json").read_text()
 
 
-@pytest.mark.parametrize(("count", "said"), [(199, "completions: 199"), (0, "completions: 0")])
-def test_too_few_labels(count: int, said: str, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=said):
-        check_judge("http://127.0.0.1:9", "m", labelled(tmp_path / "l.jsonl", count), tmp_path / "j", max_tokens=8)
+def test_too_few_labels(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="completions: 199"):
+        check_judge("http://127.0.0.1:9", "m", labelled(tmp_path / "l.jsonl", 199), tmp_path / "j", max_tokens=8)
 
 
 def test_an_evaluation_by_a_judge_is_recomputed_without_it(checked, tmp_path: Path) -> None:

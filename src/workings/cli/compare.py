@@ -70,7 +70,6 @@ def compare_command(
         raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
                            "percentage points above 0 and below 100", "--equivalent-within 2")
     margin = None if equivalent_within is None else equivalent_within / 100
-    # One more seed on either side asks for the comparison of seeds.
     if with_a or with_b:
         refuse_unread("with several seeds of a side", "--html with two to four runs", "html")
         from workings.evaluation.comparison.several_runs import compare_seeds
@@ -89,7 +88,6 @@ def _pair(a: Path, b: Path, margin: float | None, html: Path | None) -> None:
 
     comparison = compare(a, b, equivalent_within=margin)
     _write_page(html, [a, b], comparison)
-    # First wrong equations of both; none if they are not comparable.
     breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
               for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
     values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}

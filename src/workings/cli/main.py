@@ -65,7 +65,6 @@ class CommandGroup(typer.core.TyperGroup):
         width = max(map(len, self.commands))
         for heading, commands in COMMAND_GROUPS.items():
             with formatter.section(heading):
-                # One width for all groups, so that the sentences align.
                 formatter.write_dl([(command.ljust(width), str(self.commands[command].get_short_help_str(limit=1000)))
                                     for command in commands])
 

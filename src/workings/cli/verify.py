@@ -20,7 +20,6 @@ NOT_PROVED = (
     "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
     "the recorded numbers; an independent run of the same recipe needs no trust in this record's author.")
 """Ends the text of `--verbose`."""
-# One width, so that the ids align.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 
 
@@ -135,7 +134,6 @@ def _what_is_wrong(result: "Verification") -> list[str]:
         if stopped:
             lines.append(_line("failed", f"{len(stopped)} checks could not be made because of that: "
                                          f"{', '.join(stopped)}"))
-    # If nothing could be opened, that says it all.
     if result.root:
         lines += [_line("not_checked", f"{check.id}: {check.text}") for check in result.checks
                   if check.verdict == "not_checked" and check.blocking]

@@ -51,7 +51,6 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
         missing = (optional or running) and not (run / name).exists()
         return attempt(lambda: read(run / name), {}) if is_run and not missing else {}
 
-    # The manifest is written when a run is sealed.
     manifest = part(layout.MANIFEST) if not running else {}
     summaries = {name: attempt(partial(read, path / layout.EVALUATION_SUMMARY), NOTHING, about=f"evaluation {name}: ")
                  for name, path in units_of(run).items()}

@@ -199,10 +199,8 @@ def ask(words: Sequence[str], cwd: Path, timeout: float | None = TIMEOUT_SECONDS
     except subprocess.TimeoutExpired:
         raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {timeout} s",
                            "run the command in a terminal") from None
-    # Libraries print too; `--json` promises the answer as the last line.
     value = _split(done.stdout)[1]
     if value is None:
-        # The end, because a command prints its reason last.
         error_text = done.stderr.strip() or f"exit code {done.returncode}"
         raise RequestError(f"workings {' '.join(words)} gave no answer: {error_text[-1500:]}", "an answer")
     if error := value.get("error"):

@@ -14,7 +14,6 @@ from workings.record.storage import open_plain
 from workings.ui.folder import Folder
 
 T = TypeVar("T")
-# The form lists them in one menu.
 RECIPES = 500
 FIRST_RECIPE = "smoke-tiny"
 """Recipe that a form shows at first."""

@@ -32,7 +32,6 @@ Names = Annotated[list[str], Query(default_factory=list, description="Two to twe
 
 def two(site: Site, names: list[str]) -> list[Path]:
     """Places of two to `MAX_RUNS` different runs."""
-    # A run compared with itself is equal by construction.
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
         raise RequestError(f"{len(set(names))} runs cannot be compared", f"2 to {MAX_RUNS} different runs",
                            "select them in the list")
@@ -76,7 +75,6 @@ def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step
     if wrong_step:
         has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
-    # A pair has two completions, so a page holds fewer.
     shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
     return {"show": show, "found": len(rows), "page": page, "pages": pages,
             "rows": [pair(x, y, show) for x, y in shown]}

@@ -95,7 +95,6 @@ def router(site: Site) -> APIRouter:
                      if key == "data.traces"), "")
         try:
             look = looked_at(site, recipe, row, check, override_words(overrides))
-        # Shown next to the form, which keeps what was typed.
         except RequestError as error:
             problem = error
         return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,

@@ -189,7 +189,6 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
             # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
             return RedirectResponse(place_of(start(**fields)), 303)
         except RequestError as error:
-            # Only the training form keeps what was typed.
             if start.__name__ != "train":
                 raise
             return _page(site, fields, error)
