@@ -37,7 +37,8 @@ def test_answers_come_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     (folder / "stdout.txt").write_text(json.dumps(WRONG) + "\n" + pieces)
     found = page.get("/api/ask/runs/steps").json()["questions"][0]
     assert (found["text"], found["state"]) == ("-8 + 9\n= ?", "running")
-    assert (found["trained"]["wrong_step"], found["untrained"]) == ("line 2 of 2: 8+9+1=17 (correct: 18)", None)
+    assert found["trained"]["wrong_step"] == "first wrong equation, line 2 of 2: 8+9+1=17 (correct: 18)"
+    assert found["untrained"] is None
     shown = page.get("/run/runs/steps?tab=ask").text
     assert '<span class="wrong-step">8+9+1=17</span>' in shown
     assert [f'data-pieces="{model}"' in shown for model in ("trained", "untrained")] == [False, True]

@@ -156,7 +156,7 @@ def test_equivalence_is_asked_for_on_the_page(page: TestClient, tmp_path: Path) 
         assert "a difference of 10 points or more is ruled out" in page.get(f"{address}?{near}&within=10").text
     assert "--equivalent-within 10" in page.get(f"/compare?{near}&within=10").text
     assert page.get(f"/api/compare?{near}&within=").json()["comparison"]["verdict"] == "inconclusive"
-    assert page.get(f"/api/compare?{near}&within=0").json()["expected"] == "percentage points above 0 and below 100"
+    assert page.get(f"/api/compare?{near}&within=0").json()["expected"] == "within: greater than 0"
 
 
 def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:

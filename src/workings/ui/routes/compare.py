@@ -1,12 +1,12 @@
 """`/compare`: two runs against each other, or several in a table."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BeforeValidator
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison
@@ -26,7 +26,8 @@ MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
 CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
 DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
-Within = Annotated[str, Query(description="Margin of equivalence in percentage points; empty: no test of equivalence")]
+Within = Annotated[float | None, BeforeValidator(lambda text: text or None), Query(
+    gt=0, lt=100, description="Margin of equivalence in percentage points; empty: no test of equivalence")]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
@@ -38,14 +39,13 @@ def two(site: Site, names: list[str]) -> list[Path]:
     return [site.folder.path(name) for name in names]
 
 
-def answer_of(site: Site, names: list[str], within: str) -> tuple[dict[str, Any], Comparison | None]:
+def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[str, Any], Comparison | None]:
     """What differs between the runs, and the answer of `workings compare --json` (``comparison`` or ``ranking``).
 
-    ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points, or
-    empty.
+    ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points.
     """
-    runs, points = two(site, names), _points(within)
-    if points is not None and len(runs) > 2:
+    runs = two(site, names)
+    if within is not None and len(runs) > 2:
         raise RequestError(f"equivalence needs two runs, not {len(runs)}", "two runs")
     comparison: Comparison | None = None
     # Compare settings first, because they explain why runs are not comparable.
@@ -54,7 +54,7 @@ def answer_of(site: Site, names: list[str], within: str) -> tuple[dict[str, Any]
         "counts": {}, "first_wrong_step": {}}
     try:
         if len(runs) == 2:
-            comparison = compared(site.folder, runs[0], runs[1], None if points is None else points / 100)
+            comparison = compared(site.folder, runs[0], runs[1], None if within is None else within / 100)
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs)
@@ -117,7 +117,7 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/compare")
-    def compare_json(run: Names, within: Within = "") -> dict[str, Any]:
+    def compare_json(run: Names, within: Within = None) -> dict[str, Any]:
         """Two runs: difference, interval, verdict. Three or four: a table."""
         return answer_of(site, run, within)[0]
 
@@ -127,13 +127,13 @@ def router(site: Site) -> APIRouter:
         return pairs_page(site, run, show, page, wrong_step)
 
     @routes.get("/export/compare", include_in_schema=False)
-    def export(run: Names, within: Within = "") -> Response:
+    def export(run: Names, within: Within = None) -> Response:
         comparison = answer_of(site, run, within)[1]
         return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
-    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "", within: Within = ""
-                     ) -> HTMLResponse:
+    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "",
+                     within: Within = None) -> HTMLResponse:
         answer, comparison = answer_of(site, run, within)
         paths = two(site, run)
         # An unfinished run has no manifest; its curves come from the log.
@@ -143,7 +143,7 @@ def router(site: Site) -> APIRouter:
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
-            within=within, wrong_step=wrong_step, steps=STEP_FILTERS,
+            within="" if within is None else f"{within:g}", wrong_step=wrong_step, steps=STEP_FILTERS,
             accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
             pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
             breaks=figures.first_wrong_steps_figure([
@@ -153,15 +153,3 @@ def router(site: Site) -> APIRouter:
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 
     return routes
-
-
-def _points(within: str) -> float | None:
-    """The margin in percentage points; None if the field is empty."""
-    try:
-        points = float(within) if within.strip() else None
-    except ValueError:
-        # NaN fails the test below, so text and wrong numbers share one error.
-        points = math.nan
-    if points is not None and not 0 < points < 100:
-        raise RequestError(f"the margin of equivalence cannot be {within}", "percentage points above 0 and below 100")
-    return points

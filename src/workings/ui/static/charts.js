@@ -33,7 +33,7 @@ const MEANS = [0, 1, 3, 5, 11, 25, 51, 101, 251, 501];
 function wishes(search) {
   const query = new URLSearchParams(search);
   const number = (key) => (query.get(key) ? Number(query.get(key)) : null);
-  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", mean: query.get("smooth") === "0" ? 1 : number("mean") ?? 0 };
+  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", mean: number("mean") ?? 0 };
 }
 
 /** The address of a state of the curves, everything else of it kept. */
@@ -45,7 +45,6 @@ function addressOf(search, wish) {
   set("high", wish.high);
   set("log", wish.log ? "1" : null);
   set("mean", wish.mean || null);
-  set("smooth", null); // from old addresses
   return `?${query}`;
 }
 
@@ -93,14 +92,7 @@ class Curves {
     this.fill();
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("change", () => this.asked());
-    this.form.addEventListener("reset", () => setTimeout(() => {
-      this.form.low.value = "";
-      this.form.high.value = "";
-      this.form.x.value = this.wish.x;
-      this.form.log.checked = this.wish.log;
-      this.form.mean.value = place(this.wish.mean);
-      this.asked();
-    }));
+    this.form.addEventListener("reset", () => setTimeout(() => this.zoom(null, null)));
     this.form.mean.addEventListener("input", () => this.sayMean());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.resize()).observe(this.place);
@@ -243,12 +235,13 @@ class Curves {
       const { series, name } = each;
       const stroke = color(COLORS[index % COLORS.length]);
       const dash = DASHES[index % DASHES.length];
-      const sparse = series.x.length < 60;
+      const measured = { label: name, stroke, width: 2, dash, spanGaps: true, points: { show: series.x.length < 60, size: 5 }, value: (u, value) => numberText(value) };
+      const faint = smooth && series.smoothed.length > 0;
       lines.push({ x: series.x, y: series.y });
-      options.push({ label: smooth && series.smoothed.length ? `${name}, measured` : name, stroke: smooth && series.smoothed.length ? stroke + "55" : stroke, width: smooth && series.smoothed.length ? 1 : 2, dash, spanGaps: true, points: { show: sparse, size: 5 }, value: (u, value) => numberText(value) });
-      if (smooth && series.smoothed.length) {
+      options.push(faint ? { ...measured, label: `${name}, measured`, stroke: stroke + "55", width: 1 } : measured);
+      if (faint) {
         lines.push({ x: series.x, y: series.smoothed });
-        options.push({ label: `${name}, mean`, stroke, width: 2, dash, spanGaps: true, points: { show: false }, value: (u, value) => numberText(value) });
+        options.push({ ...measured, label: `${name}, mean`, points: { show: false } });
       }
     });
     const data = aligned(lines);
@@ -297,11 +290,9 @@ class Curves {
 
   /** About a dozen places as a table, for who does not see the curve. */
   numbers(table, title, options, lines) {
-    const open = table.open;
     const [axis, ...rows] = aligned(lines);
     const stride = Math.max(1, Math.floor((axis.length - 1) / 11));
-    const head = `<summary>The numbers</summary>`;
-    table.innerHTML = head;
+    table.innerHTML = "<summary>The numbers</summary>";
     const body = document.createElement("table");
     const add = (cells, tag) => {
       const line = document.createElement("tr");
@@ -316,7 +307,6 @@ class Curves {
     add([this.wish.x, ...options.map((option) => option.label)], "th");
     axis.forEach((x, index) => { if (index % stride === 0 || index === axis.length - 1) add([numberText(x), ...rows.map((row) => numberText(row[index]))], "td"); });
     table.append(body);
-    table.open = open;
   }
 
   resize() {
