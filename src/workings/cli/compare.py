@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,9 +11,6 @@ from workings.cli.options import refuse_unread
 from workings.cli.output import answer, say
 from workings.errors import RequestError
 from workings.record.number_text import percent
-
-if TYPE_CHECKING:
-    from workings.evaluation.first_wrong_step import FirstWrongSteps
 
 CODES = {"not comparable": 2, "inconclusive": 3}
 """Exit codes of verdicts: as in every command, 2 means a wrong request and 3 an open result; else 0."""
@@ -83,27 +80,20 @@ def compare_command(
 
 def _pair(a: Path, b: Path, margin: float | None, html: Path | None) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
-    from workings.evaluation.first_wrong_step import count_first_wrong_steps
+    from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 
     comparison = compare(a, b, equivalent_within=margin)
     _write_page(html, [a, b], comparison)
-    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
+    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path))).kinds
               for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
-    values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}
-                                     if breaks else {})
-    answer(values, "\n".join([comparison_text(comparison), *_breaks_text(breaks)]), CODES.get(comparison.verdict, 0))
-
-
-def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
-    from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS
-
-    shown = [kind for kind in KINDS if any(kind in side.kinds for side in breaks.values())]
-    if not any(kind in WRONG_STEP_KINDS for kind in shown):
-        return []
-    rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
-    return ["items by the line of their first wrong equation (A, B):",
-            *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
+    lines = [comparison_text(comparison)]
+    shown = [kind for kind in KINDS if any(kind in kinds for kinds in breaks.values())]
+    if any(kind in WRONG_STEP_KINDS for kind in shown):
+        lines += ["items by the line of their first wrong equation (A, B):",
+                  *(f"  {kind:<20}  {breaks['a'].get(kind, 0):>6}  {breaks['b'].get(kind, 0):>6}" for kind in shown)]
+    answer(comparison.to_json() | ({"first_wrong_step": breaks} if breaks else {}), "\n".join(lines),
+           CODES.get(comparison.verdict, 0))
 
 
 def _table(runs: Sequence[Path], html: Path | None) -> None:
@@ -133,7 +123,6 @@ def _gate(run: Path, baseline: Path, max_drop: float, inconclusive: str) -> None
 
 
 def _save(run: Path, baseline: Path) -> None:
-    """Save a run's results as the baseline of its items."""
     from workings.evaluation.comparison.gate import set_baseline
     from workings.evaluation.unit import find_unit
 

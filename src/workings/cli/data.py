@@ -150,7 +150,6 @@ def preview_command(
 
 
 def _row_lines(row: Any, parts: Any, turns: Any) -> list[str]:
-    """A row for the terminal."""
     from workings.data.preview import marked
 
     lines = [f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned"]

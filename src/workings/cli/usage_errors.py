@@ -58,7 +58,6 @@ def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErro
 
 
 def _right_command(unknown: str, command: Any, called: str, typed: Sequence[str]) -> str:
-    """The command that was probably meant."""
     near = difflib.get_close_matches(unknown, command.commands, 1)
     if called != "workings" or unknown not in INSTEAD:
         return f"{called} {near[0] if near else '-h'}"

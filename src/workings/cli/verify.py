@@ -85,7 +85,6 @@ def verify_command(
 
 
 def _view(path: Path, name: str) -> str:
-    """A view of the outermost unit of a record."""
     from workings.evidence.verify.checks.run_consistency import views_of
     from workings.evidence.verify.load import load
     from workings.evidence.verify.tree import open_tree
@@ -151,7 +150,6 @@ def _line(verdict: str, text: str) -> str:
 
 
 def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
-    """The public keys to trust."""
     if not files:
         return ()
     from workings.evidence.attest import keys
@@ -169,7 +167,6 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
 
 
 def _replayer(steps: int | None, whole: bool, seed: int | None, data: Path | None, weights: Path | None) -> "Replay":
-    """The function that replays steps of a run."""
     from workings.runs.replay import STEPS, ReplayRequest, replay_run
 
     if steps is not None and whole:

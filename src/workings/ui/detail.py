@@ -72,10 +72,7 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
 
 
 def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
-    """Memory of a device in bytes: planned before launch, measured afterwards.
-
-    Resident is that of the whole process, if the device reports none.
-    """
+    """Bytes of a device, planned and measured; resident are those of the whole process, if the device counts none."""
     return {"planned_bytes": plan.get("peak_bytes"), "planned_source": str(plan.get("source", "")),
             "limit_bytes": plan.get("limit_bytes"),
             "parts": [{key: part[key] for key in ("name", "size_bytes")}

@@ -127,7 +127,6 @@ def _weights(run: Path) -> dict[str, float]:
 
 
 def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Divergences) -> list[dict[str, Any]]:
-    """Groups as readable text."""
     weights, path = _weights(run), run / TOKENIZER
     try:
         tokenizer = folder.cache.get("tokenizer", [path / "tokenizer.json"], lambda: Tokenizer.load(path))

@@ -94,7 +94,6 @@ def differences(folder: Folder, runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _facts(folder: Folder, run: Path) -> dict[str, dict[str, str]]:
-    """A run's recorded facts by group."""
     def read(name: str) -> dict[str, Any]:
         try:
             return folder.object(run / name)

@@ -48,7 +48,6 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
 
 
 def _preview(site: Site, recipe: str, file: Path) -> RedirectResponse:
-    """To the page of a file's rows."""
     words = f"data.traces={file.relative_to(site.folder.root.resolve()).as_posix()}"
     return RedirectResponse("/data?" + urlencode({"recipe": recipe, "overrides": words}), 303)
 

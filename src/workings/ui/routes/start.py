@@ -163,7 +163,6 @@ def router(site: Site) -> APIRouter:
 
 
 def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = None) -> HTMLResponse:
-    """The form as filled in, with the error."""
     filled = {"recipe": FIRST_RECIPE, "overrides": "", "smoke": False, "resume": False, **filled}
     try:
         fields = recipe_fields(recipe_argument(site.folder, filled["recipe"]))
