@@ -77,13 +77,10 @@ def test_a_good_record_is_one_line_and_a_bad_one_says_what_is_wrong():
         "root ab (of everything here)")
     assert verification_text(good, verbose=True).splitlines()[:4] == [
         "passed       integrity.0: said", "not checked  integrity.1: said", "", NOT_PROVED]
-    bad = verification_text(verification(passed, failed), verbose=False).splitlines()
-    assert bad[0] == "FAILED       integrity.1: said"
-    assert bad[1].startswith("FAILED: runs/a, no level of 0: ")
-    missing = verification_text(verification(passed, not_made), verbose=False).splitlines()
-    assert missing[0] == "not checked  integrity.1: said"
-    assert missing[1].startswith("not reached: runs/a")
+    for verdict, line, end in ((failed, "FAILED       integrity.1: said", "FAILED: runs/a, no level of 0: "),
+                               (not_made, "not checked  integrity.1: said", "not reached: runs/a")):
+        first, last, _ = verification_text(verification(passed, verdict), verbose=False).splitlines()
+        assert (first, last.startswith(end)) == (line, True)
     checks = tuple(Check(id=f"form.{level}", level=level, verdict=passed, text="said") for level in (0, 1))
     unevaluated = Verification(path="runs/a", checks=checks, asked_level=2, root="ab")
-    assert verification_text(unevaluated, verbose=False).splitlines()[0] == (
-        "not checked  level 2: nothing here to check, such as an evaluation")
+    assert "level 2: nothing here to check, such as an evaluation" in verification_text(unevaluated, verbose=False)

@@ -67,7 +67,7 @@ def test_pieces_are_sent_from_a_place_in_the_output(page: TestClient, tmp_path: 
     assert page.get("/api/jobs/none/pieces").status_code == 404
 
 
-@pytest.mark.parametrize("question", ["", "   ", "x" * 4_001])
-def test_no_question_starts_nothing(page: TestClient, question: str) -> None:
-    assert page.post("/ask/runs/steps", data={"question": question}).status_code == 422
+def test_no_question_starts_nothing(page: TestClient) -> None:
+    for question in ("   ", "x" * 4_001):
+        assert page.post("/ask/runs/steps", data={"question": question}).status_code == 422
     assert page.get("/api/jobs").json() == []

@@ -85,14 +85,11 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
     """Set each run's base: the evaluation of its base model, next to it."""
     # By folder and model: a base belongs only to the runs next to it.
-    bases: dict[tuple[str, str], RunRow] = {}
-    for row in rows:
-        if row.kind == "evaluation" and (began := _began_with(folder, row)):
-            bases[row.name.rpartition("/")[0], began] = row
-    for row in rows if bases else []:
-        if row.kind != "run" or row.state == "unreadable" or not (began := _began_with(folder, row)):
-            continue
-        if (base := bases.get((row.name.rpartition("/")[0], began))) is not None:
+    began = [(row, (row.name.rpartition("/")[0], weights)) for row in rows
+             if row.state != "unreadable" and (weights := _began_with(folder, row))]
+    bases = {place: row for row, place in began if row.kind == "evaluation"}
+    for row, place in began:
+        if row.kind == "run" and (base := bases.get(place)) is not None:
             row.base, row.base_accuracy = base.name, base.accuracy
             base.base_of.append(row.name)
 
