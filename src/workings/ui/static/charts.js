@@ -48,27 +48,6 @@ function addressOf(search, wish) {
   return `?${query}`;
 }
 
-const WHOLE_AGAIN = 30000;
-
-/** The last place of a run's curves on the axis. */
-function lastPlace(found) {
-  const ends = found.series.map((series) => series.x[series.x.length - 1]);
-  return ends.length ? Math.max(...ends) : -1;
-}
-
-/** A run's curves with new points appended; the mean waits until everything is read again. */
-function appended(found, news) {
-  const before = new Map(found.series.map((series) => [series.key, series]));
-  const after = new Map(news.series.map((series) => [series.key, series]));
-  const series = [...new Set([...before.keys(), ...after.keys()])].map((key) => {
-    const [old, added] = [before.get(key), after.get(key)];
-    if (!old || !added) return old || added;
-    const gap = old.smoothed.length ? added.x.map(() => null) : [];
-    return { ...old, x: old.x.concat(added.x), y: old.y.concat(added.y), smoothed: old.smoothed.concat(gap) };
-  });
-  return { ...news, series };
-}
-
 /** Place of the last value of a row; the library asks by place. */
 function lastValue(row) {
   for (let at = row.length - 1; at >= 0; at -= 1) if (row[at] !== null) return at;
@@ -142,19 +121,17 @@ class Curves {
       return;
     }
     this.loaded = loaded;
-    this.whole = Date.now();
     this.draw();
     if (!this.watching && this.live()) {
       this.watching = true;
-      repeat(2000, () => this.more());
+      repeat(2000, () => this.again());
     }
   }
 
-  address(name, after) {
+  address(name) {
     const query = new URLSearchParams({ x: this.wish.x, mean: this.wish.mean });
     if (this.wish.low !== null) query.set("low", this.wish.low);
     if (this.wish.high !== null) query.set("high", this.wish.high);
-    if (after !== undefined) query.set("after", after);
     return `/api/curves/${runPath(name)}?${query}`;
   }
 
@@ -162,16 +139,14 @@ class Curves {
     return this.loaded.some((found) => found.state === "running");
   }
 
-  /** What came since: only new points of runs that still run; everything again, thinned anew, every half minute. */
-  async more() {
-    if (Date.now() - this.whole > WHOLE_AGAIN) await this.load();
+  /** Reads the curves of running runs again, and draws them if they changed. */
+  async again() {
     const { wish, loaded } = this;
-    const news = await Promise.all(loaded.map((found) => (found.state === "running" ? json(this.address(found.run, lastPlace(found))) : found)));
+    const news = await Promise.all(loaded.map((found) => (found.state === "running" ? json(this.address(found.run)) : found)));
     if (wish !== this.wish || loaded !== this.loaded) return true;
     if (news.some((found) => !found)) return null;
-    const changed = news.some((found, index) => found !== loaded[index] && found.series.length);
-    this.loaded = news.map((found, index) => (found === loaded[index] ? found : appended(loaded[index], found)));
-    if (changed) this.draw();
+    this.loaded = news;
+    if (JSON.stringify(news) !== JSON.stringify(loaded)) this.draw();
     this.watching = this.live();
     return this.watching;
   }
