@@ -118,10 +118,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
-    """A line for each check that failed or blocked a level; many failures of one damaged file share a line.
-
-    Checks that need input from outside are usually not made, and that is fine.
-    """
+    """A line for each check that failed or blocked a level; many failures of one damaged file share a line."""
     failed: dict[str, list[str]] = {}
     for check in result.checks:
         if check.verdict == "failed":
