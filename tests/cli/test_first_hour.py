@@ -3,7 +3,6 @@
 import json
 import sys
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
