@@ -26,8 +26,9 @@ MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
 CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
 DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
-Within = Annotated[float | None, BeforeValidator(lambda text: text or None), Query(
-    gt=0, lt=100, description="Margin of equivalence in percentage points; empty: no test of equivalence")]
+Within = Annotated[float | None, Query(
+    gt=0, lt=100, description="Margin of equivalence in percentage points; empty: no test of equivalence"),
+    BeforeValidator(lambda text: text or None)]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
