@@ -56,7 +56,8 @@ def test_pieces_are_sent_from_a_place_in_the_output(page: TestClient, tmp_path: 
     folder = Site.over(tmp_path).jobs.place / "1"
     folder.mkdir(parents=True)
     written = [json.dumps({"model": "trained", "piece": piece}) + "\n" for piece in ("47", "\u2028+\n")]
-    (folder / "job.json").write_text("{}")
+    (folder / "job.json").write_text(json.dumps(dict.fromkeys(("verb", "command", "started_at", "subject"), "")
+                                                | {"arguments": []}))
     (folder / "exit.json").write_text('{"code": 0}')
     (folder / "stdout.txt").write_text("a library's words\n" + "".join(written) + written[0][:9])  # still being written
     first, second = map(json.loads, written)

@@ -112,11 +112,6 @@ class Jobs:
     def _files(self) -> list[Path]:
         return sorted(self.place.glob("*/job.json"), reverse=True)
 
-    def is_running(self, identity: str) -> bool:
-        """Whether a command runs. Raises `RequestError` for an unknown one."""
-        folder = self._folder(identity)
-        return self._state(folder, _ended(folder)) == "running"
-
     def lines(self, identity: str, offset: int) -> Iterator[tuple[int, bytes]]:
         """Complete lines of its standard output after an offset, each with the offset (in bytes) of its end."""
         path = self._folder(identity) / "stdout.txt"

@@ -182,7 +182,11 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
-    groups = _by_section(pairs)
+    by_section: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
+    for pair in pairs:
+        by_section.setdefault(pair[0].section, []).append(pair)
+    # A fixed order, in which Holm's values match the names.
+    groups = dict(sorted(by_section.items()))
     finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
@@ -231,14 +235,6 @@ def comparison_text(comparison: Comparison) -> str:
         lines += [f"  k = {k}: {a} and {b}, {difference}"
                   for k, a, b, difference in map(PassAtK.row, comparison.pass_at_k)]
     return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
-
-
-def _by_section(pairs: Pairs) -> dict[str, list[tuple[ItemResult, ItemResult]]]:
-    groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
-    for pair in pairs:
-        groups.setdefault(pair[0].section, []).append(pair)
-    # A fixed order, in which Holm's values match the names.
-    return dict(sorted(groups.items()))
 
 
 def _sections(groups: Mapping[str, Pairs]) -> list[SectionDelta]:

@@ -133,7 +133,7 @@ def router(site: Site) -> APIRouter:
     def pieces(identity: str, after: Annotated[int, Query(ge=0)] = 0) -> dict[str, Any]:
         """Text that models wrote to a question after a place in the command's output, and the place where it ends."""
         # Ask before reading, so that nothing written in between is lost.
-        running, lines = site.jobs.is_running(identity), [*site.jobs.lines(identity, after)]
+        running, lines = site.jobs.get(identity).state == "running", [*site.jobs.lines(identity, after)]
         values = [json_object(line) or {} for _, line in lines]
         return {"running": running, "end": lines[-1][0] if lines else after,
                 "pieces": [{key: value[key] for key in ("model", "piece")} for value in values if "piece" in value]}
