@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from tests.children import ForkedChild
-from tests.evaluation.making import completions, items, write_lines
+from tests.evaluation.making import completions, items, score_here, write_lines
 
 Workings = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def scoring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No scoring process."""
+    score_here(monkeypatch)
 
 
 def answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
