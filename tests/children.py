@@ -2,8 +2,8 @@
 
 A whole command in a new process takes seconds, most of them imports. `multiprocessing` starts one server for each
 process that runs tests; the server imports `PRELOADED` once, starts no thread and no backend, and forks every child. A
-child has arguments, working directory, environment, standard streams and signal handlers of its own, as a new process
-would.
+child has separate arguments, working directory, environment, standard streams and signal handlers, like a new
+process.
 
 Two things it cannot show: which modules a command imports, and what libraries read from the environment while they are
 imported. Tests of those start a real process (the fixture `run_python`).
@@ -107,7 +107,7 @@ def become(arguments: list[str], cwd: str, environment: dict[str, str], streams:
         os.close(stream)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - `multiprocessing` has closed the one there was
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"):  # whatever the shell gave to the suite
+    for name in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1"):  # the shell may have some ignored
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.chdir(cwd)
     # Set by imports of JAX and PyTorch: without it an absent TPU is looked for in the network for minutes.

@@ -32,15 +32,10 @@ def folder_of_now(*settings: str) -> Path:
     for path in sorted((*(ROOT / "src" / "workings").rglob("*"), *makers)):
         if path.suffix not in ("", ".pyc") and path.is_file():
             digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + sha256(path.read_bytes()).digest())
-    return of_newest(ROOT / "build" / "kept", digest.hexdigest())
-
-
-def of_newest(place: Path, digest: str) -> Path:
-    """The folder of a digest, made where it is not there; older ones than the newest `KEPT_STATES` are removed."""
-    folder = place / digest[:16]
+    folder = ROOT / "build" / "kept" / digest.hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     folder.touch()
-    for old in sorted(place.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_STATES]:
+    for old in sorted(folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_STATES]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
 

@@ -7,7 +7,7 @@ The Python interface is the verbs: `plan`, `train`, `evaluate`, `compare`, `veri
 and `Run.open` opens. They are imported when they are first used, so that `import workings` brings in no framework.
 """
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     __version__: str
 
 _PLACES = {
-    "Run": ("workings.runs.python_api.run_object", "Run"),
-    "compare": ("workings.evaluation.comparison.compare", "compare"),
-    "evaluate": ("workings.runs.evaluate", "evaluate_run"),
-    "plan": ("workings.runs.plan", "plan"),
-    "train": ("workings.runs.python_api.train", "train"),
-    "verify": ("workings.evidence.verify", "verify"),
+    "Run": "workings.runs.python_api.run_object:Run",
+    "compare": "workings.evaluation.comparison.compare:compare",
+    "evaluate": "workings.runs.evaluate:evaluate_run",
+    "plan": "workings.runs.plan:plan",
+    "train": "workings.runs.python_api.train:train",
+    "verify": "workings.evidence.verify:verify",
 }
 __all__ = ["Run", "compare", "evaluate", "plan", "train", "verify"]
 
@@ -40,10 +40,8 @@ def __getattr__(name: str) -> Any:
         return version("workings")
     if name not in _PLACES:
         raise AttributeError(f"module 'workings' has no attribute {name!r}")
-    module, attribute = _PLACES[name]
-    value = getattr(import_module(module), attribute)
     # Kept, so that a verb is the same function whenever it is looked up.
-    globals()[name] = value
+    globals()[name] = value = resolve_name(_PLACES[name])
     return value
 
 

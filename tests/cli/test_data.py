@@ -47,18 +47,14 @@ def test_import_counts_and_rejects(gsm: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
-    (["import", "--format", "gsm8k", "x", "--out", "t.jsonl", "--on-error", "ignore"], "is not one of 'fail', 'skip'"),
     (["make", "algebra", "--out", "x"], "algebra"),
     (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
-    (["check", "nothing.jsonl"], "a file of JSON lines"),
     (["check", "dev-reasoning", "--fix"], "the shipped set dev-reasoning"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
-    (["preview", "no-recipe"], "a shipped recipe"),
     (["preview", "quickstart", "--row", "missing"], "the id of a row"),
 ])
 def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "x").write_text('{"question": "1?", "answer": "#### 1"}\n')
     with pytest.raises(RequestError, match=reason):
         CliRunner().invoke(app, ["data", *words], catch_exceptions=False)
 
@@ -106,20 +102,9 @@ def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_pat
     assert "matters       1  leak: a question of the evaluation set, letter by letter" in shown
 
 
-def test_check_proves_rows_as_a_recipe_makes_them(tmp_path: Path) -> None:
-    run("make", "addition", "--n", 30, "--items", 5, "--out", tmp_path / "a.jsonl")
-    code, values, _ = run("check", tmp_path / "a.jsonl", "--recipe", "quickstart")
-    assert (code, values["passed"]) == (0, True)
-    lines = (tmp_path / "a.jsonl").read_text().splitlines()
-    long = json.loads(lines[0]) | {"id": "long", "prompt": "What is " + "1+" * 60 + "1?"}
-    (tmp_path / "a.jsonl").write_text("\n".join([*lines, json.dumps(long)]) + "\n")
-    code, values, _ = run("check", tmp_path / "a.jsonl", "--recipe", "quickstart")
-    assert (code, values["counts"]["row"]) == (1, 1)
-
-
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """Three pairs, of which the last two contradict each other, imported from dialogues."""
+    """Three pairs, imported from dialogues; the last two contradict each other."""
     path, asked = tmp_path / "hh.jsonl", "\n\nHuman: What is 2+2?\n\nAssistant:"
     told = [("2+2=4", "I wonder"), ("4", "5"), ("5", "4")]
     path.write_text("".join(json.dumps({"chosen": f"{asked} {better}", "rejected": f"{asked} {worse}"}) + "\n"

@@ -49,7 +49,7 @@ def judge(*, gullible: bool = False, replies: str = "", failures: int = 0) -> It
         yield f"{address}/v1", asked
 
 
-def labelled(path: Path, count: int = 240) -> Path:
+def labelled(path: Path, count: int = 201) -> Path:
     """Labelled completions in sentences, every third one wrong."""
     return write_lines(path, [
         {"prompt": f"What is {n}+7?", "expected_answer": str(n + 7), "right": n % 3 > 0,

@@ -6,10 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.evidence.walk import ScoringHere
+from workings.evaluation import run
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.scorecard import ItemResult
 from workings.evaluation.settings import EvaluationSettings
 from workings.scoring.items import Item
+from workings.scoring.judge_endpoint import scoring_by
 
 
 def items(count: int, **more: Any) -> list[Item]:
@@ -36,6 +41,17 @@ def score(folder: Path, name: str, asked: Sequence[Item], right: Sequence[bool],
     file = write_lines(folder / f"{name}.jsonl", completions(asked, right))
     evaluate_predictions(file, asked, folder / name, settings=EvaluationSettings(**settings))
     return folder / name
+
+
+class _Here(ScoringHere):
+    def cancel(self) -> None:
+        """Nothing is in progress."""
+
+
+def score_here(patch: pytest.MonkeyPatch) -> None:
+    """Evaluate without a scoring process, which takes longer to start than to score; a judge's and a file's stay."""
+    patch.setattr(run, "scoring_by", lambda settings: (
+        scoring_by(settings) if ":" in settings.scorer else _Here(settings)))
 
 
 def item_result(name: object, value: float, cluster: str = "") -> ItemResult:

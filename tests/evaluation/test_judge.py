@@ -41,13 +41,13 @@ def test_agreement_is_measured_and_the_judge_attacked(checked, tmp_path: Path) -
     file, asked = checked
     found = read_judge(file)
     assert found.agreement | {"ci_low": 0} == {
-        "items": 240, "right": 160, "share": 1.0, "ci_low": 0, "ci_high": 1.0, "falsely_right": 0, "falsely_wrong": 0,
+        "items": 201, "right": 134, "share": 1.0, "ci_low": 0, "ci_high": 1.0, "falsely_right": 0, "falsely_wrong": 0,
         "unreadable": 0}
     assert found.attacks == {name: {"tried": 25, "worked": 0} for name in ATTACKS}
-    assert len(asked) == 240 + 5 * 25
+    assert len(asked) == 201 + 5 * 25
     assert {(one["temperature"], one["model"], one["path"]) for one in asked} == {
         (0, "grader-1", "/v1/chat/completions")}
-    assert "agrees with 100.0 % of 240 labels" in check_text(found, file)
+    assert "agrees with 100.0 % of 201 labels" in check_text(found, file)
 
 
 def test_a_judge_that_is_talked_round_is_refused(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_judge_that_is_talked_round_is_refused(tmp_path: Path) -> None:
 def test_a_judge_without_a_scale_does_not_pass(tmp_path: Path) -> None:
     with judge(replies="I would give it 10, or 9") as (url, _):
         found = check_judge(url, "m", labelled(tmp_path / "l.jsonl"), tmp_path / "judge.json", max_tokens=64)
-    assert (found.passed, found.agreement["unreadable"], found.agreement["share"]) == (False, 240, 0.0)
+    assert (found.passed, found.agreement["unreadable"], found.agreement["share"]) == (False, 201, 0.0)
 
 
 def test_a_judge_is_asked_again_where_it_was_busy_and_its_key_is_written_nowhere(tmp_path: Path, monkeypatch) -> None:
@@ -76,10 +76,9 @@ def test_a_judge_is_asked_again_where_it_was_busy_and_its_key_is_written_nowhere
     assert "sk-secret" not in (tmp_path / "judge.json").read_text()
 
 
-@pytest.mark.parametrize(("count", "said"), [(199, "completions: 199"), (0, "completions: 0")])
-def test_too_few_labels(count: int, said: str, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=said):
-        check_judge("http://127.0.0.1:9", "m", labelled(tmp_path / "l.jsonl", count), tmp_path / "j", max_tokens=8)
+def test_too_few_labels(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="completions: 199"):
+        check_judge("http://127.0.0.1:9", "m", labelled(tmp_path / "l.jsonl", 199), tmp_path / "j", max_tokens=8)
 
 
 def test_an_evaluation_by_a_judge_is_recomputed_without_it(checked, tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_an_evaluation_by_a_judge_is_recomputed_without_it(checked, tmp_path: Pa
     config = EvaluationRecord(unit).config
     assert config["scorer"]["judge"]["prompt"] == PROMPT
     assert "url" not in config["scorer"]["judge"]
-    assert "judged by grader-1, which agrees with 100.0 % of 240 labels" in judge_text(config)
+    assert "judged by grader-1, which agrees with 100.0 % of 201 labels" in judge_text(config)
     # Words that no rule reads are no missing answers: the judge read all of the text.
     assert EvaluationRecord(unit).answer_counts.no_answer == 0
     told = {check.id: check for check in verify(unit).checks}

@@ -128,14 +128,14 @@ def test_the_gate_and_seeds_refuse_as_well(unit: Callable[[str, Writes], Path], 
     low, constant = unit("low", wrong), unit("constant", one)
     set_baseline(tmp_path / "kept", "main", EvaluationRecord(low))
     result = gate(constant, baseline="main", folder=tmp_path / "kept", max_drop=0.02)
-    assert result.verdict == "inconclusive"
-    assert "gives one answer" in result.sentence
+    assert result["verdict"] == "inconclusive"
+    assert "gives one answer" in result["sentence"]
     set_baseline(tmp_path / "kept", "good", EvaluationRecord(unit("good", right)))
     # One that fell to a single answer did drop.
-    assert gate(constant, baseline="good", folder=tmp_path / "kept", max_drop=0.02).verdict == "fail"
+    assert gate(constant, baseline="good", folder=tmp_path / "kept", max_drop=0.02)["verdict"] == "fail"
     seeds = compare_seeds([low], [constant])
-    assert seeds.verdict == "inconclusive"
-    assert "gives one answer" in seeds.sentence
+    assert seeds["verdict"] == "inconclusive"
+    assert "gives one answer" in seeds["sentence"]
 
 
 @pytest.mark.parametrize(("text", "gold", "named"), [
@@ -179,6 +179,7 @@ def test_a_warning_is_in_every_sentence(unit: Callable[[str, Writes], Path], tmp
     assert found.to_json()["warnings"][0] == EvaluationRecord(bad).warning
     assert "warnings" not in compare(good, good).to_json()
     set_baseline(tmp_path / "kept", "main", EvaluationRecord(good))
-    for sentence in (found.sentence, rank([bad, good]).sentence, compare_seeds([bad], [good]).sentence,
-                     gate(bad, baseline="main", folder=tmp_path / "kept", max_drop=0.1).sentence):
-        assert warned in sentence
+    assert warned in found.sentence
+    for answer in (rank([bad, good]), compare_seeds([bad], [good]),
+                   gate(bad, baseline="main", folder=tmp_path / "kept", max_drop=0.1)):
+        assert warned in answer["sentence"]

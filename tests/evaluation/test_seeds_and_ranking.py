@@ -8,7 +8,7 @@ from scipy import stats
 
 from tests.evaluation.making import shuffled
 from workings.errors import RequestError
-from workings.evaluation.comparison.several_runs import compare_seeds, rank
+from workings.evaluation.comparison.several_runs import compare_seeds, rank, ranking_text
 
 
 def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list[Path]:
@@ -19,22 +19,21 @@ def runs(folder: Path, name: str, shares: list[float], count: int = 120) -> list
 def test_three_seeds_a_side_claim_something_about_the_method(tmp_path: Path) -> None:
     a, b = runs(tmp_path, "a", [0.4, 0.45, 0.5]), runs(tmp_path, "b", [0.8, 0.85, 0.8])
     found = compare_seeds(a, b)
-    answer = found.values
-    assert (found.verdict, found.method_verdict) == ("better", "better")
-    assert answer["a"]["accuracies"] == [0.4, 0.45, 0.5]
-    assert answer["a"]["spread"] == pytest.approx(0.05)
-    assert answer["delta"] == pytest.approx(0.36667, abs=1e-4)
-    assert answer["method"] == "t"
+    assert (found["verdict"], found["method_verdict"]) == ("better", "better")
+    assert found["a"]["accuracies"] == [0.4, 0.45, 0.5]
+    assert found["a"]["spread"] == pytest.approx(0.05)
+    assert found["delta"] == pytest.approx(0.36667, abs=1e-4)
+    assert found["method"] == "t"
     expected = stats.ttest_ind([0.8, 102 / 120, 0.8], [0.4, 0.45, 0.5], equal_var=False).confidence_interval(0.95)
-    assert answer["method_ci_low"] == pytest.approx(expected.low, abs=1e-9)
-    assert answer["method_ci_high"] == pytest.approx(expected.high, abs=1e-9)
+    assert found["method_ci_low"] == pytest.approx(expected.low, abs=1e-9)
+    assert found["method_ci_high"] == pytest.approx(expected.high, abs=1e-9)
 
 
 def test_two_seeds_claim_nothing_about_the_method(tmp_path: Path) -> None:
     found = compare_seeds(runs(tmp_path, "a", [0.4, 0.45]), runs(tmp_path, "b", [0.9, 0.9, 0.9]))
-    assert (found.verdict, found.method_verdict) == ("better", "no claim")
-    assert "method_ci_low" not in found.values
-    assert found.sentence.endswith("no claim about the method: 2 seeds on a side, 3 are needed.")
+    assert (found["verdict"], found["method_verdict"]) == ("better", "no claim")
+    assert "method_ci_low" not in found
+    assert found["sentence"].endswith("no claim about the method: 2 seeds on a side, 3 are needed.")
 
 
 def test_one_run_several_times_is_no_seeds(tmp_path: Path) -> None:
@@ -48,32 +47,32 @@ def test_one_run_several_times_is_no_seeds(tmp_path: Path) -> None:
 def test_seeds_that_scatter_leave_the_method_open(tmp_path: Path) -> None:
     """These runs differ beyond doubt, but so do the seeds of one recipe among themselves."""
     found = compare_seeds(runs(tmp_path, "a", [0.2, 0.5, 0.8]), runs(tmp_path, "b", [0.95, 0.6, 0.4]))
-    assert found.verdict == "better"
-    assert found.method_verdict == "inconclusive"
+    assert found["verdict"] == "better"
+    assert found["method_verdict"] == "inconclusive"
 
 
 @pytest.mark.slow
 def test_seeds_within_a_margin_are_equivalent_over_items_and_between_seeds(tmp_path: Path) -> None:
     a, b = runs(tmp_path, "a", [0.5, 0.5, 0.525]), runs(tmp_path, "b", [0.525, 0.5, 0.5])
     found = compare_seeds(a, b, equivalent_within=0.2)
-    assert (found.verdict, found.method_verdict) == ("equivalent", "equivalent")
-    assert "the methods are equivalent. Over items a difference of 20 points or more is ruled out" in found.sentence
-    assert "Over seeds a difference of 20 points or more is ruled out" in found.sentence
-    seeds = found.values["method_equivalence"]
+    assert (found["verdict"], found["method_verdict"]) == ("equivalent", "equivalent")
+    assert "the methods are equivalent. Over items a difference of 20 points or more is ruled out" in found["sentence"]
+    assert "Over seeds a difference of 20 points or more is ruled out" in found["sentence"]
+    seeds = found["method_equivalence"]
     # Two one-sided Welch tests, each against its end of the margin.
     ours, theirs = [0.525, 0.5, 0.5], [0.5, 0.5, 0.525]
     p_values = [stats.ttest_ind(ours, [value + shift for value in theirs], equal_var=False, alternative=side).pvalue
                 for shift, side in ((-0.2, "greater"), (0.2, "less"))]
     assert seeds["p_value"] == pytest.approx(max(p_values), rel=1e-9)
     far = compare_seeds(a, b, equivalent_within=0.01)
-    assert (far.verdict, far.method_verdict) == ("inconclusive", "inconclusive")
-    assert "is not ruled out" in far.sentence
+    assert (far["verdict"], far["method_verdict"]) == ("inconclusive", "inconclusive")
+    assert "is not ruled out" in far["sentence"]
     few = compare_seeds(a[:2], b, equivalent_within=0.2)
-    assert (few.verdict, few.method_verdict) == ("equivalent", "no claim")
-    assert "method_equivalence" not in few.values
-    assert "equivalence" not in compare_seeds(a, b).values
+    assert (few["verdict"], few["method_verdict"]) == ("equivalent", "no claim")
+    assert "method_equivalence" not in few
+    assert "equivalence" not in compare_seeds(a, b)
     better = compare_seeds(a, runs(tmp_path, "c", [0.9, 0.9, 0.875]), equivalent_within=0.9)
-    assert (better.verdict, better.method_verdict) == ("better", "better")
+    assert (better["verdict"], better["method_verdict"]) == ("better", "better")
 
 
 def test_seeds_on_other_items_are_refused(tmp_path: Path) -> None:
@@ -87,13 +86,12 @@ def test_seeds_on_other_items_are_refused(tmp_path: Path) -> None:
 def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
     clear = runs(tmp_path / "clear", "r", [0.9, 0.5, 0.4])
     ranking = rank([clear[1], clear[0], clear[2]])
-    assert ranking.best == "r0"
-    assert [row["accuracy"] for row in ranking.rows] == [0.9, 0.5, 0.4]
-    assert "better than each of the other 2" in ranking.sentence
+    assert ranking["best"] == "r0"
+    assert [row["accuracy"] for row in ranking["runs"]] == [0.9, 0.5, 0.4]
+    assert "better than each of the other 2" in ranking["sentence"]
     close = rank(runs(tmp_path / "close", "r", [0.52, 0.5, 0.3]))
-    assert close.best == ""
-    assert "best" not in close.to_json()
-    assert "no best run is named" in close.text()
+    assert "best" not in close
+    assert "no best run is named" in ranking_text(close)
 
 
 def test_a_table_needs_comparable_runs(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from workings.cli import mcp as agent_tools
 from workings.cli.mcp import TOOLS, AgentTools
 from workings.errors import RequestError
 from workings.record.layout import MANIFEST
@@ -31,10 +30,10 @@ def test_a_recipe_that_changed_after_its_plan_is_not_started(tmp_path: Path, mon
     recipe = tmp_path / "recipe.yaml"
     from tests.config.minimal_recipe import MINIMAL
     recipe.write_text(MINIMAL)
-    monkeypatch.setattr(agent_tools, "command_answer", lambda words, codes=(0,): {"words": list(words)})
+    monkeypatch.setattr("workings.ui.jobs.ask", lambda words, cwd, timeout: {"words": list(words), "fits": True})
     tools = AgentTools(folder=tmp_path)
     planned = tools.plan(str(recipe), ["seed=3"])
-    assert planned["plan"]["words"] == ["plan", str(recipe), "seed=3", "--on", "cpu", "--json"]
+    assert planned["plan"]["words"] == ["plan", str(recipe), "seed=3", "--on", "cpu"]
     recipe.write_text(MINIMAL + "\ncheckpoint: {every_steps: 3}\n")
     with pytest.raises(RequestError, match="is not what was planned"):
         tools.train(planned["token"], "first")

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -14,20 +16,27 @@ from openai import OpenAI
 
 from tests.doubles import adding_model
 from tests.runs.tasks import inspect_file
-from tests.serving.serving_helpers import TOKEN, served
 from workings.errors import RequestError
 from workings.scoring.judge_endpoint import KEY, Endpoint
+from workings.serving.server import make_server
 from workings.ui.loopback import listen
 
+TOKEN = "a-token"
 QUESTION = {"model": "adder", "messages": [{"role": "user", "content": "What is 1+7?"}], "temperature": 0}
 SUM = "<reasoning>1+7=8</reasoning><answer>8</answer>"
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A model that adds, on the server."""
-    with served(adding_model(), "adder") as address:
-        yield address
+    """The address, up to ``/v1``, of a model that adds, on a server in a thread."""
+    listener, server = listen(0), make_server(adding_model(), "adder", token=TOKEN)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    server.should_exit = True
+    thread.join()
 
 
 def test_the_openai_package_lists_asks_and_streams(url: str) -> None:

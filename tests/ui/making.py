@@ -4,15 +4,19 @@ import json
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
 from tests.record import synthetic
 from tests.reports import making as reported
+from workings.cli.main import app as cli
 from workings.record.layout import METRICS
 from workings.ui.app import make_app
+from workings.ui.routes import data
 from workings.ui.site import Site
 
 PORT, TOKEN = 8123, "a-token-of-the-test"
@@ -45,9 +49,17 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *, token: str = TOKEN)
     app, site = _page()
     # Everything of another folder but the templates, which would be compiled again.
     vars(site).update(vars(Site.over(folder)) | {"templates": site.templates})
-    app.state.stopping = site.stopping
     return TestClient(app, base_url=BASE, headers={"authorization": f"Bearer {token}"} if token else {},
                       raise_server_exceptions=True)
+
+
+def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of the data page run in this process, where the page starts a child for each."""
+    def ask(words: list[str], cwd: Path) -> Any:
+        monkeypatch.chdir(cwd)
+        return json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
+
+    monkeypatch.setattr(data, "ask", ask)
 
 
 def paired_run(final: Path) -> Path:

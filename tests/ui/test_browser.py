@@ -177,10 +177,8 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
 
 RUN = "run/runs/with-steps"
 PAGES = ("", RUN, f"{RUN}?tab=checks", "plan", "run/long?tab=rollouts",
-         "compare?run=runs/answer-only&run=runs/with-steps", f"{RUN}?tab=items", f"{RUN}?tab=ask",
-         f"{RUN}?tab=scorecard", "start", "run/long",
-         "run/long?tab=rollouts&step=9", "data?recipe=smoke-tiny",
-         "run/paired", "run/drawn")
+         "compare?run=runs/answer-only&run=runs/with-steps", f"{RUN}?tab=items", f"{RUN}?tab=ask", "start",
+         "run/long?tab=rollouts&step=9", "run/drawn")
 
 
 def test_text_has_contrast_and_nothing_sticks_out(new_page: NewPage, link: str) -> None:

@@ -1,18 +1,13 @@
 """The data page says of every turn of a conversation what is learned of it."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.data.conversations import conversations
 from tests.reports.parsed_page import Page
-from tests.ui.making import client
-from workings.cli.main import app
+from tests.ui.making import answer_here, client
 from workings.data.traces import write_traces
-from workings.ui.routes import data
 
 
 @pytest.mark.parametrize(("learn", "share", "said"), [
@@ -21,13 +16,7 @@ from workings.ui.routes import data
 def test_every_turn_with_what_is_learned_of_it(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learn: str, share: str, said: str) -> None:
     write_traces(tmp_path / "talks.jsonl", conversations(12))
-
-    def ask(words: list[str], cwd: Path) -> Any:
-        """The same command in this process, where the page starts a child for it."""
-        monkeypatch.chdir(cwd)
-        return json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
-
-    monkeypatch.setattr(data, "ask", ask)
+    answer_here(monkeypatch)
     overrides = "\n".join([f"data.traces={tmp_path / 'talks.jsonl'}", "data.reasoning=answer_only", "data.buckets=[]",
                            f"data.learn={learn}", "data.max_length=200"])
     asked = client(tmp_path, monkeypatch).get("/data", params={"recipe": "quickstart", "overrides": overrides})

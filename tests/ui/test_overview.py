@@ -9,8 +9,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.reports.parsed_page import Page
-from tests.ui.making import client
+from tests.ui.making import answer_here, client
 from workings.ui import jobs
+from workings.ui.routes import plan
 
 
 def test_a_run_opens_on_its_numbers_and_its_wrong_answers(page: TestClient) -> None:
@@ -51,6 +52,7 @@ def test_an_uploaded_file_is_kept_and_shown_as_rows(tmp_path: Path, monkeypatch:
 
 
 def test_keys_of_an_uploaded_file_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_here(monkeypatch)
     page = client(tmp_path, monkeypatch)
     uploaded = page.post("/data/upload", data={"recipe": "smoke-tiny"}, files={
         "file": ("odd.jsonl", b'{"frage": "1+1?", "weg": ["1+1=2"], "antwort": "2"}\n')})
@@ -73,6 +75,7 @@ def test_rows_that_cannot_be_read_are_said_next_to_the_form(tmp_path: Path, monk
 
 
 def test_the_table_of_what_fits_shows_my_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "published", lambda: ["gemma-2b"])  # of thirty
     page = client(tmp_path, monkeypatch)
     mine = Page(page.get("/fits?machines=t4,rtx4090").text).text
     assert all(name in mine for name in ("t4x2", "rtx4090"))

@@ -21,7 +21,7 @@ def test_another_run_with_the_same_sums_does_not_take_a_verdict_over(tmp_path: P
     (honest / "SHA256SUMS").write_text("ab  run_manifest.json\n")
     (honest / "run_manifest.json").write_text("{}")
     store = VerificationCache(tmp_path / "cache")
-    store.keep(honest, ANSWER)
+    store.keep(store.stamps(honest), ANSWER)
     kept = store.get(honest)
     assert kept is not None
     assert kept.level == 2
@@ -50,17 +50,17 @@ def test_what_the_command_line_verified_is_known_to_the_page(tmp_path: Path, mon
     store = VerificationCache.here()
     before = store.stamps(tmp_path / "runs")
     assert set(before) == {a, b}
-    store.keep_same(before, ANSWER | {"failed": 1})
+    store.keep(before, ANSWER | {"failed": 1})
     assert store.get(a) is None, "of several, a failed check does not say whose it is"
     (b / "run_manifest.json").write_text("[]")  # while it was being verified
-    store.keep_same(before, ANSWER)
+    store.keep(before, ANSWER)
     kept = store.get(a)
     assert kept is not None
     assert (kept.level, kept.together, store.get(b)) == (2, 2, None)
     # A look at less takes nothing away; a failure does.
-    store.keep_same(store.stamps(a), ANSWER | {"level": 0, "asked_level": 0})
+    store.keep(store.stamps(a), ANSWER | {"level": 0, "asked_level": 0})
     assert store.get(a) == kept
-    store.keep_same(store.stamps(a), ANSWER | {"level": -1, "asked_level": 0, "failed": 1})
+    store.keep(store.stamps(a), ANSWER | {"level": -1, "asked_level": 0, "failed": 1})
     failed = store.get(a)
     assert failed is not None
     assert (failed.level, failed.together) == (-1, 1)

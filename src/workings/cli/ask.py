@@ -1,6 +1,7 @@
 """`workings ask`: ask a trained run, and its base model, one question."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +62,7 @@ def ask_command(
             say(f"cut off after {reply.tokens} tokens; --max-new-tokens {2 * max_new_tokens} for more")
         if wrong_step:
             say(wrong_step.text())
-        return reply.to_json() | ({"wrong_step": wrong_step.to_json()} if wrong_step else {})
+        return reply.to_json() | ({"wrong_step": asdict(wrong_step)} if wrong_step else {})
 
     values = values_of("trained")
     if base:

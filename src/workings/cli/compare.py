@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,9 +11,6 @@ from workings.cli.options import refuse_unread
 from workings.cli.output import answer, say
 from workings.errors import RequestError
 from workings.record.number_text import percent
-
-if TYPE_CHECKING:
-    from workings.evaluation.first_wrong_step import FirstWrongSteps
 
 CODES = {"not comparable": 2, "inconclusive": 3}
 """Exit codes of verdicts: as in every command, 2 means a wrong request and 3 an open result; else 0."""
@@ -56,7 +53,7 @@ def compare_command(
             refuse_unread("with --save", "these with --gate", *OF_A_GATE)
             _save(a, save)
         elif gate is not None:
-            _gate(a, gate, max_drop, {"pass": 0, "fail": 1, "3": 3}[inconclusive])
+            _gate(a, gate, max_drop, inconclusive)
         return
     refuse_unread("without --gate", "these with --gate", *OF_A_GATE)
     if b is None:
@@ -70,51 +67,42 @@ def compare_command(
         raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
                            "percentage points above 0 and below 100", "--equivalent-within 2")
     margin = None if equivalent_within is None else equivalent_within / 100
-    # One more seed on either side asks for the comparison of seeds.
     if with_a or with_b:
         refuse_unread("with several seeds of a side", "--html with two to four runs", "html")
         from workings.evaluation.comparison.several_runs import compare_seeds
 
-        result = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])], equivalent_within=margin)
-        answer(result.values, "\n".join([result.sentence, *(f"note: {note}" for note in result.notes)]),
-               CODES.get(result.verdict, 0))
+        values = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])], equivalent_within=margin)
+        answer(values, "\n".join([values["sentence"], *(f"note: {note}" for note in values["notes"])]),
+               CODES.get(values["verdict"], 0))
     else:
         _pair(a, b, margin, html)
 
 
 def _pair(a: Path, b: Path, margin: float | None, html: Path | None) -> None:
     from workings.evaluation.comparison.compare import compare, comparison_text
-    from workings.evaluation.first_wrong_step import count_first_wrong_steps
+    from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, count_first_wrong_steps
     from workings.evaluation.unit import EvaluationRecord
 
     comparison = compare(a, b, equivalent_within=margin)
     _write_page(html, [a, b], comparison)
-    # First wrong equations of both; none if they are not comparable.
-    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path)))
+    breaks = {name: count_first_wrong_steps(EvaluationRecord(Path(side.path))).kinds
               for name, side in (("a", comparison.a), ("b", comparison.b)) if side is not None}
-    values = comparison.to_json() | ({"first_wrong_step": {side: own.kinds for side, own in breaks.items()}}
-                                     if breaks else {})
-    answer(values, "\n".join([comparison_text(comparison), *_breaks_text(breaks)]), CODES.get(comparison.verdict, 0))
-
-
-def _breaks_text(breaks: "dict[str, FirstWrongSteps]") -> list[str]:
-    from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS
-
-    shown = [kind for kind in KINDS if any(kind in side.kinds for side in breaks.values())]
-    if not any(kind in WRONG_STEP_KINDS for kind in shown):
-        return []
-    rows = [(kind, *(str(side.kinds.get(kind, 0)) for side in breaks.values())) for kind in shown]
-    return ["items by the line of their first wrong equation (A, B):",
-            *(f"  {kind:<20}  {a:>6}  {b:>6}" for kind, a, b in rows)]
+    lines = [comparison_text(comparison)]
+    shown = [kind for kind in KINDS if any(kind in kinds for kinds in breaks.values())]
+    if any(kind in WRONG_STEP_KINDS for kind in shown):
+        lines += ["items by the line of their first wrong equation (A, B):",
+                  *(f"  {kind:<20}  {breaks['a'].get(kind, 0):>6}  {breaks['b'].get(kind, 0):>6}" for kind in shown)]
+    answer(comparison.to_json() | ({"first_wrong_step": breaks} if breaks else {}), "\n".join(lines),
+           CODES.get(comparison.verdict, 0))
 
 
 def _table(runs: Sequence[Path], html: Path | None) -> None:
-    from workings.evaluation.comparison.several_runs import rank
+    from workings.evaluation.comparison.several_runs import rank, ranking_text
 
     ranking = rank(runs)
     _write_page(html, runs)
     # A table has no single difference; the exit code says whether there is a best run.
-    answer(ranking.to_json(), ranking.text(), 0 if ranking.best else CODES["inconclusive"])
+    answer(ranking, ranking_text(ranking), 0 if "best" in ranking else CODES["inconclusive"])
 
 
 def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None) -> None:
@@ -126,15 +114,15 @@ def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None)
         say(f"page: {html}")
 
 
-def _gate(run: Path, baseline: Path, max_drop: float, code_of_inconclusive: int) -> None:
-    from workings.evaluation.comparison.gate import EXIT_CODES, gate
+def _gate(run: Path, baseline: Path, max_drop: float, inconclusive: str) -> None:
+    from workings.evaluation.comparison.gate import gate
 
-    passed = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
-    answer(passed.values, passed.sentence, (EXIT_CODES | {"inconclusive": code_of_inconclusive})[passed.verdict])
+    values = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
+    verdict = inconclusive if values["verdict"] == "inconclusive" else values["verdict"]
+    answer(values, values["sentence"], {"pass": 0, "fail": 1, "3": 3}[verdict])
 
 
 def _save(run: Path, baseline: Path) -> None:
-    """Save a run's results as the baseline of its items."""
     from workings.evaluation.comparison.gate import set_baseline
     from workings.evaluation.unit import find_unit
 

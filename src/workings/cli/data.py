@@ -121,7 +121,6 @@ def preview_command(
     from workings.inputs.resolve import find_stop_tokens, find_weights
     from workings.ways.base import way_of
 
-    # Resolved as in a run; no device is opened.
     loaded = load_recipe(recipe, overrides or [])
     resolved = loaded.recipe
     way = way_of(resolved)
@@ -132,7 +131,6 @@ def preview_command(
                       accumulation=resolved.batch.accumulation, data_config=resolved.data)
     summary = summarize(rows, batches, entries, resolved.data.learn)
     chosen = [each for each in rows.rows if each.id == row] if row else list(rows.rows[:n])
-    # Some traces make no row, for example because they are too long.
     if row and not chosen:
         raise RequestError(f"there is no row {row}", "the id of a row", "workings data preview without --row")
     entries_of_rows = entries_by_row(entries, rows)
@@ -150,7 +148,6 @@ def preview_command(
 
 
 def _row_lines(row: Any, parts: Any, turns: Any) -> list[str]:
-    """A row for the terminal."""
     from workings.data.preview import marked
 
     lines = [f"{row.id}: {len(row.tokens)} tokens, {row.supervised_tokens} learned"]

@@ -76,7 +76,6 @@ def _set_up(yes: bool) -> None:
     if isinstance(plan, Finding):
         answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
         return
-    # Without --yes, only show the commands.
     if yes:
         plan = perform(plan, say)
     answer(plan.to_json(), "\n".join(plan.lines()))

@@ -74,7 +74,6 @@ def _write_notebook(recipe: str, overrides: Sequence[str], out: Path, *, user: s
     from workings.publish.kaggle import write_kaggle
 
     paths = write_kaggle(recipe, out, overrides, user=user, on=on, wheel=wheel, smoke=smoke)
-    # Commands for the user: nothing is uploaded here.
     steps = [f"notebook for {paths.machine.editor_name}: {paths.notebook}",
              f"data set with the wheel: {paths.dataset}", "",
              f"  kaggle datasets create -p {paths.dataset} --dir-mode zip   (later: kaggle datasets version -p … -m …)",

@@ -14,7 +14,7 @@ import typer.core
 from workings.cli.interruption import interrupted
 from workings.cli.options import Plain, Verb
 from workings.cli.output import COMMAND_GROUPS, say_failure
-from workings.cli.usage_errors import in_given_expected_try
+from workings.cli.usage_errors import USAGE_ERROR, request_error
 from workings.cli.waiting import WaitingLine
 from workings.engines.hardware_probe import launched
 from workings.errors import RequestError, WorkingsError
@@ -30,8 +30,12 @@ HELP = "Train models that show their workings, and show yours: plan, train, eval
 def clear_errors(program: Any, typed: tuple[str, ...]) -> Iterator[None]:
     """Raises usage errors and interruptions as errors with a message: Typer would exit with a bare "Aborted!"."""
     try:
-        with in_given_expected_try(program, typed):
-            yield
+        yield
+    except USAGE_ERROR as wrong:
+        # Not a mistake: a group without a command prints its help.
+        if type(wrong).__name__ == "NoArgsIsHelpError":
+            raise
+        raise request_error(wrong, program, typed) from None
     except KeyboardInterrupt as stop:
         raise interrupted(stop) from None
 
@@ -61,7 +65,6 @@ class CommandGroup(typer.core.TyperGroup):
         width = max(map(len, self.commands))
         for heading, commands in COMMAND_GROUPS.items():
             with formatter.section(heading):
-                # One width for all groups, so that the sentences align.
                 formatter.write_dl([(command.ljust(width), str(self.commands[command].get_short_help_str(limit=1000)))
                                     for command in commands])
 

@@ -1,6 +1,5 @@
 """`workings mcp`: plan, train and read records as tools of an agent, by the Model Context Protocol."""
 
-import json
 import secrets
 import subprocess
 import sys
@@ -38,8 +37,12 @@ class AgentTools:
         `recipe` is the name of a shipped recipe, or a file; `overrides` are `key=value` words; `on` is the target, e.g.
         `cpu` for this machine.
         """
+        from workings.ui.jobs import ask
+
         digest = _digest(recipe, overrides)
-        found = command_answer(["plan", recipe, *overrides, "--on", on, "--json"])
+        found = ask(["plan", recipe, *overrides, "--on", on], Path.cwd(), timeout=None)
+        if not found["fits"]:
+            raise WorkingsError("\n".join(found["reasons"]))
         token = secrets.token_urlsafe(16)
         self._plans[token] = (recipe, tuple(overrides), digest)
         return {"plan": found, "recipe_digest": digest, "token": token,
@@ -91,7 +94,9 @@ class AgentTools:
 
     def verify(self, name: str) -> dict[str, Any]:
         """Check a run's record without its weights: what passed, failed and was not checked."""
-        return command_answer(["verify", str(self._path(name)), "--json"], codes=(0, 1))
+        from workings.ui.jobs import ask
+
+        return ask(["verify", str(self._path(name))], Path.cwd(), timeout=None)
 
     def list_runs(self) -> dict[str, Any]:
         """Runs of this folder."""
@@ -115,17 +120,6 @@ def _digest(recipe: str, overrides: Sequence[str]) -> str:
     from workings.config.load import load_recipe
 
     return json_digest(load_recipe(recipe, list(overrides)).recipe.model_dump(mode="json"))
-
-
-def command_answer(words: Sequence[str], codes: Sequence[int] = (0,)) -> dict[str, Any]:
-    """The answer of a command. Raises `WorkingsError` with its message."""
-    done = subprocess.run([sys.executable, "-m", "workings", *words], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, check=False)
-    lines = done.stdout.splitlines()
-    answer: Any = json.loads(lines[-1]) if lines else {}
-    if done.returncode not in codes or "error" in answer:
-        raise WorkingsError(str(answer.get("error", {}).get("message", done.stderr[-500:])))
-    return dict(answer)
 
 
 def _number(record: str, name: str, value: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ RevisionOption = Annotated[str | None, typer.Option("--revision", help="Branch, 
 MaxNewTokensOption = Annotated[int | None, typer.Option(
     "--max-new-tokens", help="Longest completion, in tokens; by default as in the run's recipe.")]
 _TYPED: ContextVar[frozenset[str]] = ContextVar("typed", default=frozenset())
-"""Names of the command's options that were typed, whatever their value."""
+"""Names of the command's options that were typed, with any value."""
 
 
 class Plain(typer.core.TyperCommand):

@@ -2,14 +2,11 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from workings.cli.output import answer, say, say_sizes
-
-if TYPE_CHECKING:
-    from workings.publish.pack import Packed
 
 
 def pack_command(
@@ -27,14 +24,21 @@ def pack_command(
     Shows what it publishes, refuses runs that do not verify, and verifies the written zip. Equal runs give equal
     bytes. Next to the zip it writes a page that verifies it in a browser.
     """
-    from workings.publish.pack import pack
+    from workings.publish.pack import Packed, pack
     from workings.record.progress import slow_operation
+
+    def show(planned: Packed) -> None:
+        say(f"this will be published in {planned.out}:")
+        say_sizes(dict(planned.entries))
+        if planned.by_digest:
+            say("and this by digest, not in the zip:")
+            say_sizes(dict(planned.by_digest))
 
     # Resolved, because `.` has no name.
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written, so that one can still stop.
     with slow_operation(f"packing {out}"):
-        done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run, show=_show)
+        done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run, show=show)
     values = {"out": str(out), "page": str(done.page), "root": done.root,
               "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
     answer(values, (
@@ -42,12 +46,3 @@ def pack_command(
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
         f"or in a browser, offline: {done.page}"))
-
-
-def _show(planned: "Packed") -> None:
-    """Shows what is about to be published."""
-    say(f"this will be published in {planned.out}:")
-    say_sizes(dict(planned.entries))
-    if planned.by_digest:
-        say("and this by digest, not in the zip:")
-        say_sizes(dict(planned.by_digest))

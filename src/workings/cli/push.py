@@ -2,14 +2,11 @@
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from workings.cli.output import answer, say, say_sizes
-
-if TYPE_CHECKING:
-    from workings.publish.push import Push
 
 
 def push_command(
@@ -35,22 +32,17 @@ def push_command(
     # Next to the run or the model, because the system's temporary folder may be small or in memory.
     with tempfile.TemporaryDirectory(prefix=".push-", dir=model.absolute().parent) as folder:
         push = prepare(model, request, Path(folder))
-        _show(push)
+        say(f"for {repo}{' (private)' if private else ''}, replacing files of the same names:")
+        say_sizes(push.sizes, f"; licence: {push.licence or 'not named'}")
+        if push.texts:
+            say("texts in record.zip, readable by anyone who sees the repository:")
+            say_sizes(dict(push.texts))
+        else:
+            say("record.zip holds no question, answer or completion; training data appear as digests only")
+        say("README.md, the model card:")
+        # Not `say`, which would rewrite commands for this machine.
+        typer.echo(push.card, err=True)
         address = upload(push) if yes else ""
     answer({**push.to_json(), "uploaded": yes, "address": address}, (
         f"{address}\nto check after a download: workings verify record.zip --expect-root {push.root}" if yes else
         f"nothing uploaded; --yes uploads to https://huggingface.co/{repo}"))
-
-
-def _show(push: "Push") -> None:
-    """Shows what is about to be uploaded."""
-    say(f"for {push.request.repo}{' (private)' if push.request.private else ''}, replacing files of the same names:")
-    say_sizes(push.sizes, f"; licence: {push.licence or 'not named'}")
-    if push.texts:
-        say("texts in record.zip, readable by anyone who sees the repository:")
-        say_sizes(dict(push.texts))
-    else:
-        say("record.zip holds no question, answer or completion; training data appear as digests only")
-    say("README.md, the model card:")
-    # Not `say`, which would rewrite commands for this machine.
-    typer.echo(push.card, err=True)

@@ -64,7 +64,6 @@ def page(check: "RewardCheck") -> str:
     """Format the check: a line for each probe, the model's samples, and the verdict."""
     values = check.to_json()
     samples, count = values.get("samples"), values["prompts"]
-    # Probes first, then what they are compared with.
     rows = [["", "reward", "right", "beats", *check.rewards]]
     rows += [_row(name, probe, percent(probe["share_beaten"], 0)) for name, probe in values["probes"].items()]
     rows.append(_row("(the correct answer)", values["right_answer"], ""))

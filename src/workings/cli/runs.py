@@ -83,7 +83,6 @@ def list_command(
 
 
 def _cells(row: "RunRow") -> list[str]:
-    """Cells of one run."""
     steps = f"{row.steps}/{row.planned_steps}" if row.planned_steps else ""
     accuracy = f"{percent(row.accuracy['mean'])} of {row.accuracy['n']}" if row.accuracy else ""
     kept = f"{row.samples['kept']} of {row.samples['samples']} kept" if row.samples else ""
@@ -93,7 +92,6 @@ def _cells(row: "RunRow") -> list[str]:
 
 
 def _resume_lines(row: "RunRow", runs: "Folder") -> list[str]:
-    """The command that resumes an unfinished run, with the recipe that it recorded."""
     if row.kind != "run" or row.state not in ("stopped", "interrupted", "failed") or row.earlier_of:
         return []
     run, recipe = runs.path(row.name), quote(row.recipe)

@@ -112,7 +112,6 @@ def _answer(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> N
     lines += [f"left out: {left_out}"] if left_out else []
     lines += [f"{counts.sometimes} prompts that were solved sometimes: {prompts_out}"] if prompts_out else []
     lines += [f"{len(unit.pairs)} preference pairs: {unit.path / PAIRS}"] if with_pairs else []
-    # Exit code 0: sampling succeeded, and an empty selection is its result.
     if not counts.kept:
         lines.append("nothing was kept: these prompts are too hard for this model, or it answers in another form")
     answer({"out": str(unit.path), "root": unit.root, **counts.to_json(), "pairs": len(unit.pairs)},

@@ -3,8 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -25,19 +24,8 @@ INSTEAD = {
 """The right command for words that are commands of other programs, subcommands here, or were commands here."""
 
 
-@contextmanager
-def in_given_expected_try(program: Any, typed: Sequence[str]) -> Iterator[None]:
-    """Raises Typer's errors about ``typed``, the words after the program's name, as `RequestError`."""
-    try:
-        yield
-    except USAGE_ERROR as wrong:
-        # Not a mistake: a group without a command prints its help.
-        if type(wrong).__name__ == "NoArgsIsHelpError":
-            raise
-        raise _request_error(wrong, program, typed) from None
-
-
-def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestError:
+def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestError:
+    """Typer's error about ``typed``, the words after the program's name."""
     command, names = program, []
     for word in typed:
         if word not in getattr(command, "commands", {}):
@@ -70,7 +58,6 @@ def _request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErr
 
 
 def _right_command(unknown: str, command: Any, called: str, typed: Sequence[str]) -> str:
-    """The command that was probably meant."""
     near = difflib.get_close_matches(unknown, command.commands, 1)
     if called != "workings" or unknown not in INSTEAD:
         return f"{called} {near[0] if near else '-h'}"

@@ -20,7 +20,6 @@ NOT_PROVED = (
     "the list of attempts, or that the data are what they are called. A replay shows only that the recorded steps give "
     "the recorded numbers; an independent run of the same recipe needs no trust in this record's author.")
 """Ends the text of `--verbose`."""
-# One width, so that the ids align.
 VERDICT_MARKS = {"passed": "passed     ", "failed": "FAILED     ", "not_checked": "not checked"}
 
 
@@ -73,7 +72,7 @@ def verify_command(
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys, replay=replay)
     if result.is_about_files:
-        verdicts.keep_same(before, result.to_json())
+        verdicts.keep(before, result.to_json())
     # A failed check outranks an unreached level: something is wrong, not just missing.
     code = 1 if result.failed else 3 if result.level < require_level else 0
     if not code and level is not None and result.level < level:
@@ -86,7 +85,6 @@ def verify_command(
 
 
 def _view(path: Path, name: str) -> str:
-    """A view of the outermost unit of a record."""
     from workings.evidence.verify.checks.run_consistency import views_of
     from workings.evidence.verify.load import load
     from workings.evidence.verify.tree import open_tree
@@ -120,10 +118,7 @@ def verification_text(result: "Verification", *, verbose: bool) -> str:
 
 
 def _what_is_wrong(result: "Verification") -> list[str]:
-    """A line for each check that failed or blocked a level; many failures of one damaged file share a line.
-
-    Checks that need input from outside are usually not made, and that is fine.
-    """
+    """A line for each check that failed or blocked a level; many failures of one damaged file share a line."""
     failed: dict[str, list[str]] = {}
     for check in result.checks:
         if check.verdict == "failed":
@@ -135,7 +130,6 @@ def _what_is_wrong(result: "Verification") -> list[str]:
         if stopped:
             lines.append(_line("failed", f"{len(stopped)} checks could not be made because of that: "
                                          f"{', '.join(stopped)}"))
-    # If nothing could be opened, that says it all.
     if result.root:
         lines += [_line("not_checked", f"{check.id}: {check.text}") for check in result.checks
                   if check.verdict == "not_checked" and check.blocking]
@@ -153,7 +147,6 @@ def _line(verdict: str, text: str) -> str:
 
 
 def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
-    """The public keys to trust."""
     if not files:
         return ()
     from workings.evidence.attest import keys
@@ -171,7 +164,6 @@ def _trusted(files: Sequence[Path]) -> tuple[bytes, ...]:
 
 
 def _replayer(steps: int | None, whole: bool, seed: int | None, data: Path | None, weights: Path | None) -> "Replay":
-    """The function that replays steps of a run."""
     from workings.runs.replay import STEPS, ReplayRequest, replay_run
 
     if steps is not None and whole:

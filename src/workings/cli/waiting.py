@@ -91,6 +91,5 @@ def waiting_text(what: str, seconds: float, done: tuple[int, int, str] = (0, 0, 
 
 
 def _clock(seconds: float) -> str:
-    """A running time: ``41 s``, then ``3:12 min``."""
     minutes, rest = divmod(ceil(seconds), 60)
     return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"

@@ -1,7 +1,7 @@
 """The first wrong equation of a completion, and the items of an evaluation by its line."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from workings.data.equations.check import Equation
@@ -51,10 +51,6 @@ class WrongPlace:
     def text(self) -> str:
         """For humans."""
         return f"first wrong equation, line {self.line} of {self.lines}: {self.written} (correct: {self.expected})"
-
-    def to_json(self) -> dict[str, int | str]:
-        """All of it."""
-        return asdict(self)
 
 
 def wrong_place(completion: str) -> WrongPlace | None:

@@ -134,7 +134,6 @@ def _choices(record: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def _chosen_continuation(choices: Sequence[tuple[str, float]], metric: str, score: Any) -> str:
-    """The continuation that is the model's answer."""
     if len(choices) == 1:
         # Such tasks ask whether greedy decoding would write it.
         return choices[0][0].strip() if score == 1 else "another continuation"

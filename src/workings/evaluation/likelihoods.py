@@ -77,14 +77,10 @@ def _batches(session: ModelSession, pairs: Sequence[Continuation]) -> Iterator[t
         # Pairs of one length together, so that no row is padded further than its length asks for.
         alike = [number for number in order[start:start + max(1, TOKENS_AT_A_TIME // length)]
                  if lengths[number] == length]
-        rows: list[list[Row]] = [[_row(pairs[number])] for number in alike]
+        rows = [[Row(id="continuation", tokens=np.array([*given, *rest], np.int32), prompt_digest="",
+                     loss_mask=np.array([0] * len(given) + [1] * len(rest), np.uint8))]
+                for given, rest in (pairs[number] for number in alike)]
         # The devices share the rows evenly.
         rows += [[]] * (-len(rows) % shares)
         yield alike, make_batch(rows, (1, len(rows)), length, 0)
         start += len(alike)
-
-
-def _row(pair: Continuation) -> Row:
-    given, rest = pair
-    return Row(id="continuation", tokens=np.array([*given, *rest], np.int32), prompt_digest="",
-               loss_mask=np.array([0] * len(given) + [1] * len(rest), np.uint8))

@@ -149,17 +149,12 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Interval 
 
 
 def cell_text(cell: Cell) -> str:
-    """An accuracy with its interval."""
-    return share_text(cell.mean, cell.interval)
-
-
-def share_text(share: float, interval: Interval | str) -> str:
-    """A share with its interval, or with the reason why it has none."""
-    if isinstance(interval, Interval):
+    """A mean with its interval, or with the reason why it has none."""
+    if isinstance(cell.interval, Interval):
         # A t interval of a few scores between 0 and 1 knows no bounds, and a share has two.
-        low, high = max(0.0, interval.low), min(1.0, interval.high)
-        return f"{percent(share)} (95 % interval {100 * low:.1f} to {100 * high:.1f})"
-    return f"{percent(share)} (no interval: {interval})"
+        low, high = max(0.0, cell.interval.low), min(1.0, cell.interval.high)
+        return f"{percent(cell.mean)} (95 % interval {100 * low:.1f} to {100 * high:.1f})"
+    return f"{percent(cell.mean)} (no interval: {cell.interval})"
 
 
 def scorecard_text(scorecard: Scorecard, out: Path, answers: str, warning: str = "", judge: str = "") -> str:

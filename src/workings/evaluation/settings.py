@@ -56,11 +56,7 @@ def settings_of(recipe: Recipe) -> EvaluationSettings:
 
 
 def aggregate_score(samples: list[dict[str, Any]], how: str) -> float:
-    """An item's score from its samples.
-
-    ``mean``: pass@1; ``majority``: score of the most frequent answer; ``pass``: any sample right (pass@n);
-    ``pass@k``: the unbiased estimate of it from more than k samples.
-    """
+    """An item's score from its samples; ``how`` is an `EvaluationSettings.aggregate`."""
     scores = [float(sample["score"]) for sample in samples]
     if how == "mean":
         return sum(scores) / len(scores)

@@ -114,6 +114,14 @@ class EvaluationRecord:
             raise RecordError(f"{self.path / PREDICTIONS} holds an item twice")
         return results
 
+    def results_of(self, ids: Sequence[str]) -> list[ItemResult]:
+        """`results` in the order of these items. Raises `RequestError` if it has others."""
+        by_id = {result.id: result for result in self.results()}
+        if by_id.keys() != {*ids}:
+            raise RequestError(f"{self.path} has other items than what it is compared with",
+                               "evaluations of the same items")
+        return [by_id[name] for name in ids]
+
 
 def unit_paths(path: Path) -> list[Path]:
     """Folders of the sealed evaluation units in a run, by name; a unit has only itself."""

@@ -18,7 +18,7 @@ from workings.engines.session import ModelSession
 from workings.errors import RequestError, WorkingsError
 from workings.serving.answering import Answer, Answerer
 from workings.serving.requests import ChatRequest, TextRequest
-from workings.ui.loopback import HOST
+from workings.ui.loopback import HOST, quiet_server
 
 
 def make_app(session: ModelSession, name: str, *, token: str) -> FastAPI:
@@ -168,5 +168,4 @@ def event(value: dict[str, Any]) -> str:
 
 def make_server(session: ModelSession, name: str, *, token: str) -> uvicorn.Server:
     """The server of one model; ``run(sockets=[…])`` serves until it is stopped."""
-    return uvicorn.Server(uvicorn.Config(make_app(session, name, token=token), log_level="warning", log_config=None,
-                                         access_log=False, server_header=False, timeout_graceful_shutdown=2))
+    return quiet_server(make_app(session, name, token=token))

@@ -121,7 +121,6 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> dict[str, Any]:
                and any(text in value.casefold() for value in
                        (row.id, row.prompt, row.completion, row.gold, row.extracted))]
     if not (path / SELECTION).is_file():  # samples are read in the order of their prompts
-        # Sorting is stable: within each result the order of the file stays.
         matches.sort(key=lambda row: RESULT_ORDER.index(_result(row)))
     # Only on the shown page, because parsing all equations takes seconds.
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)

@@ -30,20 +30,17 @@ def make_app(root: Path, *, token: str, port: int) -> FastAPI:
     app = FastAPI(title="workings", version=version("workings"), description=DESCRIPTION, docs_url=None,
                   redoc_url=None, openapi_url="/api/openapi.json",
                   middleware=[Middleware(Guard, token=token, port=port)])
-    app.state.stopping = site.stopping
     # The guard wraps the whole application, so that no route is left out.
     for part in (runs, compare, data, plan, start):
         app.include_router(part.router(site))
 
     @app.get("/static/base.css", include_in_schema=False)
     def base_style() -> Response:
-        # Shared with exported files.
         return FileResponse(str(files("workings.reports") / "templates" / "style.css"), media_type="text/css")
 
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
 
     def problem(request: Request, status: int, given: str, expected: str = "", try_next: str = "") -> Response:
-        # A program that asked for JSON gets errors as JSON too.
         if request.url.path.startswith("/api/"):
             body = {"error": given, "expected": expected, "try": try_next}
             return JSONResponse({key: text for key, text in body.items() if text}, status_code=status)

@@ -2,7 +2,6 @@
 
 import json
 import secrets
-from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from workings.errors import RequestError
+from workings.evaluation.first_wrong_step import WrongPlace
 from workings.ui.jobs import Job, json_object
 from workings.ui.site import Site
 
@@ -45,25 +45,23 @@ def start(site: Site, run: Path, form: AskForm) -> Job:
 
 def conversation(site: Site, job: str) -> list[dict[str, str]]:
     """The turns up to the trained model's answer of a job. Raises `RequestError` if it has none."""
-    asked = read_question(site.jobs.get(job), (line for _, line in site.jobs.lines(job, 0)))
+    asked = read_question(site, site.jobs.get(job))
     if asked["trained"] is None:
         raise RequestError(f"question {job} has no answer", "an answered question to continue from", "")
     return [*asked["history"], {"role": "user", "content": asked["text"]},
             {"role": "assistant", "content": asked["trained"]["text"]}]
 
 
-def read_question(job: Job, lines: Iterable[bytes]) -> dict[str, Any]:
-    """A question from its command, with the answers so far; ``problem`` says why one is missing.
-
-    ``lines`` are all of its output, because thousands of pieces may follow an answer.
-    """
+def read_question(site: Site, job: Job) -> dict[str, Any]:
+    """A question from its command, with the answers so far; ``problem`` says why one is missing."""
     words = job.arguments
     given = dict(pairwise(words))  # options of `start`, each with a value after it
     question: dict[str, Any] = {
         "job": job.id, "state": job.state, "text": words[-1] if words else "",
         "history": json.loads(given.get("--history", "[]")), "temperature": float(given.get("--temperature", 0)),
         "trained": None, "untrained": None, "problem": ""}
-    for line in lines:
+    # All of its output, because thousands of pieces may follow an answer.
+    for _, line in site.jobs.lines(job.id, 0):
         # Search before parsing, because nearly all lines are pieces.
         value = json_object(line) if b'"completion"' in line else None
         if value and "completion" in value:
@@ -75,12 +73,10 @@ def read_question(job: Job, lines: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _answer(value: dict[str, Any]) -> dict[str, str]:
-    step = value.get("wrong_step") or {}
-    words = f"line {step['line']} of {step['lines']}: {step['written']} (correct: {step['expected']})" if step else ""
-    return {"text": value["completion"], "wrong_step": words, "finish_reason": value.get("finish_reason", "")}
+    step = WrongPlace(**value["wrong_step"]).text() if "wrong_step" in value else ""
+    return {"text": value["completion"], "wrong_step": step, "finish_reason": value.get("finish_reason", "")}
 
 
 def questions(site: Site, name: str) -> dict[str, Any]:
     """Questions asked from this page, newest first, with the answers so far."""
-    return {"questions": [read_question(job, (line for _, line in site.jobs.lines(job.id, 0)))
-                          for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)]}
+    return {"questions": [read_question(site, job) for job in site.jobs.about("ask", name, QUESTIONS_A_PAGE)]}

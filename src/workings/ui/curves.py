@@ -95,20 +95,16 @@ class Columns:
                            for name in names if name not in left_out})
 
 
-def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None,
-           after: float | None = None, mean: int = 0) -> list[Series]:
+def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | None = None, mean: int = 0
+           ) -> list[Series]:
     """The curves between two places of the axis (both included); by default all.
 
-    ``mean`` is the number of steps in smoothed curves: 0 for 1/`SMOOTHING_SHARE` of the run, 1 for none. With
-    ``after``, only points after that place, without a mean, to append to a drawn curve.
+    ``mean`` is the number of steps in smoothed curves: 0 for 1/`SMOOTHING_SHARE` of the run, 1 for none.
     """
     at = columns.parts[x]
     # Of the whole run, so that zooming does not change the curve.
-    span = 1 if after is not None else mean or len(at) // SMOOTHING_SHARE
-    inside = np.ones(len(at), dtype=bool)
-    for bound, keep in ((low, np.greater_equal), (high, np.less_equal), (after, np.greater)):
-        if bound is not None:
-            inside &= keep(at, bound)
+    span = mean or len(at) // SMOOTHING_SHARE
+    inside = (at >= (-np.inf if low is None else low)) & (at <= (np.inf if high is None else high))
     drawn = _rewarded(columns.rewarded)
     for key, title, unit, _ in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
@@ -154,15 +150,13 @@ def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
 
 
 def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,
-               after: float | None = None, mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> dict[str, Any]:
+               mean: Annotated[int, Query(ge=0, le=100_000)] = 0) -> dict[str, Any]:
     """Curves of a run over steps, tokens or seconds, thinned; ``low`` and ``high`` bound the axis.
 
-    Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none).
-    With ``after``, only points after that place, for a page that shows a running run. ``resumed_at`` are the places
-    on the axis where the run was resumed.
+    Smoothed ones are the mean of ``mean`` steps (0: chosen by the length of the run; 1: none). ``resumed_at`` are the
+    places on the axis where the run was resumed.
     """
     run = site.folder.path(name)
-    row = site.live(site.folder.name(run))
     columns = site.folder.cache.get("columns", [run / METRICS], lambda: Columns.of(site.folder.metrics(run)))
     try:
         events = site.folder.lines(run / EVENTS)
@@ -170,6 +164,6 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
         events = []  # the page's notes say so, and the curves stay
     resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")
                and type(step := event.get("step", event.get("from_step"))) is int]
-    return {"run": name, "x": x, "last_step": row.steps, "planned_steps": row.planned_steps, "state": row.state,
-            "seconds_left": row.seconds_left, "series": curves(columns, x, low, high, after, mean),
+    return {"run": name, "x": x, "state": site.live(site.folder.name(run)).state,
+            "series": curves(columns, x, low, high, mean),
             "resumed_at": columns.parts[x][np.isin(columns.parts["step"], resumed)].tolist()}

@@ -51,7 +51,6 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
         missing = (optional or running) and not (run / name).exists()
         return attempt(lambda: read(run / name), {}) if is_run and not missing else {}
 
-    # The manifest is written when a run is sealed.
     manifest = part(layout.MANIFEST) if not running else {}
     summaries = {name: attempt(partial(read, path / layout.EVALUATION_SUMMARY), NOTHING, about=f"evaluation {name}: ")
                  for name, path in units_of(run).items()}
@@ -73,24 +72,13 @@ def read_detail(folder: Folder, run: Path) -> dict[str, Any]:
 
 
 def _memory(plan: dict[str, Any], use: MemoryUse | None) -> dict[str, Any]:
-    """Memory of a device in bytes: planned before launch, measured afterwards.
-
-    Resident is that of the whole process, if the device reports none.
-    """
+    """Bytes of a device, planned and measured; resident are those of the whole process, if the device counts none."""
     return {"planned_bytes": plan.get("peak_bytes"), "planned_source": str(plan.get("source", "")),
-            "limit_bytes": plan.get("limit_bytes"), "parts": _parts(plan),
+            "limit_bytes": plan.get("limit_bytes"),
+            "parts": [{key: part[key] for key in ("name", "size_bytes")}
+                      for part in plan.get("parts", ()) if part["size_bytes"]],
             "measured_bytes": use.taken_bytes if use else None, "measured_source": use.taken_words if use else "",
             "resident_bytes": use.held_bytes if use and not use.device_counts else None}
-
-
-def _parts(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """Categories that add up to the peak; a plan without categories counted the program's buffers."""
-    if named := plan.get("parts"):
-        return [{key: part[key] for key in ("name", "size_bytes")} for part in named if part["size_bytes"]]
-    breakdown = plan.get("breakdown", {})
-    sizes = {name: breakdown.get(name, 0) for name in ("arguments", "temporaries", "outputs", "code")}
-    sizes["outputs"] -= breakdown.get("aliased", 0)  # these replace the arguments
-    return [{"name": name, "size_bytes": size} for name, size in sizes.items() if size > 0]
 
 
 def _text(path: Path) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -30,8 +29,6 @@ RESULT_BYTES = 1_000
 """Bytes of a few numbers that follow from a file, as an upper limit; every entry of a cache counts as so much."""
 MAX_JSON_BYTES, MAX_PARSED_BYTES = 8 << 20, 64 << 20
 """Largest JSON file to show, on disk and in memory, in bytes. Ordinary ones have some kilobytes."""
-QUIET_SECONDS = 120
-"""On a file system without locks, a run counts as running while its log is younger than this, in seconds."""
 
 
 @dataclass
@@ -166,7 +163,11 @@ class Folder:
         """`running`, `complete`, `interrupted`, `failed`, or `stopped` (not sealed, and no process writes it)."""
         if (run / SEAL).is_file():
             return str(self.object(run / SEAL).get("status", "unknown"))
-        return "running" if _written_now(run) else "stopped"
+        # The kernel releases a lock when its process ends, so a killed run does not count as running.
+        with contextlib.suppress(OSError):
+            return "running" if is_held(run) else "stopped"
+        # A file system without locks.
+        return "running" if self.name(run) in self.phases() else "stopped"
 
 
 def _find(folder: Path, depth: int) -> Iterator[Path]:
@@ -220,13 +221,3 @@ def metric_lines(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     # `type`, not `isinstance`: a bool is an int.
     return [line for line in lines if type(line.get("step")) is int
             and all(type(line.get(key)) in (int, float) for key in ("loss", "tokens", "seconds"))]
-
-
-def _written_now(run: Path) -> bool:
-    """Whether a writer holds the run's lock; without locks, whether its log is younger than `QUIET_SECONDS`."""
-    try:
-        # The kernel releases a lock when its process ends, so a killed run does not count as running.
-        return is_held(run)
-    except OSError:
-        metrics = run / METRICS
-        return metrics.is_file() and time.time() - metrics.stat().st_mtime < QUIET_SECONDS

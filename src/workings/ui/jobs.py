@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -112,11 +112,6 @@ class Jobs:
     def _files(self) -> list[Path]:
         return sorted(self.place.glob("*/job.json"), reverse=True)
 
-    def is_running(self, identity: str) -> bool:
-        """Whether a command runs. Raises `RequestError` for an unknown one."""
-        folder = self._folder(identity)
-        return self._state(folder, _ended(folder)) == "running"
-
     def lines(self, identity: str, offset: int) -> Iterator[tuple[int, bytes]]:
         """Complete lines of its standard output after an offset, each with the offset (in bytes) of its end."""
         path = self._folder(identity) / "stdout.txt"
@@ -190,19 +185,17 @@ def json_object(line: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def ask(words: list[str], cwd: Path) -> dict[str, Any]:
-    """The answer of ``workings WORDS --json``. Raises `RequestError` if it is an error, or there is none."""
+def ask(words: Sequence[str], cwd: Path, timeout: float | None = TIMEOUT_SECONDS) -> dict[str, Any]:
+    """The answer of ``workings WORDS --json``. Raises `RequestError` if it is an error, or there is none in time."""
     # Only the output decides: exit code 1 may be an answer (`data check` found something).
     try:
         done = subprocess.run([sys.executable, "-m", "workings", *words, "--json"], cwd=cwd, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {TIMEOUT_SECONDS} s",
+        raise RequestError(f"workings {' '.join(words)} took too long", f"an answer within {timeout} s",
                            "run the command in a terminal") from None
-    # Libraries print too; `--json` promises the answer as the last line.
     value = _split(done.stdout)[1]
     if value is None:
-        # The end, because a command prints its reason last.
         error_text = done.stderr.strip() or f"exit code {done.returncode}"
         raise RequestError(f"workings {' '.join(words)} gave no answer: {error_text[-1500:]}", "an answer")
     if error := value.get("error"):

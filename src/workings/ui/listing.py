@@ -69,7 +69,6 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
     An unreadable run becomes a row that says so; a run without a directory yet has one too.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
-    # An existing directory takes precedence over the process's note.
     names = {row.name for row in rows}
     _find_bases(folder, rows)
     rows += [starting_row(name, phase) for name, phase in phases.items() if name not in names]
@@ -86,15 +85,11 @@ def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str,
 def _find_bases(folder: Folder, rows: list[RunRow]) -> None:
     """Set each run's base: the evaluation of its base model, next to it."""
     # By folder and model: a base belongs only to the runs next to it.
-    bases: dict[tuple[str, str], RunRow] = {}
-    for row in rows:
-        if row.kind == "evaluation" and (began := _began_with(folder, row)):
-            bases[row.name.rpartition("/")[0], began] = row
-    for row in rows if bases else []:
-        # Reading a manifest a second time for a row that failed would fail again.
-        if row.kind != "run" or row.state == "unreadable" or not (began := _began_with(folder, row)):
-            continue
-        if (base := bases.get((row.name.rpartition("/")[0], began))) is not None:
+    began = [(row, (row.name.rpartition("/")[0], weights)) for row in rows
+             if row.state != "unreadable" and (weights := _began_with(folder, row))]
+    bases = {place: row for row, place in began if row.kind == "evaluation"}
+    for row, place in began:
+        if row.kind == "run" and (base := bases.get(place)) is not None:
             row.base, row.base_accuracy = base.name, base.accuracy
             base.base_of.append(row.name)
 
@@ -105,7 +100,6 @@ def _began_with(folder: Folder, row: RunRow) -> str:
     try:
         if row.kind == "evaluation":
             model = folder.object(run / layout.EVALUATION_CONFIG)["model"]
-            # Step 0: the model before training.
             if model.get("step") != 0:
                 return ""
             weights = model["weights"] if "weights" in model else [model["shape"], model["seed"]]
@@ -113,7 +107,6 @@ def _began_with(folder: Folder, row: RunRow) -> str:
             weights = folder.object(run / layout.MANIFEST)["weight_digests"]
             if is_absent(weights):
                 weights = [folder.object(run / layout.MODEL_SHAPE), folder.object(run / layout.CONFIG)["seed"]]
-        # As one text with sorted keys, so that the order does not matter.
         return json.dumps(weights, sort_keys=True)
     # Not sealed yet, or damaged: its row says so.
     except (RecordError, KeyError, TypeError, AttributeError):
@@ -131,12 +124,10 @@ def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow
     name = folder.name(path)
     try:
         state, make = folder.state(path), _sealed
-        # First by the name: an unsealed directory has no manifest.
         if path.name.endswith(layout.PARTIAL_SUFFIX):
             make = _unsealed
         elif (path / layout.SEAL).is_file() and folder.object(path / layout.SEAL).get("unit") == layout.SAMPLED:
             make = _samples
-        # Standalone evaluations have a seal and no manifest.
         elif not (path / layout.MANIFEST).is_file():
             make = _evaluation
         is_known = state in get_args(State) and (make is not _sealed or (path / layout.SEAL).is_file())
@@ -184,7 +175,6 @@ def _unsealed(folder: Folder, path: Path) -> dict[str, Any]:
     config = folder.object(path / layout.CONFIG)
     lines, model = folder.metrics(path), config["model"]
     shape = model.get("shape", "")
-    # A killed run has no time left.
     now = pace(lines, int(config["training"]["steps"])) if folder.state(path) == "running" else None
     return _of_recipe(folder, path) | _progress(lines) | {
         "model": str(model.get("id", f"scratch:{shape.get('family', '') if isinstance(shape, dict) else shape}")),
@@ -216,7 +206,6 @@ def _curve(lines: list[dict[str, Any]]) -> list[float]:
     values = headline_values(lines)[2]
     if len(values) <= CURVE_POINTS:
         return values
-    # The first and the last one are kept.
     return [values[round(at * (len(values) - 1) / (CURVE_POINTS - 1))] for at in range(CURVE_POINTS)]
 
 

@@ -1,6 +1,9 @@
-"""A port that only programs on this machine can reach."""
+"""A port that only programs on this machine can reach, and a server for it."""
 
 import socket
+
+import uvicorn
+from fastapi import FastAPI
 
 from workings.errors import RequestError
 
@@ -14,3 +17,10 @@ def listen(port: int) -> socket.socket:
         return socket.create_server((HOST, port), backlog=128)
     except OSError as error:
         raise RequestError(f"another program listens on port {port}", "a free port", "--port 0") from error
+
+
+def quiet_server(app: FastAPI) -> uvicorn.Server:
+    """A server that prints no line per request; ``run(sockets=[…])`` serves until it is stopped."""
+    # Its default logging configuration would close all handlers, and absl's closes its stream.
+    return uvicorn.Server(uvicorn.Config(app, log_level="warning", log_config=None, access_log=False,
+                                         server_header=False, timeout_graceful_shutdown=2))

@@ -66,7 +66,6 @@ def sparkline(values: Sequence[float]) -> Markup:
     if len(values) < 2:
         return Markup("")
     low, high = min(values), max(values)
-    # A curve of equal values is drawn in the middle.
     height = (high - low) or 1.0
     points = " ".join(f"{index * WIDTH / (len(values) - 1):.1f},"
                       f"{HEIGHT - 2 - (value - low if high > low else 0.5) / height * (HEIGHT - 4):.1f}"

@@ -8,13 +8,12 @@ from typing import TypeVar
 
 from workings.config.load import shipped_recipes
 from workings.errors import RequestError
-from workings.hardware.catalog import targets
+from workings.hardware.catalog import find_target
 from workings.record.layout import MANIFEST, PARTIAL_SUFFIX
 from workings.record.storage import open_plain
 from workings.ui.folder import Folder
 
 T = TypeVar("T")
-# The form lists them in one menu.
 RECIPES = 500
 FIRST_RECIPE = "smoke-tiny"
 """Recipe that a form shows at first."""
@@ -85,11 +84,10 @@ def override_words(text: str) -> list[str]:
 
 def target_names(chosen: Sequence[str]) -> list[str]:
     """Targets of the catalog. Raises `RequestError` for an unknown one, or none."""
-    wrong = [name for name in chosen if name not in targets()]
-    if wrong or not chosen:
-        raise RequestError(f"the catalog has no target {wrong[0]}" if wrong else "no machine was chosen",
-                           "one or more machines of the catalog", "go back and tick one, such as cpu")
-    return list(chosen)
+    if not chosen:
+        raise RequestError("no machine was chosen", "one or more machines of the catalog",
+                           "go back and tick one, such as cpu")
+    return [find_target(name).name for name in chosen]
 
 
 def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int]:

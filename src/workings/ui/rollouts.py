@@ -80,7 +80,6 @@ def rollout_page(folder: Folder, run: Path, step: int, query: RolloutsQuery) -> 
     Raises `RecordError` if the rollout is missing or damaged, `RequestError` if there is no such page.
     """
     rollout, divergences = _read(folder, run, step)
-    # `casefold`, so that a search finds `STRASSE` for `straße`.
     text = query.find.casefold()
     groups = [group for group in rollout.groups if any(text in part.casefold() for part in (
         group.prompt.item.id, group.prompt.item.prompt, group.prompt.item.expected_answer))]
@@ -123,13 +122,11 @@ def _divergences(rollout: Rollout) -> Divergences:
 def _weights(run: Path) -> dict[str, float]:
     try:
         return {str(entry["name"]): float(entry["weight"]) for entry in read_json(run / REWARDS)}
-    # Without names, show the values.
     except (OSError, RecordError, ValueError, KeyError, TypeError):
         return {}
 
 
 def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Divergences) -> list[dict[str, Any]]:
-    """Groups as readable text."""
     weights, path = _weights(run), run / TOKENIZER
     try:
         tokenizer = folder.cache.get("tokenizer", [path / "tokenizer.json"], lambda: Tokenizer.load(path))
@@ -137,7 +134,6 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
         raise RecordError(f"completions cannot be read without the run's tokenizer: {error.given[:120]}") from None
 
     def completion(sample: Sample, divergence: float | None) -> dict[str, Any]:
-        # Decode only now: a page shows a few of thousands.
         text, end = texts(sample, tokenizer)
         return {"text": text[:MAX_CHARACTERS_SHOWN], "more": max(0, len(text) - MAX_CHARACTERS_SHOWN),
                 "reward": sample.reward, "advantage": sample.advantage, "divergence": divergence,
@@ -148,6 +144,5 @@ def _rows(folder: Folder, run: Path, groups: Sequence[Group], divergences: Diver
     return [{"id": group.prompt.item.id, "prompt": visible(group.prompt.item.prompt),
              "expected": visible(group.prompt.item.expected_answer), "epoch": group.epoch, "learned": group.kept,
              "equal": group.is_rewarded and not group.has_spread, "mean": mean_reward(group),
-             # By prompt and seed, because a prompt has several completions.
              "completions": [completion(sample, divergences.get((group.prompt.item.id, sample.seed)))
                              for sample in group.samples]} for group in groups]

@@ -5,22 +5,10 @@ import secrets
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-
-import uvicorn
 
 from workings.ui.app import make_app
-from workings.ui.loopback import HOST, listen
+from workings.ui.loopback import HOST, listen, quiet_server
 from workings.ui.site import page_directory
-
-
-class PageServer(uvicorn.Server):
-    """A server that ends open responses when it stops, instead of waiting for them."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at a signal."""
-        self.config.app.state.stopping.set()  # type: ignore[union-attr]
-        super().handle_exit(sig, frame)
 
 
 def kept_token(root: Path, *, new: bool = False) -> str:
@@ -54,7 +42,4 @@ def serve(root: Path, port: int, *, open_browser: bool, say: Callable[[str], Non
     print(link, flush=True)  # noqa: T201  the link is the answer of this command
     if open_browser:
         webbrowser.open(link)
-    # Its default logging configuration would close all handlers, and absl's closes its stream.
-    config = uvicorn.Config(make_app(root, token=token, port=port), log_level="warning", log_config=None,
-                            access_log=False, server_header=False, timeout_graceful_shutdown=2)
-    PageServer(config).run(sockets=[listener])
+    quiet_server(make_app(root, token=token, port=port)).run(sockets=[listener])

@@ -1,10 +1,8 @@
 """State shared by all routes: the folder, the jobs, the cached verdicts, and the rendering of templates."""
 
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from shlex import quote
-from threading import Event
 from typing import Any
 
 import jinja2
@@ -20,14 +18,11 @@ from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
 from workings.ui.verification_cache import VerificationCache
 
-TEMPLATES = files("workings.ui") / "templates"
-
 
 def _environment() -> jinja2.Environment:
-    loader = jinja2.FunctionLoader(lambda name: (TEMPLATES / name).read_text(encoding="utf-8"))
     # Escape in every template: a run's text is never markup. An unknown name raises.
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined,
-                                     trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.ui"), autoescape=True,
+                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FILTERS | {"colour": part_number})
     return environment
 
@@ -46,8 +41,6 @@ class Site:
     jobs: Jobs
     verified: VerificationCache
     templates: jinja2.Environment = field(default_factory=_environment)
-    stopping: Event = field(default_factory=Event)
-    """Set when the server stops, which ends open responses."""
 
     @classmethod
     def over(cls, root: Path) -> "Site":

@@ -90,9 +90,7 @@ def overview(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """One screen about a run: accuracy, verdict, loss, memory, time, five answers. What cannot be read is left out."""
     lines = _if_readable(lambda: site.folder.metrics(run.path)) or []
     metric, where, numbers = headline_values(lines)
-    # Wrong answers come before correct ones.
     found = _if_readable(lambda: search(site.folder, run.path, ItemsQuery())) if run.evaluated else None
-    # The run against the untrained model's answers next to it.
     comparison = _if_readable(lambda: compared(site.folder, site.folder.path(run.row.base), run.path)
                               ) if run.row.base and run.evaluated else None
     return {"metric": metric, "metric_of": where, "numbers": numbers, "comparison": comparison,

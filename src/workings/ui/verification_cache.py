@@ -29,7 +29,6 @@ class Verified(BaseModel):
     not_checked: int
     verified_at: str = Field(description="Time of verification")
     checks: list[dict[str, str | int]] = Field(default=[], description="Id, level, verdict and text of each")
-    claims: list[str] = []
     together: int = Field(default=1, description="Number of runs and evaluations verified together; the checks are "
                                                  "about all of them")
 
@@ -47,44 +46,33 @@ class VerificationCache:
 
     def get(self, run: Path) -> Verified | None:
         """The cached verdict about a run; None if there is none, or a file has changed since."""
-        path = self._path(run)
-        if path is None or not path.is_file():
-            return None
         try:
-            return Verified(**json.loads(path.read_bytes()))
-        # Written by another version: verify again.
-        except (ValueError, TypeError):
+            return Verified(**json.loads(self._path(self.stamp(run)).read_bytes()))
+        # Not verified, or by another version: verify again.
+        except (OSError, ValueError, TypeError):
             return None
-
-    def keep(self, run: Path, answer: Mapping[str, Any], together: int = 1) -> None:
-        """Caches the answer of ``workings verify RUN --json``.
-
-        A good answer to a lower level does not replace a better one.
-        """
-        before = self.get(run)
-        less = before is not None and not answer["failed"] and answer.get("asked_level", before.level) < before.level
-        if not less and (path := self._path(run)) is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
-            atomic.write_text(path, Verified(**{**answer, "checks": checks}, verified_at=now(), together=together
-                                             ).model_dump_json())
 
     def stamps(self, path: Path) -> dict[Path, str]:
         """Runs and evaluations at or below a path, each with the current stamp of its files."""
         return {run: stamp for run in Folder(path).runs() if (stamp := self.stamp(run))} if path.is_dir() else {}
 
-    def keep_same(self, before: Mapping[Path, str], answer: Mapping[str, Any]) -> None:
-        """Store the answer of a verification for units with unchanged stamps.
+    def keep(self, before: Mapping[Path, str], answer: Mapping[str, Any]) -> None:
+        """Store the answer of ``workings verify --json`` for units whose ``before``, their `stamps`, are unchanged.
 
-        For several units only an answer without a failed check, because a failure does not name its unit. Does nothing
-        if the cache is not writable.
+        A good answer to a lower level does not replace a better one. For several units only an answer without a failed
+        check, because a failure does not name its unit. Does nothing if the cache is not writable.
         """
         if len(before) > 1 and answer["failed"]:
             return
+        checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
+        verified = Verified(**{**answer, "checks": checks}, verified_at=now(), together=len(before))
         with contextlib.suppress(OSError):
             for run, stamp in before.items():
-                if self.stamp(run) == stamp:
-                    self.keep(run, answer, together=len(before))
+                kept = self.get(run)
+                less = kept and not answer["failed"] and answer.get("asked_level", kept.level) < kept.level
+                if self.stamp(run) == stamp and not less:
+                    self.place.mkdir(parents=True, exist_ok=True)
+                    atomic.write_text(self._path(stamp), verified.model_dump_json())
 
     def all(self, folder: Folder) -> dict[str, Verified]:
         """Cached verdicts by run name."""
@@ -92,9 +80,8 @@ class VerificationCache:
             return {}
         return {folder.name(run): verdict for run in folder.runs() if (verdict := self.get(run)) is not None}
 
-    def _path(self, run: Path) -> Path | None:
-        stamp = self.stamp(run)
-        return self.place / f"{stamp}.json" if stamp else None
+    def _path(self, stamp: str) -> Path:
+        return self.place / f"{stamp}.json"
 
     def stamp(self, run: Path) -> str:
         """Digest of the run's path, its checksums, and the state of every file; or empty."""

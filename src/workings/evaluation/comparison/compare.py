@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RequestError
 from workings.evaluation.answer_counts import AnswerCounts
 from workings.evaluation.comparison.no_verdict import measured_side, noise_of
 from workings.evaluation.comparison.paired import (
@@ -163,8 +162,9 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     if different:
         return Comparison(verdict="not comparable", name_a=name_a, name_b=name_b, reasons=different, notes=unknown,
                           sentence=f"{name_a} and {name_b} are not comparable: {'; '.join(different)}.")
-    pairs = pair_results(a, b)
-    results_a, results_b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    results_a = a.results()
+    results_b = b.results_of([result.id for result in results_a])
+    pairs = [*zip(results_a, results_b, strict=True)]
     measured_a = measured_side(name_a, a.answer_counts, results_a)
     measured_b = measured_side(name_b, b.answer_counts, results_b)
     values = measured_a.scores, measured_b.scores, measured_a.clusters
@@ -182,7 +182,11 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
     unknown += filter(None, [judge_text(a.config)])
     if version_remark := steps_versions((a.config, b.config)):
         unknown.append(f"{version_remark}, so their step validity is not comparable")
-    groups = _by_section(pairs)
+    by_section: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
+    for pair in pairs:
+        by_section.setdefault(pair[0].section, []).append(pair)
+    # A fixed order, in which Holm's values match the names.
+    groups = dict(sorted(by_section.items()))
     finding = comparison_sentence(side_a, side_b, difference, "refused" if refused else verdict, equivalence)
     return Comparison(
         verdict="inconclusive" if refused else verdict, warnings=warnings, refused=refused, finding=finding,
@@ -193,18 +197,6 @@ def compare_records(a: EvaluationRecord, b: EvaluationRecord, *,
         newly_wrong=[x.id for x, y in pairs if x.score > y.score], equivalence=equivalence,
         flips=[_flips("overall", pairs), *(_flips(*each) for each in groups.items() if len(groups) > 1)],
         pass_at_k=pass_table(a, b, [(x.id, x.cluster) for x, _ in pairs]))
-
-
-def pair_results(a: EvaluationRecord, b: EvaluationRecord) -> Pairs:
-    """The items of both sides, in A's order. Raises `RequestError` if the sets differ."""
-    # Match by id, because files of predictions may have another order.
-    results_a, by_id = a.results(), {result.id: result for result in b.results()}
-    # Equal counts and none missing: the sets are equal.
-    missing = [result.id for result in results_a if result.id not in by_id]
-    if missing or len(by_id) != len(results_a):
-        raise RequestError(f"{a.path} and {b.path}: {len(missing)} of {len(results_a)} items of A are not in B "
-                           f"(B has {len(by_id)}): {', '.join(missing[:10])}", "two evaluations of the same items")
-    return [(result, by_id[result.id]) for result in results_a]
 
 
 def comparison_sentence(a: ComparedSide, b: ComparedSide, difference: PairedDifference, verdict: str,
@@ -243,14 +235,6 @@ def comparison_text(comparison: Comparison) -> str:
         lines += [f"  k = {k}: {a} and {b}, {difference}"
                   for k, a, b, difference in map(PassAtK.row, comparison.pass_at_k)]
     return "\n".join([*lines, *(f"note: {note}" for note in comparison.notes)])
-
-
-def _by_section(pairs: Pairs) -> dict[str, list[tuple[ItemResult, ItemResult]]]:
-    groups: dict[str, list[tuple[ItemResult, ItemResult]]] = {}
-    for pair in pairs:
-        groups.setdefault(pair[0].section, []).append(pair)
-    # A fixed order, in which Holm's values match the names.
-    return dict(sorted(groups.items()))
 
 
 def _sections(groups: Mapping[str, Pairs]) -> list[SectionDelta]:

@@ -6,7 +6,7 @@ holds no prompts or completions.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +20,17 @@ from workings.evaluation.unit import EvaluationRecord, find_results
 from workings.record import atomic
 from workings.record.canonical import read_json_object
 
-EXIT_CODES = {"pass": 0, "fail": 1, "inconclusive": 3}
 SCHEMA = "baseline/1"
 # Read by `compare_configs`.
 _CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateResult:
-    """Decision of a gate."""
+def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str, Any]:
+    """Compare a run's evaluation with a baseline on the same items: the answer of ``compare --gate --json``.
 
-    verdict: str
-    """`pass`, `fail` or `inconclusive`."""
-    sentence: str
-    """The decision with its reason, and warnings about the run's completions."""
-    values: dict[str, Any]
-    """The answer of ``compare --gate --json``, without absent values."""
-
-
-def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResult:
-    """Compare a run's evaluation with a baseline on the same items.
-
-    ``max_drop`` is the largest allowed loss of accuracy, as a share (0.02: two points). Raises `RequestError` if there
-    is no such baseline for these items, or it was scored in another way.
+    Its ``verdict`` is `pass`, `fail` or `inconclusive`. ``max_drop`` is the largest allowed loss of accuracy, as a
+    share (0.02: two points). Raises `RequestError` if there is no such baseline for these items, or it was scored in
+    another way.
     """
     # 2 is probably meant as 2 %; with it every run would pass.
     if not 0 <= max_drop < 1:
@@ -51,18 +39,14 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     # A run may have several evaluations: the one that the baseline was made for, else the last one's error.
     units = find_results(run)
     record = next((unit for unit in units if baseline_path(folder, baseline, unit.items_digest).is_file()), units[-1])
-    baseline_record = read_baseline(folder, baseline, record.items_digest)
-    different, notes, _ = compare_configs(baseline_record.config, record.config)
+    config, results, counts = read_baseline(folder, baseline, record.items_digest)
+    different, notes, _ = compare_configs(config, record.config)
     if different:
         raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
                            "the same way of evaluating",
                            f"workings compare {run} --save {folder / baseline}")
-    # Equal digests are not enough, because anyone can edit a baseline.
-    by_id = {result.id: result for result in record.results()}
-    if by_id.keys() != {result.id for result in baseline_record.results}:
-        raise RequestError(f"{run} and baseline {baseline} hold other items", "the same items")
-    before = measured_side(baseline, baseline_record.counts, baseline_record.results)
-    after = measured_side(record.name, record.answer_counts, [by_id[result.id] for result in baseline_record.results])
+    before = measured_side(baseline, counts, results)
+    after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in results]))
     paired = paired_values(before.scores, after.scores, before.clusters)
     verdict = _decide(paired.interval, max_drop)
     reasons: list[str] = []
@@ -77,11 +61,10 @@ def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> GateResu
     verdict = "inconclusive" if reasons else verdict
     sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, needed, record.name, baseline),
                                       record.warning, *reasons]))
-    values = {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
-              "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
-              **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {}),
-              **({"items_needed": needed} if needed is not None else {})}
-    return GateResult(verdict=verdict, sentence=sentence, values=values)
+    return {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
+            "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
+            **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {}),
+            **({"items_needed": needed} if needed is not None else {})}
 
 
 def _sentence(paired: PairedDifference, verdict: str, max_drop: float, needed: int | None, run: str, baseline: str
@@ -113,17 +96,6 @@ def _needed(difference: PairedDifference, max_drop: float) -> int | None:
     return max(difference.n + 1, items)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Baseline:
-    """The results that a gate compares with."""
-
-    config: dict[str, Any]
-    """The parts of ``eval_config.json`` that must agree."""
-    results: list[ItemResult]
-    counts: AnswerCounts
-    """Counts of its answers."""
-
-
 def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
     """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
     if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
@@ -142,8 +114,8 @@ def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
     return path
 
 
-def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
-    """The baseline of this name for these items.
+def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str, Any], list[ItemResult], AnswerCounts]:
+    """The baseline of this name for these items: what must agree of its ``eval_config.json``, results, counts.
 
     Raises `RequestError` if none exists, and `RecordError` if the file is not one of ours.
     """
@@ -159,6 +131,6 @@ def read_baseline(folder: Path, name: str, items_digest: str) -> Baseline:
         raise RecordError(f"{path} is not a baseline that this version reads")
     try:
         results = [ItemResult(**entry | {"score": float(entry["score"])}) for entry in value["results"]]
-        return Baseline(config=value["config"], results=results, counts=AnswerCounts(**value["answers"]))
+        return value["config"], results, AnswerCounts(**value["answers"])
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path} is damaged: {error}") from None

@@ -63,14 +63,12 @@ def compare_configs(a: dict[str, Any], b: dict[str, Any]) -> tuple[list[str], li
 
 
 def steps_versions(configs: Iterable[dict[str, Any]]) -> str:
-    """Why the step validity is not comparable: different or unknown versions of the checker.
+    """Why the step validity is not comparable: different versions of the checker.
 
     Empty where one version checked all of them.
     """
-    # Records have it since version 2; old baselines may lack it.
-    versions = {str(config["steps"]["version"]) if "steps" in config else "1" if "schema" in config else "unknown"
-             for config in configs}
-    return "" if versions != {"unknown"} and len(versions) == 1 else (
+    versions = {str(config.get("steps", {}).get("version", "unknown")) for config in configs}
+    return "" if len(versions) == 1 else (
         f"equations were checked by versions {' and '.join(sorted(versions))} of the checker")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from workings.evaluation.comparison.paired import PairedDifference, difference_text, paired_values
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.scorecard import cluster_names, interval_json, mean_interval, share_text
+from workings.evaluation.scorecard import Cell, cell_text, cluster_names, interval_json, mean_interval
 from workings.evaluation.settings import pass_at_k
 from workings.evaluation.statistics import Interval, wilson_effective
 from workings.evaluation.unit import EvaluationRecord
@@ -18,37 +18,27 @@ from workings.record.layout import PREDICTIONS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PassRate:
-    """pass@k of one side."""
-
-    mean: float
-    interval: Interval | str
-
-    def to_json(self) -> dict[str, Any]:
-        """Absent bounds are left out."""
-        return {"mean": self.mean} | (interval_json(self.interval) if isinstance(self.interval, Interval) else {})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PassAtK:
     """pass@k of both sides over the same items."""
 
     k: int
-    a: PassRate
-    b: PassRate
+    a: Cell
+    b: Cell
     difference: PairedDifference
 
     def to_json(self) -> dict[str, Any]:
-        """Keys in ``compare --json``."""
+        """Keys in ``compare --json``; absent bounds are left out."""
         difference = self.difference.to_json()
-        return {"k": self.k, "a": self.a.to_json(), "b": self.b.to_json(),
+        a, b = ({"mean": side.mean} | (interval_json(side.interval) if isinstance(side.interval, Interval) else {})
+                for side in (self.a, self.b))
+        return {"k": self.k, "a": a, "b": b,
                 **{key: difference[key] for key in ("delta", "delta_ci_low", "delta_ci_high", "method", "p_value")
                    if key in difference}}
 
     def row(self) -> tuple[str, ...]:
         """Line in a table: k, A, B and their difference."""
-        rates = (share_text(rate.mean, rate.interval) for rate in (self.a, self.b))
-        return (str(self.k), *rates, difference_text(self.difference, self.difference.p_value))
+        return (str(self.k), cell_text(self.a), cell_text(self.b),
+                difference_text(self.difference, self.difference.p_value))
 
 
 def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[str, str]]) -> list[PassAtK]:
@@ -74,14 +64,14 @@ def pass_table(a: EvaluationRecord, b: EvaluationRecord, order: Sequence[tuple[s
     return rows
 
 
-def _rate(values: Sequence[float], clusters: Sequence[str]) -> PassRate:
+def _rate(values: Sequence[float], clusters: Sequence[str]) -> Cell:
     independent = len(set(cluster_names(clusters))) == len(values) > 1
     between = any(value not in (0.0, 1.0) for value in values)
     # Near 0 and 1 a t interval would be far too narrow.
     interval = wilson_effective(values) if independent and between else mean_interval(values, clusters)
     if isinstance(interval, Interval):  # clip: a t interval is unbounded, a share is not
         interval = replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
-    return PassRate(mean=sum(values) / len(values), interval=interval)
+    return Cell(n=len(values), correct=values.count(1.0), errors=0, mean=sum(values) / len(values), interval=interval)
 
 
 def _counts(record: EvaluationRecord) -> dict[str, tuple[int, int]]:

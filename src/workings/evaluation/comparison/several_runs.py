@@ -4,8 +4,7 @@ A comparison of seeds has a claim for these runs and one for the method. A best 
 every other.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -43,27 +42,15 @@ _CLAIMS = {"better": "B's method is better", "worse": "B's method is worse", "eq
            "inconclusive": "no difference found between the methods"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeedsComparison:
-    """Result of comparing the seeds of B with those of A."""
-
-    verdict: str
-    """About these runs; `equivalent` if tested and shown, and neither side is better."""
-    method_verdict: str
-    """About the method: only if items and seeds agree; `no claim` with too few seeds."""
-    sentence: str
-    """Both results, and warnings about the completions of a run."""
-    notes: list[str]
-    values: dict[str, Any]
-    """The answer of ``compare --json`` with several seeds, without absent values."""
-
-
 def _shown(equivalence: Equivalence | str | None) -> bool:
     return isinstance(equivalence, Equivalence) and equivalence.shown
 
 
-def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None) -> SeedsComparison:
-    """Compare several runs per side, pair by pair over items.
+def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None) -> dict[str, Any]:
+    """Compare several runs per side, pair by pair over items: the answer of ``compare --json`` with several seeds.
+
+    ``verdict`` is about these runs: `equivalent` if tested and shown, and neither side is better. ``method_verdict`` is
+    about the method, only if items and seeds agree: `no claim` with too few seeds.
 
     An item's value is its mean score over a side's seeds, so that items are the units. It does not check that runs of
     one side differ only in their seed; the report shows that. Equivalence within a margin, a share (0.02: two points),
@@ -107,11 +94,10 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
         *(f"Over {'items' if name == 'equivalence' else 'seeds'} {equivalence_text(each)}."
           for name, each in known.items()),
         *filter(None, (record.warning for record in (*records_a, *records_b))), *remarks])
-    return SeedsComparison(verdict=verdict, method_verdict=by_method, sentence=sentence, notes=notes, values={
-        "verdict": verdict, "method_verdict": by_method, "sentence": sentence, "items": difference.n,
-        "a": _side_json(records_a, seeds_a), "b": _side_json(records_b, seeds_b), "notes": notes,
-        **difference.to_json(), **bounds(method, "method_ci"),
-        **{name: equivalence_json(each) for name, each in known.items()}})
+    return {"verdict": verdict, "method_verdict": by_method, "sentence": sentence, "items": difference.n,
+            "a": _side_json(records_a, seeds_a), "b": _side_json(records_b, seeds_b), "notes": notes,
+            **difference.to_json(), **bounds(method, "method_ci"),
+            **{name: equivalence_json(each) for name, each in known.items()}}
 
 
 def _method_verdict(method: Interval | str, difference: PairedDifference, *, both_shown: bool) -> str:
@@ -138,12 +124,7 @@ def _side_json(records: Sequence[EvaluationRecord], accuracies: list[float]) -> 
 
 def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) -> tuple[list[float], MeasuredSide]:
     """Accuracies of the runs of one side, each with its items in this order, and what the runs are together."""
-    runs = []
-    for record in records:
-        by_id = {result.id: result for result in record.results()}
-        if by_id.keys() != {*order}:
-            raise RequestError(f"{record.path} has other items than the first run", "evaluations of the same items")
-        runs.append(measured_side(name, record.answer_counts, [by_id[item_id] for item_id in order]))
+    runs = [measured_side(name, record.answer_counts, record.results_of(order)) for record in records]
     return [fmean(run.scores) for run in runs], pooled(name, runs)
 
 
@@ -177,34 +158,23 @@ def _refuse_repeated(side: Sequence[EvaluationRecord]) -> None:
             record_of_key[key] = record
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranking:
-    """Runs by accuracy, the first compared with each of the others."""
-
-    best: str
-    """Name of the run that is better than all others after Holm's adjustment, or ""."""
-    rows: list[dict[str, Any]]
-    """The table: accuracies, and the leader's advantage with Holm's p value."""
-    items: int
-    sentence: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer of ``compare --json`` for more than two runs."""
-        record = {"runs": self.rows, "items": self.items, "sentence": self.sentence}
-        return {**record, "best": self.best} if self.best else record
-
-    def text(self) -> str:
-        """The table for the terminal."""
-        lines = []
-        for row in self.rows:
-            interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
-            lead = f"  leader is {points(row['delta'])} points ahead" if "delta" in row else ""
-            lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
-        return "\n".join([*lines, self.sentence])
+def ranking_text(ranking: Mapping[str, Any]) -> str:
+    """The answer of `rank` for the terminal."""
+    lines = []
+    for row in ranking["runs"]:
+        interval = f"{100 * row['ci_low']:.1f} to {100 * row['ci_high']:.1f}" if "ci_low" in row else "no interval"
+        lead = f"  leader is {points(row['delta'])} points ahead" if "delta" in row else ""
+        lines.append(f"{percent(row['accuracy']):>8}  ({interval})  {row['name']}{lead}")
+    return "\n".join([*lines, ranking["sentence"]])
 
 
-def rank(paths: Sequence[Path]) -> Ranking:
-    """Rank at least two runs. Raises `RequestError` for fewer, or two that are not comparable."""
+def rank(paths: Sequence[Path]) -> dict[str, Any]:
+    """Rank at least two runs, the first compared with each of the others: the answer of ``compare --json`` for them.
+
+    ``runs`` are the table: accuracies, and the leader's advantage with Holm's p value. ``best`` is the name of the run
+    that is better than all others after Holm's adjustment, if there is one. Raises `RequestError` for fewer than two
+    runs, or two that are not comparable.
+    """
     if len(paths) < 2:
         raise RequestError(f"a ranking needs at least two runs, not {len(paths)}", "more runs")
     records = [find_unit(path) for path in paths]
@@ -230,5 +200,5 @@ def rank(paths: Sequence[Path]) -> Ranking:
         f"{leader.name} reaches the most, {cell_text(leader.cell)}, but is not shown to be {ahead}; no best run is "
         "named.")
     warnings = dict.fromkeys(warning for comparison in comparisons for warning in comparison.warnings)
-    return Ranking(best=leader.name if is_best else "", rows=rows, items=leader.cell.n,
-                   sentence=" ".join([text, *warnings]))
+    return {"runs": rows, "items": leader.cell.n, "sentence": " ".join([text, *warnings]),
+            **({"best": leader.name} if is_best else {})}

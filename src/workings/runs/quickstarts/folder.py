@@ -77,7 +77,7 @@ def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdic
     for run in runs:
         before = verdicts.stamps(run)
         verification = verify(run)
-        verdicts.keep_same(before, verification.to_json())
+        verdicts.keep(before, verification.to_json())
         if verification.failed:
             raise RecordError(f"{run} does not verify: " + "; ".join(
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))

@@ -1,12 +1,12 @@
 """`/compare`: two runs against each other, or several in a table."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BeforeValidator
 
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison
@@ -26,27 +26,27 @@ MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
 CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
 DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
-Within = Annotated[str, Query(description="Margin of equivalence in percentage points; empty: no test of equivalence")]
+Within = Annotated[float | None, Query(
+    gt=0, lt=100, description="Margin of equivalence in percentage points; empty: no test of equivalence"),
+    BeforeValidator(lambda text: text or None)]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
 def two(site: Site, names: list[str]) -> list[Path]:
     """Places of two to `MAX_RUNS` different runs."""
-    # A run compared with itself is equal by construction.
     if not 2 <= len(names) <= MAX_RUNS or len(set(names)) != len(names):
         raise RequestError(f"{len(set(names))} runs cannot be compared", f"2 to {MAX_RUNS} different runs",
                            "select them in the list")
     return [site.folder.path(name) for name in names]
 
 
-def answer_of(site: Site, names: list[str], within: str) -> tuple[dict[str, Any], Comparison | None]:
+def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[str, Any], Comparison | None]:
     """What differs between the runs, and the answer of `workings compare --json` (``comparison`` or ``ranking``).
 
-    ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points, or
-    empty.
+    ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points.
     """
-    runs, points = two(site, names), _points(within)
-    if points is not None and len(runs) > 2:
+    runs = two(site, names)
+    if within is not None and len(runs) > 2:
         raise RequestError(f"equivalence needs two runs, not {len(runs)}", "two runs")
     comparison: Comparison | None = None
     # Compare settings first, because they explain why runs are not comparable.
@@ -55,10 +55,10 @@ def answer_of(site: Site, names: list[str], within: str) -> tuple[dict[str, Any]
         "counts": {}, "first_wrong_step": {}}
     try:
         if len(runs) == 2:
-            comparison = compared(site.folder, runs[0], runs[1], None if points is None else points / 100)
+            comparison = compared(site.folder, runs[0], runs[1], None if within is None else within / 100)
             values["comparison"] = comparison.to_json()
         else:
-            values["ranking"] = rank(runs).to_json()
+            values["ranking"] = rank(runs)
     # Runs that are not comparable are an answer too: the page still shows what differs.
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
@@ -76,7 +76,6 @@ def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step
     if wrong_step:
         has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
         rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
-    # A pair has two completions, so a page holds fewer.
     shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
     return {"show": show, "found": len(rows), "page": page, "pages": pages,
             "rows": [pair(x, y, show) for x, y in shown]}
@@ -96,7 +95,6 @@ def differences(folder: Folder, runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _facts(folder: Folder, run: Path) -> dict[str, dict[str, str]]:
-    """A run's recorded facts by group."""
     def read(name: str) -> dict[str, Any]:
         try:
             return folder.object(run / name)
@@ -119,7 +117,7 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/compare")
-    def compare_json(run: Names, within: Within = "") -> dict[str, Any]:
+    def compare_json(run: Names, within: Within = None) -> dict[str, Any]:
         """Two runs: difference, interval, verdict. Three or four: a table."""
         return answer_of(site, run, within)[0]
 
@@ -129,13 +127,13 @@ def router(site: Site) -> APIRouter:
         return pairs_page(site, run, show, page, wrong_step)
 
     @routes.get("/export/compare", include_in_schema=False)
-    def export(run: Names, within: Within = "") -> Response:
+    def export(run: Names, within: Within = None) -> Response:
         comparison = answer_of(site, run, within)[1]
         return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
-    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "", within: Within = ""
-                     ) -> HTMLResponse:
+    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "",
+                     within: Within = None) -> HTMLResponse:
         answer, comparison = answer_of(site, run, within)
         paths = two(site, run)
         # An unfinished run has no manifest; its curves come from the log.
@@ -145,7 +143,7 @@ def router(site: Site) -> APIRouter:
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
-            within=within, wrong_step=wrong_step, steps=STEP_FILTERS,
+            within="" if within is None else f"{within:g}", wrong_step=wrong_step, steps=STEP_FILTERS,
             accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
             pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
             breaks=figures.first_wrong_steps_figure([
@@ -155,15 +153,3 @@ def router(site: Site) -> APIRouter:
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 
     return routes
-
-
-def _points(within: str) -> float | None:
-    """The margin in percentage points; None if the field is empty."""
-    try:
-        points = float(within) if within.strip() else None
-    except ValueError:
-        # NaN fails the test below, so text and wrong numbers share one error.
-        points = math.nan
-    if points is not None and not 0 < points < 100:
-        raise RequestError(f"the margin of equivalence cannot be {within}", "percentage points above 0 and below 100")
-    return points

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from workings.config.load import load_recipe
-from workings.config.recipe_paths import recipe_paths
 from workings.errors import RequestError
 from workings.ui.jobs import ask
 from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_choices
@@ -18,12 +17,10 @@ from workings.ui.site import Site
 
 # Each token is a span of markup, and a row may have thousands.
 ROWS_SHOWN = 8
-ANSWER_BYTES = 1 << 20
-"""Bytes of a command's answer in memory, as an upper limit."""
 
 
 def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[str]) -> dict[str, Any]:
-    """The answers of `data preview` and, if wanted, `data check`; cached until the recipe or one of its files changes.
+    """The answers of `data preview` and, if wanted, `data check`.
 
     ``check`` is empty if it was not wanted, or not possible for the reason in ``check_problem``.
     """
@@ -31,27 +28,19 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
     loaded = load_recipe(recipe_path, overrides)
     if not Path(recipe_path).is_file():  # a shipped recipe's files are in the folder
         loaded = replace(loaded, base=site.folder.root)
-    data_paths = [loaded.path(name) for _, _, name in recipe_paths(loaded.recipe.model_dump(mode="json"))]
-    files = [file for path in (Path(recipe_path), *data_paths)
-             for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
 
     def named(name: str) -> str:
         """A file as an argument: next to the recipe, or a shipped set's name."""
         return str(loaded.path(name)) if loaded.path(name).exists() else name
 
-    def asked(words: list[str]) -> dict[str, Any]:
-        # A recipe's file may change between two looks: then the command runs again.
-        return site.folder.cache.get(("asked", *words), files, lambda: ask(words, site.folder.root),
-                                     lambda _: ANSWER_BYTES)
-
     commands = [["data", "preview", recipe_path, *overrides, "--n", str(ROWS_SHOWN), *(["--row", row] if row else [])]]
-    preview, checked, problem = asked(commands[0]), {}, ""
+    preview, checked, problem = ask(commands[0], site.folder.root), {}, ""
     if check:
         items = loaded.recipe.evaluation.items
         commands.append(["data", "check", named(loaded.recipe.data.traces),
                          *(["--against", named(items)] if items != "none" else [])])
         try:
-            checked = asked(commands[1])
+            checked = ask(commands[1], site.folder.root)
         except RequestError as error:  # generated data, such as `addition`, is no file to check
             problem = str(error)
     return {"recipe": recipe, "commands": [" ".join(["workings", *words]) for words in commands], "preview": preview,
@@ -59,7 +48,6 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
 
 
 def _preview(site: Site, recipe: str, file: Path) -> RedirectResponse:
-    """To the page of a file's rows."""
     words = f"data.traces={file.relative_to(site.folder.root.resolve()).as_posix()}"
     return RedirectResponse("/data?" + urlencode({"recipe": recipe, "overrides": words}), 303)
 
@@ -95,7 +83,6 @@ def router(site: Site) -> APIRouter:
                      if key == "data.traces"), "")
         try:
             look = looked_at(site, recipe, row, check, override_words(overrides))
-        # Shown next to the form, which keeps what was typed.
         except RequestError as error:
             problem = error
         return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,

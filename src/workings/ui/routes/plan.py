@@ -67,7 +67,6 @@ def bars(jobs: list[Job]) -> list[Markup | None]:
     answers = [job.answer if job.answer and "limit_bytes" in job.answer else {} for job in jobs]
     parts = [[(part["name"], part["size_bytes"]) for part in answer.get("parts", []) if part["size_bytes"] > 0]
              for answer in answers]
-    # One scale for all bars, so that machines can be compared.
     longest = max((max(answer["limit_bytes"], sum(size for _, size in sizes))
                    for answer, sizes in zip(answers, parts, strict=True) if answer), default=0)
     return [stacked_bars([(f"{answer['target']}, {answer['devices']} devices", sizes)], answer["limit_bytes"], longest)
@@ -120,7 +119,6 @@ def router(site: Site) -> APIRouter:
         jobs = started(site, recipe, target or [], override_words(overrides))
         query = [("recipe", recipe), *(("target", name) for name in target or []), ("overrides", overrides),
                  *(("job", job.id) for job in jobs)]
-        # 303: the browser follows with GET.
         return RedirectResponse("/plan?" + urlencode(query), 303)
 
     return routes

@@ -48,7 +48,6 @@ def listed(site: Site, wanted: ListQuery) -> dict[str, Any]:
     passing = [row for row in rows if wanted.state in ("", row.state) and all(
         word in " ".join((row.name, row.recipe, row.learned_from, row.model, row.engine, row.device, row.dtypes,
                           row.state)).casefold() for word in words)]
-    # Sorting is stable: rows that are equal in the asked column stay in the order of their names.
     passing.sort(key=lambda row: row.name)
     passing.sort(key=lambda row: _key(row, wanted.sort), reverse=wanted.order == "down")
     if wanted.sort == "started_at":
@@ -87,7 +86,6 @@ def router(site: Site) -> APIRouter:
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
         found = listed(site, wanted)
-        # Offer the quickstart instead of an empty table.
         if not found["total"]:
             return site.html("start.html.jinja", page="start", jobs=site.jobs.all(), empty=True, shipped=[],
                              quickstart="quickstart")

@@ -3,16 +3,14 @@
 A recipe is shown as fields of a form: every key with its value, what it means, and what may be there.
 """
 
-import asyncio
-import json
 import typing
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import wraps
 from itertools import count
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Form, Header
-from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi import APIRouter, Form, Query
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from workings.config.load import load_recipe
 from workings.config.recipe import section_at
@@ -53,8 +51,6 @@ def _field(key: str, value: Any) -> dict[str, Any]:
 
 Text = Annotated[str, Form()]
 Flag = Annotated[bool, Form()]
-PAUSE_SECONDS = 0.1
-"""Seconds between two polls: shorter than people notice, and a fast model writes several tokens meanwhile."""
 FIRST_SECTIONS = ("model", "data", "method", "training")
 """Sections that the form shows first, and open."""
 
@@ -134,10 +130,13 @@ def router(site: Site) -> APIRouter:
         return site.jobs.get(identity)
 
     @routes.get("/api/jobs/{identity}/pieces")
-    def pieces(identity: str, last_event_id: Annotated[int, Header(ge=0)] = 0) -> StreamingResponse:
-        """Text that models write to a question, as server-sent events; `end` after the end of the command."""
-        site.jobs.is_running(identity)  # raise for an unknown one before the first event
-        return StreamingResponse(piece_events(site, identity, last_event_id), media_type="text/event-stream")
+    def pieces(identity: str, after: Annotated[int, Query(ge=0)] = 0) -> dict[str, Any]:
+        """Text that models wrote to a question after a place in the command's output, and the place where it ends."""
+        # Ask before reading, so that nothing written in between is lost.
+        running, lines = site.jobs.get(identity).state == "running", [*site.jobs.lines(identity, after)]
+        values = [json_object(line) or {} for _, line in lines]
+        return {"running": running, "end": lines[-1][0] if lines else after,
+                "pieces": [{key: value[key] for key in ("model", "piece")} for value in values if "piece" in value]}
 
     @routes.post("/api/jobs/{identity}/stop")
     def stop_json(identity: str) -> Job:
@@ -164,7 +163,6 @@ def router(site: Site) -> APIRouter:
 
 
 def _page(site: Site, filled: dict[str, Any], problem: RequestError | None = None) -> HTMLResponse:
-    """The form as filled in, with the error."""
     filled = {"recipe": FIRST_RECIPE, "overrides": "", "smoke": False, "resume": False, **filled}
     try:
         fields = recipe_fields(recipe_argument(site.folder, filled["recipe"]))
@@ -190,27 +188,8 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
             # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
             return RedirectResponse(place_of(start(**fields)), 303)
         except RequestError as error:
-            # Only the training form keeps what was typed.
             if start.__name__ != "train":
                 raise
             return _page(site, fields, error)
 
     return form
-
-
-async def piece_events(site: Site, identity: str, place: int) -> AsyncIterator[str]:
-    """A server-sent event for each piece that `workings ask --pieces` wrote, and `end` when it has ended.
-
-    An event's id is its offset in the command's output: a browser that reconnects sends the last one as ``place``.
-    """
-    while not site.stopping.is_set():
-        # Ask before reading, so that nothing written in between is lost.
-        running = site.jobs.is_running(identity)
-        for end, line in site.jobs.lines(identity, place):
-            place = end
-            if "piece" in (value := json_object(line) or {}):
-                yield f"id: {end}\ndata: {json.dumps({key: value[key] for key in ('model', 'piece')})}\n\n"
-        if not running:
-            yield f"id: {place}\nevent: end\ndata: {{}}\n\n"
-            return
-        await asyncio.sleep(PAUSE_SECONDS)

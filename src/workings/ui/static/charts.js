@@ -33,7 +33,7 @@ const MEANS = [0, 1, 3, 5, 11, 25, 51, 101, 251, 501];
 function wishes(search) {
   const query = new URLSearchParams(search);
   const number = (key) => (query.get(key) ? Number(query.get(key)) : null);
-  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", mean: query.get("smooth") === "0" ? 1 : number("mean") ?? 0 };
+  return { x: query.get("x") || "step", low: number("low"), high: number("high"), log: query.get("log") === "1", mean: number("mean") ?? 0 };
 }
 
 /** The address of a state of the curves, everything else of it kept. */
@@ -45,29 +45,7 @@ function addressOf(search, wish) {
   set("high", wish.high);
   set("log", wish.log ? "1" : null);
   set("mean", wish.mean || null);
-  set("smooth", null); // from old addresses
   return `?${query}`;
-}
-
-const WHOLE_AGAIN = 30000;
-
-/** The last place of a run's curves on the axis. */
-function lastPlace(found) {
-  const ends = found.series.map((series) => series.x[series.x.length - 1]);
-  return ends.length ? Math.max(...ends) : -1;
-}
-
-/** A run's curves with new points appended; the mean waits until everything is read again. */
-function appended(found, news) {
-  const before = new Map(found.series.map((series) => [series.key, series]));
-  const after = new Map(news.series.map((series) => [series.key, series]));
-  const series = [...new Set([...before.keys(), ...after.keys()])].map((key) => {
-    const [old, added] = [before.get(key), after.get(key)];
-    if (!old || !added) return old || added;
-    const gap = old.smoothed.length ? added.x.map(() => null) : [];
-    return { ...old, x: old.x.concat(added.x), y: old.y.concat(added.y), smoothed: old.smoothed.concat(gap) };
-  });
-  return { ...news, series };
 }
 
 /** Place of the last value of a row; the library asks by place. */
@@ -93,14 +71,7 @@ class Curves {
     this.fill();
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("change", () => this.asked());
-    this.form.addEventListener("reset", () => setTimeout(() => {
-      this.form.low.value = "";
-      this.form.high.value = "";
-      this.form.x.value = this.wish.x;
-      this.form.log.checked = this.wish.log;
-      this.form.mean.value = place(this.wish.mean);
-      this.asked();
-    }));
+    this.form.addEventListener("reset", () => setTimeout(() => this.zoom(null, null)));
     this.form.mean.addEventListener("input", () => this.sayMean());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
     new ResizeObserver(() => this.resize()).observe(this.place);
@@ -150,19 +121,17 @@ class Curves {
       return;
     }
     this.loaded = loaded;
-    this.whole = Date.now();
     this.draw();
     if (!this.watching && this.live()) {
       this.watching = true;
-      repeat(2000, () => this.more());
+      repeat(2000, () => this.again());
     }
   }
 
-  address(name, after) {
+  address(name) {
     const query = new URLSearchParams({ x: this.wish.x, mean: this.wish.mean });
     if (this.wish.low !== null) query.set("low", this.wish.low);
     if (this.wish.high !== null) query.set("high", this.wish.high);
-    if (after !== undefined) query.set("after", after);
     return `/api/curves/${runPath(name)}?${query}`;
   }
 
@@ -170,16 +139,14 @@ class Curves {
     return this.loaded.some((found) => found.state === "running");
   }
 
-  /** What came since: only new points of runs that still run; everything again, thinned anew, every half minute. */
-  async more() {
-    if (Date.now() - this.whole > WHOLE_AGAIN) await this.load();
+  /** Reads the curves of running runs again, and draws them if they changed. */
+  async again() {
     const { wish, loaded } = this;
-    const news = await Promise.all(loaded.map((found) => (found.state === "running" ? json(this.address(found.run, lastPlace(found))) : found)));
+    const news = await Promise.all(loaded.map((found) => (found.state === "running" ? json(this.address(found.run)) : found)));
     if (wish !== this.wish || loaded !== this.loaded) return true;
     if (news.some((found) => !found)) return null;
-    const changed = news.some((found, index) => found !== loaded[index] && found.series.length);
-    this.loaded = news.map((found, index) => (found === loaded[index] ? found : appended(loaded[index], found)));
-    if (changed) this.draw();
+    this.loaded = news;
+    if (JSON.stringify(news) !== JSON.stringify(loaded)) this.draw();
     this.watching = this.live();
     return this.watching;
   }
@@ -243,12 +210,13 @@ class Curves {
       const { series, name } = each;
       const stroke = color(COLORS[index % COLORS.length]);
       const dash = DASHES[index % DASHES.length];
-      const sparse = series.x.length < 60;
+      const measured = { label: name, stroke, width: 2, dash, spanGaps: true, points: { show: series.x.length < 60, size: 5 }, value: (u, value) => numberText(value) };
+      const faint = smooth && series.smoothed.length > 0;
       lines.push({ x: series.x, y: series.y });
-      options.push({ label: smooth && series.smoothed.length ? `${name}, measured` : name, stroke: smooth && series.smoothed.length ? stroke + "55" : stroke, width: smooth && series.smoothed.length ? 1 : 2, dash, spanGaps: true, points: { show: sparse, size: 5 }, value: (u, value) => numberText(value) });
-      if (smooth && series.smoothed.length) {
+      options.push(faint ? { ...measured, label: `${name}, measured`, stroke: stroke + "55", width: 1 } : measured);
+      if (faint) {
         lines.push({ x: series.x, y: series.smoothed });
-        options.push({ label: `${name}, mean`, stroke, width: 2, dash, spanGaps: true, points: { show: false }, value: (u, value) => numberText(value) });
+        options.push({ ...measured, label: `${name}, mean`, points: { show: false } });
       }
     });
     const data = aligned(lines);
@@ -297,11 +265,9 @@ class Curves {
 
   /** About a dozen places as a table, for who does not see the curve. */
   numbers(table, title, options, lines) {
-    const open = table.open;
     const [axis, ...rows] = aligned(lines);
     const stride = Math.max(1, Math.floor((axis.length - 1) / 11));
-    const head = `<summary>The numbers</summary>`;
-    table.innerHTML = head;
+    table.innerHTML = "<summary>The numbers</summary>";
     const body = document.createElement("table");
     const add = (cells, tag) => {
       const line = document.createElement("tr");
@@ -316,7 +282,6 @@ class Curves {
     add([this.wish.x, ...options.map((option) => option.label)], "th");
     axis.forEach((x, index) => { if (index % stride === 0 || index === axis.length - 1) add([numberText(x), ...rows.map((row) => numberText(row[index]))], "td"); });
     table.append(body);
-    table.open = open;
   }
 
   resize() {

@@ -111,18 +111,21 @@ function watchJob(element) {
 
 /** What models write to a question, piece by piece; at the end the page is read again, with what is marked in it. */
 function watchAnswers(element) {
-  const source = new EventSource(`/api/jobs/${element.dataset.asked}/pieces`);
-  source.addEventListener("message", (event) => {
-    const { model, piece } = JSON.parse(event.data);
-    const place = element.querySelector(`[data-pieces="${model}"]`);
-    if (!place) return;  // the page already has the whole answer
-    for (const other of element.querySelectorAll("[data-pieces]:not([hidden])")) other.nextElementSibling.hidden = other !== place;
-    place.hidden = false;
-    place.append(piece);
-  });
-  source.addEventListener("end", () => {
-    source.close();
+  let after = 0;
+  repeat(200, async () => {
+    const news = await json(`/api/jobs/${element.dataset.asked}/pieces?after=${after}`);
+    if (!news) return null;
+    after = news.end;
+    for (const { model, piece } of news.pieces) {
+      const place = element.querySelector(`[data-pieces="${model}"]`);
+      if (!place) continue;  // the page already has the whole answer
+      for (const other of element.querySelectorAll("[data-pieces]:not([hidden])")) other.nextElementSibling.hidden = other !== place;
+      place.hidden = false;
+      place.append(piece);
+    }
+    if (news.running) return true;
     location.reload();
+    return false;
   });
 }
 
