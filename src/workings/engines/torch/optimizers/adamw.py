@@ -153,9 +153,12 @@ class AdamW8bit(Optimizer):
             moments = {slot: torch.ops.bitsandbytes.dequantize_blockwise(
                 flat[slot][rows], slots[scale][blocks], codes[slot], BLOCK_OF_8BIT, torch.float32)
                 for slot, scale in SCALES.items()}
+
+            def write_block(_: slice, value: Tensor, rows: slice = rows) -> None:
+                write(rows, value)
+
             # The rule inside has one block of elements at most, so it writes once. Rounding is left to `write`.
-            self.small.update(vector[rows], gradient[rows], moments, context,
-                              lambda _, value, rows=rows: write(rows, value), self.decay_of(param))
+            self.small.update(vector[rows], gradient[rows], moments, context, write_block, self.decay_of(param))
             for slot, scale in SCALES.items():
                 flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(
                     moments[slot], codes[slot], BLOCK_OF_8BIT)

@@ -163,7 +163,7 @@ def block_loss_(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_
     they stay. Arithmetic is in float32, rounded once to the format of the logits.
     """
     rows, vocabulary = logits_CV.shape
-    log_z, totals = logits_CV.new_empty(rows, dtype=torch.float32), weights_CK.sum(-1)
+    log_z = logits_CV.new_empty(rows, dtype=torch.float32)
     # Triton's blocks are powers of two; a small vocabulary gets a smaller one, with fewer warps.
     size = min(LOSS_BLOCK, _power_of_two(vocabulary))
 
@@ -172,13 +172,13 @@ def block_loss_(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_
         capped = soft_cap * torch.tanh(wide / soft_cap) if soft_cap else wide
         log_z.copy_(torch.logsumexp(capped, -1))
         if gradient:
-            d = (capped - log_z[:, None]).exp_() * totals[:, None]
+            d = (capped - log_z[:, None]).exp_() * weights_CK.sum(-1, keepdim=True)
             d.scatter_add_(1, targets_CK, -weights_CK)
             logits_CV.copy_(d * (1 - (capped / soft_cap).square()) if soft_cap else d)
 
     _fill(logits_CV, lambda kernels: kernels.block_loss[(rows,)](
-        logits_CV, targets_CK, weights_CK, totals, log_z, logits_CV.stride(0), soft_cap, VOCABULARY=vocabulary,
-        TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient, BLOCK=size,
+        logits_CV, targets_CK, weights_CK, weights_CK.sum(-1), log_z, logits_CV.stride(0), soft_cap,
+        VOCABULARY=vocabulary, TARGETS=targets_CK.shape[1], CAPPED=soft_cap > 0, GRADIENT=gradient, BLOCK=size,
         num_warps=max(1, LOSS_WARPS * size // LOSS_BLOCK)), plain)
     return log_z
 
