@@ -56,6 +56,11 @@ class RunData:
     """SHA-256 of each file's bytes, or of the bytes that a generated set would have as a file."""
 
     @property
+    def traces(self) -> list[Trace]:
+        """The examples that are traces."""
+        return [entry for entry in self.examples if isinstance(entry, Trace)]
+
+    @property
     def drawn_from(self) -> dict[str, int]:
         """Number of examples sampled from a model, by its digest (`workings.samples.selection`)."""
         sources = (entry.metadata.get(DRAWN_FROM) for entry in self.examples)

@@ -184,8 +184,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
     lock = DirectoryLock(out)
     try:
         atomic.write_json(out / REQUEST, recorded_request)  # the number of rounds may have grown
-        traces = [entry for entry in data.examples if isinstance(entry, Trace)]
-        result = ImprovementSteps(out, loaded, request, prompts, traces, say).all()
+        result = ImprovementSteps(out, loaded, request, prompts, data.traces, say).all()
         atomic.write_json(out / RESULT, result.to_json())
         return result
     finally:
