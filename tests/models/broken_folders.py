@@ -131,6 +131,11 @@ def _other_shapes(place: Path) -> None:
                   lambda name: np.zeros(sizes[name], np.float32))
 
 
+def _grown(place: Path) -> None:
+    with (place / WEIGHTS).open("ab") as file:
+        file.write(b"\0" * 64)
+
+
 DEEP = "[" * 100_000 + "]" * 100_000
 BROKEN: dict[str, tuple[Break, str]] = {
     # config.json as a file
@@ -174,7 +179,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "weights: cut in the tensors": (_cut(WEIGHTS, 5_000), WEIGHTS),
     "weights: a header of 4 GiB": (_sparse(WEIGHTS, (4 << 30) + 100, (4 << 30).to_bytes(8, "little")), WEIGHTS),
     "weights: a folder": (_replaced(WEIGHTS, Path.mkdir), WEIGHTS),
-    "weights: more bytes than tensors": (lambda place: (place / WEIGHTS).open("ab").write(b"\0" * 64), WEIGHTS),
+    "weights: more bytes than tensors": (_grown, WEIGHTS),
     # the weights' header
     "header: a list": (_header(len, raw=lambda text: b"[1]"), WEIGHTS),
     "header: nested deep": (_header(len, raw=lambda text: DEEP.encode()), WEIGHTS),
