@@ -7,12 +7,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.evidence import reseal
 from tests.evidence.packs import seal_again, two_runs, unpacked
 from tests.evidence.verdicts import failed, said
 from tests.record import synthetic
 from tests.samples.making import samples_unit
+from workings.cli.main import app
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
 from workings.publish.pack import Packed, pack
@@ -185,14 +187,13 @@ def test_samples_called_like_a_run_have_another_place(runs: Path, tmp_path: Path
         assert "runs/a-samples/SEAL.json" in archive.namelist()
 
 
-def test_the_verb(runs: Path, tmp_path: Path, workings) -> None:
-    out = tmp_path / "submission.zip"
-    done = workings("pack", runs / "a", runs / "b", "--out", out, "--weights", "digest", "--json")
+def test_the_verb(runs: Path, tmp_path: Path) -> None:
+    words = ["pack", str(runs / "a"), str(runs / "b"), "--out", str(tmp_path / "out.zip"), "--weights", "digest",
+             "--json"]
+    done = CliRunner().invoke(app, words)
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["written"] is True
-    assert found["bytes"] == out.stat().st_size
-    assert "this will be published" in done.stderr
-    assert "by digest, not in the zip" in done.stderr
-    again = workings("verify", out, "--expect-root", found["root"], "--json")
-    assert json.loads(again.stdout.splitlines()[-1])["level"] == 2
-    assert workings("pack", runs / "a", "--out", out, check=False).returncode == 2
+    assert (found["written"], found["bytes"]) == (True, (tmp_path / "out.zip").stat().st_size)
+    assert "this will be published" in done.output
+    assert "by digest, not in the zip" in done.output
+    assert verify(tmp_path / "out.zip", expect_root=found["root"]).level == 2
+    assert isinstance(CliRunner().invoke(app, words).exception, RequestError)
