@@ -31,4 +31,4 @@ def test_every_item_has_its_mark_in_the_line_of_a_step():
     assert [observed.is_due(step) for step in (1, 2, 3)] == [False, True, True]
     assert observed.evaluate(object(), 2) == {
         "held_out_score": 4 / 6, "held_out_items": 6, "held_out_right": "011101"}
-    assert [len(call["prompts"]) for call in observed.sampler.calls] == [4, 2]
+    assert [len(call["prompts"]) for call in observed.engine.calls] == [4, 2]
