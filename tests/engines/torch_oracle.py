@@ -12,7 +12,7 @@ from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.lora import base_weights
 from workings.engines.torch.step import State, micro_batch_objective, to_rows
 from workings.models.batch import Batch
-from workings.models.weights import LAYER_SCALAR
+from workings.models.family import LAYER_SCALAR
 
 LARGE = {"shared_kv_layers": 0, "shared_mlp_width": 0, "per_layer_width": 0, "keys_as_values": True,
          "global_kv_heads": 1}

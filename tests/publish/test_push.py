@@ -91,7 +91,7 @@ def test_without_yes_everything_is_shown_and_nothing_is_asked_of_the_hub(run: Pa
     assert not list(run.parent.glob(".push-*"))
 
 
-def test_the_hub_gets_the_very_bytes_and_a_record_that_verifies(
+def test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download(
         run: Path, hub: Any, tmp_path: Path) -> None:
     model = export_run(run, tmp_path / "model").directory
     said, _ = typed(model, REPO, "--run", run, "--license", "MIT", "--private", "--yes")

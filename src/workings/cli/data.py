@@ -33,6 +33,7 @@ def check_command(
     import tempfile
 
     from workings.data.checking.findings import write_clean
+    from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
     from workings.data.generate import make_named
     from workings.data.named_sets import SHIPPED_SETS
@@ -46,7 +47,8 @@ def check_command(
         if not path.is_file() and file in SHIPPED_SETS:
             path = Path(folder, f"{file}.jsonl")
             make_named(file, path, force=False)
-        questions = {item.prompt: item.id for item in read_prompts(against)} if against else {}
+        questions = read_questions(Path(against)) if Path(against).is_file() else {
+            item.prompt: item.id for item in read_prompts(against)} if against else {}
         pairs = holds_pairs(path)
         read, report = _check(path, questions, recipe, pairs=pairs)
         if findings is not None:

@@ -11,9 +11,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 
 from workings.data.checking.findings import DataFinding, Entry, earlier_questions, excerpt, learned_texts
+from workings.data.importing.sources import Unreadable, open_file
 from workings.data.traces import Trace
+from workings.errors import RequestError
 
 SIMILARITY = 0.8
 """Jaccard similarity of the three-word passages from which texts without numbers count as near duplicates."""
@@ -151,6 +154,20 @@ def shingles(text: Sequence[str]) -> frozenset[int]:
 def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     """Share of the passages of two texts that both have (Jaccard)."""
     return len(a & b) / len(a | b)
+
+
+def read_questions(path: Path) -> dict[str, str]:
+    """The questions of a file (`prompt` or `question`) -> their ids. Raises `RequestError` naming a record without one."""
+    questions = {}
+    for record in open_file(path).records():
+        # One bad record stops the check: questions that were not read would be leaks that are never found.
+        value = record.value if not isinstance(record, Unreadable) else None
+        prompt = (value.get("prompt") or value.get("question")) if isinstance(value, dict) else None
+        if not isinstance(value, dict) or not isinstance(prompt, str):
+            raise RequestError(f"{path}:{record.number}: the record has no question",
+                               "a record with `prompt` or `question`", "an items file, as `workings eval` reads it")
+        questions[prompt] = str(value.get("id", f"line {record.number}"))
+    return questions
 
 
 def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str]) -> Iterator[DataFinding]:

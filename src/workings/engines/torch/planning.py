@@ -1,7 +1,5 @@
 """Planning for GPUs that are not here, without loading PyTorch: a child process traces the programs."""
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,14 +13,11 @@ from workings.engines.base import (
     ProgramName,
     ProgramShapes,
     Refusal,
-    program_shape,
 )
-from workings.engines.child_process import ask_child, wrong
+from workings.engines.child_process import ask_child
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.source_digest import library_versions, source_digest
-from workings.errors import RequestError
 from workings.hardware.catalog import Target
-from workings.hints import pip_install
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,30 +40,8 @@ def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str,
     where PyTorch is not installed, and `WorkingsError` if the trace fails.
     """
     ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "card": asdict(card)}
-    answer, _ = ask_child("workings.engines.torch.planning", ask, "the trace of the PyTorch step")
+    answer, _ = ask_child("workings.engines.torch.trace.child", ask, "the trace of the PyTorch step")
     return {name: Inspection.from_json(inspected) for name, inspected in answer["programs"].items()}
-
-
-def _trace(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """Trace the programs of a request, in the child process."""
-    try:
-        # Here, because only the child process may load PyTorch.
-        from workings.engines.torch.trace.inspect import inspect_program
-    except ModuleNotFoundError as error:
-        return wrong(RequestError(f"a plan for engine torch needs {error.name}", "the libraries of this engine",
-                                  pip_install("torch")))
-    request, card, answers = EngineRequest.from_json(ask["request"]), TracedCard(**ask["card"]), dict[str, Any]()
-    try:
-        for name, size in ask["programs"].items():
-            traced = inspect_program(request, name, program_shape(name, size), ask["platform"], card)
-            answers[name] = asdict(traced) | {"breakdown": dict(traced.breakdown), "versions": dict(traced.versions)}
-    except RequestError as error:
-        return wrong(error)
-    return {"programs": answers}
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(_trace(json.load(sys.stdin))) + "\n")
 
 
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate")
