@@ -74,7 +74,7 @@ def test_seeds_and_tables(tmp_path: Path, workings: Workings) -> None:
     assert workings("compare", a, b, c, "--with-a", c, check=False).returncode == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path, start_forked: Callable[..., ForkedChild],
                                                     number: signal.Signals) -> None:
     asked = items(3)

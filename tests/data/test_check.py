@@ -11,7 +11,7 @@ from tests.data.check_cases import CASES, LONG, PAIR_CASES, pair, trace
 from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.checking.findings import KINDS, CheckReport, read_tolerantly, write_clean
-from workings.data.checking.overlap import near_duplicates, numbers, words
+from workings.data.checking.overlap import near_duplicates, numbers, read_questions, words
 from workings.data.checking.pairs import holds_pairs
 from workings.data.checking.run import check
 from workings.data.generators import addition
@@ -190,6 +190,18 @@ def test_a_long_report_says_what_it_leaves_away(tmp_path: Path) -> None:
     assert [finding["id"] for finding in shown["findings"]] == ["bad", "t0", "t1"]
     assert (shown["findings_left_out_here"], shown["counts"], shown["passed"]) == (
         6, {"wrong_equation": 1, "no_label": 8}, False)
+
+
+def test_questions_are_read_from_items_gsm8k_and_csv(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text('{"id": "x", "prompt": "1?"}\n{"question": "2?", "answer": "#### 2"}\n')
+    assert read_questions(path) == {"1?": "x", "2?": "line 2"}
+    (tmp_path / "items.csv").write_text("id,question\nx,1?\n")
+    assert read_questions(tmp_path / "items.csv") == {"1?": "x"}
+    for text in ('{"id": "x"}\n', "{\n"):
+        path.write_text(text)
+        with pytest.raises(RequestError, match=":1: the record has no question"):
+            read_questions(path)
 
 
 def test_all_kinds_are_provoked_somewhere() -> None:

@@ -43,7 +43,7 @@ def test_a_teachers_top_tokens_are_the_same_on_a_mesh(run_forked, tmp_path: Path
     np.testing.assert_allclose(found["4x2"]["results"], found["1"]["results"], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", ["qlora", "dropout"])
+@pytest.mark.parametrize("case", ["qlora", pytest.param("dropout", marks=pytest.mark.full)])
 def test_adapters_train_the_same_on_every_mesh(case: str, run_forked, tmp_path: Path) -> None:
     """Five steps with fsdp=8 (QLoRA: fsdp=4 x tp=2) and one device; a checkpoint of the former continues with one.
     With dropout every mesh drops the same inputs, in a feed-forward that is else computed in chunks."""

@@ -99,6 +99,7 @@ def test_adapters_in_layers_with_a_state_are_merged_into_what_transformers_reads
         "in_proj_qkv", "in_proj_z", "out_proj", "q_proj", "down_proj"}
 
 
+@pytest.mark.full
 def test_its_plan_is_traced(folder: Path) -> None:
     planned = plan(str(folder / "recipe.yaml"), "t4", WORDS)
     assert planned.verdict.source == "traced"

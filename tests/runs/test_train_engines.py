@@ -15,7 +15,7 @@ from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
 
-@pytest.mark.parametrize(("engine", "step"), [("jax", 2), ("torch", 4)])
+@pytest.mark.parametrize(("engine", "step"), [pytest.param("jax", 2, marks=pytest.mark.full), ("torch", 4)])
 def test_killed_within_a_save_it_ends_bit_for_bit_the_same(tmp_path, start_forked, monkeypatch, engine, step):
     """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has its own state."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -157,7 +157,7 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
 
 
 def read_questions(path: Path) -> dict[str, str]:
-    """The questions of a file (`prompt` or `question`) -> their ids. Raises `RequestError` naming a record without one."""
+    """Questions of a file (`prompt` or `question`) -> their ids. Raises `RequestError` naming a record without one."""
     questions = {}
     for record in open_file(path).records():
         # One bad record stops the check: questions that were not read would be leaks that are never found.
