@@ -87,7 +87,7 @@ check: $(ALL) ## lint, types, import contract, plain English
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/idioms.py --at-most 2
+	$(BIN)/python tools/idioms.py --at-most 1
 
 docs: $(ALL) ## writes the generated pages and builds the site into site/
 	$(BIN)/python -m tools.recipe_reference

@@ -84,7 +84,7 @@ def joined(run: Path, other: Path, chance: random.Random) -> None:
 
 
 def inserted(run: Path, other: Path, chance: random.Random) -> None:
-    """Some steps in a row of the other run: wrong where they begin, and where the first run goes on."""
+    """Some steps in a row of the other run: wrong where they begin, and where the first run continues."""
     length = chance.randint(1, LONGEST)
     first = chance.randint(1, STEPS - length + 1)
     replace_steps(run, other, range(first, first + length))

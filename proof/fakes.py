@@ -2,7 +2,7 @@
 
 The record is a run of a small engine with its evaluation, that of its untrained model, a note and the list of attempts.
 Fakes are told in memory and everything is sealed again with all sums right. Those that agree with everything else
-(splices, another seed told everywhere) are told on disk, and steps and answers are taken again. One counts as missed if
+(splices, another seed told everywhere) are told on disk, and steps and answers are repeated. One counts as missed if
 it is not found as its table says (`tests/evidence/fakes.toml`, `fakes_about_runs.py`).
 
 Others follow from the record itself, about every file and every field: files left out or another unit's, unknown keys,
@@ -10,7 +10,7 @@ values of another type, keys left out, and each value told alike in every place
 (`tests/evidence/generated_fakes.py`). They count as missed if no check fails and the answer names nothing about them.
 
 Next to it is about records of other kinds (rewards, pairs, a teacher, adapters, samples, a pack, the runs of the
-repository, a run that failed, one that went on, predictions from elsewhere; `tests/evidence/fakes_elsewhere.py`,
+repository, a run that failed, one that was resumed, predictions from elsewhere; `tests/evidence/fakes_elsewhere.py`,
 `fakes_about_runs.py`), told in every place that a careful forger would think of.
 """
 
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def record_of(kind: str, folder: Path) -> records.Record:
-    """A record of a kind, made in a folder, and what is said of it."""
+    """A record of a kind, made in a folder, and its description."""
     (folder / kind).mkdir(parents=True)
     files = records.ALL[kind](folder / kind)
     honest = walk.verified(files)
@@ -116,7 +116,7 @@ def counted(found: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 
 
 def replayed(folder: Path) -> dict[str, Any]:
-    """Splices, and a fake that is told everywhere: levels 0 to 2 pass, and steps taken again find each."""
+    """Splices, and a fake that is told everywhere: levels 0 to 2 pass, and replayed steps find each."""
     found: dict[str, dict[str, str]] = {"splices": {}, "told everywhere": {}}
     with pytest.MonkeyPatch.context() as patch:
         records.score_here(patch)

@@ -9,7 +9,7 @@ SmolLM2-135M-Instruct answers 200 held-out questions about units (`workings quic
 - `answers`: imitation of 100 questions and 25 everyday facts with bare answers;
 - `steps`: imitation of the same traces with their steps; the ways below start from its weights or its traces;
 - `iteration`: expert iteration, two rounds: correct samples on 240 further questions, trained from the first weights;
-- `dpo`: pairs of its own samples on those questions, a correct against a wrong one;
+- `dpo`: pairs of the model's samples on those questions, a correct against a wrong one;
 - `grpo`: rewards for correct answers to those questions;
 - `teacher`: distillation on its own samples, from a model that imitated the steps of all 340 questions.
 
