@@ -168,7 +168,7 @@ def cases(only: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def plan_case(recipe: str, folder: Path) -> dict[str, Any]:
     """Peak bytes by formula on each machine."""
     found = workings("plan", recipe, "--on", MACHINES, "--formula", "--no-nearest", "mesh.fsdp=auto",
-                      "mesh.tp=1", cwd=folder)
+                      "mesh.tp=1", "mesh.replicate=1", cwd=folder)
     return {plan["target"]: plan["peak_bytes"] for plan in found["estimates"]}
 
 
