@@ -81,8 +81,9 @@ def main() -> int:
         "changes": {"kinds": len(mutations), "tried": sum(found["tried"] for found in mutations.values()),
                     "missed": sum(len(found["missed"]) for found in mutations.values()), "by_kind": mutations},
         "forgeries": {"tried": len(forgeries), "by_kind": forgeries,
-                      "levels": dict(sorted(Counter(f"level {CHECKS[found['expected'].partition(': ')[0]].level}"
-                                                    for found in forgeries.values()).items()))},
+                      "levels": dict(sorted(Counter(
+                          f"level {CHECKS[name].level}" if (name := found["expected"].partition(": ")[0]) in CHECKS
+                          else name for found in forgeries.values()).items()))},
         "consistent_inventions": {
             "tried": len(consistent), "names": sorted(consistent),
             "caught_without_an_anchor": sum(bool(each["caught_by"]) for each in consistent.values())},
