@@ -103,7 +103,7 @@ def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: Run
     Args:
         recipe: the recipe's name or file.
         out: the new run's directory.
-        asked: contents of `config/overrides.json`; empty if there is none.
+        asked: contents of `config/overrides.json`; empty without that file.
         manifest: the run's manifest.
         move: changes the name of a file for the folder in which the command is typed.
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.

@@ -19,7 +19,6 @@ from workings.config.method import FULL
 from workings.config.training import AdamWConfig, OptimizerConfig
 from workings.data.batches import Batches, Position
 from workings.data.rows import build_rows
-from workings.data.traces import Trace
 from workings.engines.base import ComparableEngine, Engine, EngineRequest, State
 from workings.engines.registry import find_engine
 from workings.engines.safetensors_file import TensorFile
@@ -144,8 +143,7 @@ def make_case(loaded: LoadedRecipe, folder: Path, *, small: bool, initializer: s
     ``small``: a small shape in which rows of a few dozen tokens use all features, with ``changes`` of its fields.
     """
     resolved, recipe = resolve(loaded), loaded.recipe
-    traces = [example for example in resolved.data.examples if isinstance(example, Trace)]
-    rows = build_rows(traces, resolved.tokenizer, resolved.template, recipe.data)
+    rows = build_rows(resolved.data.traces, resolved.tokenizer, resolved.template, recipe.data)
     shape, weights = resolved.shape, resolved.weights
     if small:
         shape = check_shape(replace(family_of(shape).with_small_windows(shape), **changes))

@@ -7,7 +7,6 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.batches import Position
-from workings.data.traces import Trace
 from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.errors import RequestError
@@ -160,8 +159,8 @@ def _texts(resolved: ResolvedRun, settings: RewardSettings, turns: Sequence[Prom
            groups: Sequence[Group]) -> list[tuple[int, str, CompletionToReward]]:
     """For each prompt, by its number, the correct answer and its probes by name, and its samples without a name."""
     item_ids = {turn.prompt.item.id for turn in turns}
-    worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.examples
-              if isinstance(trace, Trace) and trace.id in item_ids and any(step.strip() for step in trace.steps)}
+    worked = {trace.id: "\n".join(trace.steps) for trace in resolved.data.traces
+              if trace.id in item_ids and any(step.strip() for step in trace.steps)}
     tokenizer, texts = resolved.tokenizer, list[tuple[int, str, CompletionToReward]]()
     for number, turn in enumerate(turns):
         item = turn.prompt.item

@@ -160,7 +160,7 @@ def nvidia_smi() -> str:
     try:
         done = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv"], capture_output=True,
                               text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:  # there is none, or the driver hangs; the run need not
+    except (OSError, subprocess.TimeoutExpired) as error:  # no driver, or one that hangs: the run can do without
         return f"absent: {error}\n"
     said = done.stdout + done.stderr
     return done.stdout if done.returncode == 0 else f"absent: nvidia-smi ended with {done.returncode}: {said[:500]}\n"

@@ -156,7 +156,7 @@ def _scores(unit: Unit, processes: _Processes) -> Found:
                                     for row in chunk])
         count += len(chunk)
         for row, scored in zip(chunk, judgements, strict=True):
-            judgement = scored if judge is None else _judged_again(by_id[str(row["id"])], row, scored)
+            judgement = scored if judge is None else _score_of_recorded_reply(by_id[str(row["id"])], row, scored)
             yield from _verdict_problems(row, judgement)
             if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
                 limited.append(str(row.get("id"))[:60])
@@ -177,7 +177,7 @@ def _judge_of(unit: Unit) -> dict[str, Any] | None:
     return section_of(config["scorer"], "judge") if field_of(config, "scorer.name") == "judge" else None
 
 
-def _judged_again(item: Item, row: dict[str, Any], judgement: Judgement) -> Judgement:
+def _score_of_recorded_reply(item: Item, row: dict[str, Any], judgement: Judgement) -> Judgement:
     """The score that a recorded reply gives, if it is the reply to the question about this completion."""
     reply = field_of(row, "judge.reply")
     if judgement.error or not isinstance(reply, str):

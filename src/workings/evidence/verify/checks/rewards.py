@@ -63,20 +63,20 @@ def rewards(unit: Unit) -> Found:
     weights times values, and the algorithm's advantages of each group, equal to the bit.
     """
     inputs, template, counts = rollout_inputs_of(unit), template_of(unit), Counter[str]()
-    given = () if inputs.settings is None else inputs.settings.rewards
+    recorded = inputs.settings.rewards if inputs.settings else ()
     not_here = {} if inputs.settings is None else _other_libraries(unit.json(REWARDS), inputs.settings)
     # Verification never runs code of the record: its author may be hostile.
-    recomputed = tuple(reward for reward in given if not isinstance(reward, FileReward | JudgeReward)
+    recomputed = tuple(reward for reward in recorded if not isinstance(reward, FileReward | JudgeReward)
                        and reward.scorer not in not_here)
     yield from _compared(unit, recomputed, counts)
     yield from (f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
                 for prompt in inputs.prompts.prompts
                 # By the record's own tokenizer: another one would give other tokens for the same text.
                 if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens)
-    if user_rewards := [reward_name(reward) for reward in given if isinstance(reward, FileReward)]:
+    if user_rewards := [reward_name(reward) for reward in recorded if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
                           "are as recorded")
-    if any(isinstance(reward, JudgeReward) for reward in given):
+    if any(isinstance(reward, JudgeReward) for reward in recorded):
         yield not_checked("its judge's replies are as recorded: the judge is not asked again", blocking=False)
     yield from map(not_checked, not_here.values())
     return f"{counts['completions']:,} completions, {counts['rewards']:,} rewards, each the recorded one"
