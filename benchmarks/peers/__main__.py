@@ -34,7 +34,7 @@ WARM, STEPS = 1, 6
 CASES = ("smollm2-lora", "smollm2-full", "gemma3-lora")
 LORA_RANK = 16
 RATE = 1e-4
-ONCE = ("trl packed", "trl bf16 grouped", "torch bf16", "tunix defaults")
+ONCE = ("trl packed", "trl bf16 grouped", "trl bf16 weights", "torch bf16", "torch bf16 weights", "tunix defaults")
 """Settings that are far from their trainer's best: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
@@ -50,19 +50,22 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
     ours, tunix = ([sys.executable, "-m", f"benchmarks.peers.{name}"] for name in ("ours", "tunix_peft"))
     trl = [peers, str(HERE / "trl_sft.py")]
     mine = common | {"compute": "fp32"}
+    of_torch = mine | {"engine": "torch", "buckets": facts["fine"]}
 
-    def of_trl(**options: Any) -> tuple[list[str], dict[str, Any]]:
+    def of_trl(dtype: str = "float32", **options: Any) -> tuple[list[str], dict[str, Any]]:
         order = "sorted" if "train_sampling_strategy" in options else "rows"
-        return trl, common | {"options": options, "order": order}
+        return trl, common | {"options": options, "order": order, "dtype": dtype}
 
     return {
-        "torch": (ours, mine | {"engine": "torch", "buckets": facts["fine"]}),
+        "torch": (ours, of_torch),
         "trl grouped": of_trl(**FP32, **GROUPED),
         "jax": (ours, mine | {"engine": "jax", "buckets": facts["buckets"]}),
         "trl defaults": of_trl(),
         "trl packed": of_trl(**FP32, packing=True),
         "trl bf16 grouped": of_trl(bf16=True, gradient_checkpointing=False, **GROUPED),
-        "torch bf16": (ours, mine | {"engine": "torch", "buckets": facts["fine"], "compute": "bf16"}),
+        "trl bf16 weights": of_trl(dtype="bfloat16", bf16=True, gradient_checkpointing=False, **GROUPED),
+        "torch bf16": (ours, of_torch | {"compute": "bf16"}),
+        "torch bf16 weights": (ours, of_torch | {"parameters": "bf16", "compute": "bf16"}),
     } | ({} if method == "lora" else {
         "tunix grouped": (tunix, common | {"buckets": facts["buckets"]}),
         "tunix defaults": (tunix, common),

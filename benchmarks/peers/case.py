@@ -162,11 +162,11 @@ def read_shape(folder: Path) -> ModelShape:
 
 
 def request_for(shape: ModelShape, settings: dict[str, Any]) -> EngineRequest:
-    """What an engine is asked for: AdamW, clipping at 1, no decay, float32 weights and moments; LoRA with a rank."""
+    """What an engine is asked for: AdamW, clipping at 1, no decay, float32 moments; LoRA with a rank."""
     rank = settings.get("lora_rank", 0)
     return EngineRequest(
         shape=shape, device=settings.get("device", "cpu"), optimizer=AdamWConfig(name="adamw", clip_norm=1.0),
-        precision=PrecisionConfig(compute=settings["compute"]),
+        precision=PrecisionConfig(parameters=settings.get("parameters", "fp32"), compute=settings["compute"]),
         memory=MemoryConfig(**settings.get("memory", {})),
         method=LoraConfig(name="lora", rank=rank, alpha=2.0 * rank) if rank else FullConfig(name="full"),
         packed=settings.get("packing", "none") != "none")
