@@ -22,7 +22,8 @@ without a token.
 Each part ends with the date, the processor, the versions and the command that repeats it. The numbers come from the
 files in `benchmarks/results/`. The log (`benchmarks/LOG.md`) has the attempts and the missed goals.
 """
-ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch", "torch bf16": "ours, PyTorch, bf16"}
+ENGINES = {"jax": "ours, JAX", "torch": "ours, PyTorch", "torch bf16": "ours, PyTorch, bf16",
+           "torch bf16 weights": "ours, PyTorch, bf16 weights"}
 
 
 def result(name: str) -> dict[str, Any] | None:
@@ -59,9 +60,9 @@ def speeds() -> list[tuple[str, dict[str, float]]]:
     cases = [(f"{MODELS[model]}, {METHODS[method]}, traces", case["contenders"], "tokens_per_second")
              for name, case in (result("peers") or {"values": {"cases": {}}})["values"]["cases"].items()
              for model, _, method in (name.partition("-"),)]
-    if found := result("peers_rl"):
-        cases.append((f"{MODELS['smollm2']}, LoRA, rewards (GRPO)", found["values"]["contenders"],
-                      "updates_per_second"))
+    for name, what in (("peers_rl", "rewards (GRPO)"), ("peers_dpo", "preferences (DPO)")):
+        if found := result(name):
+            cases.append((f"{MODELS['smollm2']}, LoRA, {what}", found["values"]["contenders"], "updates_per_second"))
     ratios = []
     for title, contenders, unit in cases:
         best = {bar: max(fast) for bar in BARS if (fast := [
@@ -103,7 +104,8 @@ def peers(found: dict[str, Any]) -> list[str]:
              f"![Speeds in multiples of TRL at its best settings]({CHART.relative_to('docs')})", "",
              "| setting | meaning |", "|---|---|",
              "| `grouped` | rows of similar length in one batch, float32, no gradient checkpointing |",
-             "| `bf16` | matrix products in bfloat16 |",
+             "| `bf16` | matrix products in bfloat16, weights in float32 |",
+             "| `bf16 weights` | weights stored in bfloat16 as well |",
              "| `packed` | TRL's packing: several texts in one row |",
              "| `defaults` | the trainer's defaults: TRL with bfloat16 and gradient checkpointing, Tunix with rows "
              "padded to the longest row allowed |", ""]
@@ -151,6 +153,23 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
+def peers_dpo(found: dict[str, Any]) -> list[str]:
+    """Learning from preferences compared with TRL."""
+    values = found["values"]
+    lines = ["Seconds per update of DPO of both engines and TRL's `DPOTrainer`, the reference's log probabilities "
+             f"included: {values['model']} with LoRA of rank {values['lora_rank']}, the same weights and pairs "
+             f"(solutions of GSM8K, preferred to the same solutions with a wrong answer), {values['pairs_an_update']} "
+             f"pairs per update, rows of at most {values['longest']} tokens, float32, AdamW with clipping, two "
+             f"threads, fresh processes that take turns; medians of {values['updates']} updates in {values['rounds']} rounds, "
+             f"after {values['warm_updates']} to warm up. `reference first`: the reference is asked before the first "
+             "update, as ours; `defaults`: bfloat16 and gradient checkpointing.", ""]
+    lines += table(["contender", "s per update", "peak resident MiB"], [
+        [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.1f}", f"{each['peak_bytes'] / 2**20:,.0f}"]
+        for contender, each in sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])])
+    return [*lines, "", "Ratios of the best settings: " + ", ".join(
+        f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + ".", ""]
+
+
 def overhead(found: dict[str, Any]) -> list[str]:
     """The quickstart's loop."""
     v = found["values"]
@@ -195,6 +214,7 @@ def startup(found: dict[str, Any]) -> list[str]:
 
 PARTS = {"peers": ("Compared with TRL and Tunix", peers),
          "peers_rl": ("Learning from rewards, compared with TRL", peers_rl),
+         "peers_dpo": ("Learning from preferences, compared with TRL", peers_dpo),
          "overhead": ("Outside the step", overhead), "growth": ("Growing data", growth),
          "startup": ("Start-up", startup)}
 

@@ -71,7 +71,8 @@ def main(folder: Path, settings: dict[str, object]) -> None:
         learning_rate=settings["learning_rate"], lr_scheduler_type="constant", weight_decay=0.0, max_grad_norm=1.0,
         save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=ON_CPU, seed=0, completion_only_loss=True,
         max_length=settings["max_length"], **settings["options"])
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "weights", dtype=getattr(torch, settings.get("dtype", "float32")))
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "weights",
+                                                              dtype=settings.get("dtype", "float32"))
     clock = Clock(meter, warm)
     rank = settings.get("lora_rank", 0)
     adapters = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear") if rank else None

@@ -1,10 +1,11 @@
-"""Whole updates of reinforcement learning next to TRL's `GRPOTrainer`, on this machine's CPU.
+"""Whole updates of GRPO or DPO next to TRL's `GRPOTrainer` and `DPOTrainer`, on this machine's CPU.
 
-    python -m benchmarks.peers_rl [--rounds N] [--updates N] [--warm N] [--gsm8k FILE] [--peers PYTHON]
+    python -m benchmarks.peers_rl [--way dpo] [--rounds N] [--updates N] [--warm N] [--gsm8k FILE] [--peers PYTHON]
         [--contenders NAME…] [--limit SECONDS] [--allow-load]
 
-SmolLM2-135M-Instruct from its package learns with LoRA from questions of GSM8K. An update is everything: sampling 8
-completions of each of 4 prompts, rewarding them, one step. Every contender starts from the same weights, has the same
+SmolLM2-135M-Instruct from its package learns with LoRA from GSM8K. An update is everything: with GRPO sampling 8
+completions of each of 4 prompts, rewarding them, one step; with DPO (``--way dpo``) one step on 4 pairs and the
+reference's log probabilities. Every contender starts from the same weights, has the same
 prompts and the same reward, GRPO's loss with one step per rollout and no KL, AdamW with the same rate and clipping,
 float32 unless its name says bf16, two threads, in fresh processes that take turns (A B A B). The first updates compile
 and are not among the seconds. TRL lives in its own environment (`benchmarks/peers/requirements.txt`). What some
@@ -22,13 +23,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.__main__ import turn
-from benchmarks.peers_rl.case import CLIP, GROUP, NEW_TOKENS, PROMPTS, RANK, RATE, make_case
+from benchmarks.peers_rl.case import CLIP, GROUP, LONGEST_PAIR, NEW_TOKENS, PAIRS, PROMPTS, RANK, RATE, make_case
 from tools.other_load import Load
 from tools.result_file import ROOT, write_result
 
+RESULTS = {"grpo": ROOT / "benchmarks" / "results" / "peers_rl.json",
+           "dpo": ROOT / "benchmarks" / "results" / "peers_dpo.json"}
 TRL = {"bf16": False, "gradient_checkpointing": False}
 """Sampling as it comes: a growing cache, `sdpa`."""
-ONCE = ("trl in parts", "trl bf16", "torch bf16")
+BETA = 0.1
+ONCE = ("trl in parts", "trl bf16", "torch bf16", "trl defaults")
 """Settings far from their trainer's best: one turn."""
 TRL_PARTS = 4
 """Parts in which the 32 completions of an update go through the step; TRL runs whole and in parts, as ours."""
@@ -36,9 +40,20 @@ TRL_PARTS = 4
 
 def contenders(peers: str, asked: argparse.Namespace) -> dict[str, tuple[list[str], dict[str, Any]]]:
     """Name -> command and settings."""
-    common = {"warm": asked.warm, "updates": asked.updates, "prompts": PROMPTS, "group": GROUP,
-              "new_tokens": NEW_TOKENS, "learning_rate": RATE, "clip_norm": CLIP, "lora_rank": RANK}
-    ours, trl = [sys.executable, "-m", "benchmarks.peers_rl.ours"], [peers, "-m", "benchmarks.peers_rl.trl_grpo"]
+    common: dict[str, Any] = {"way": asked.way, "warm": asked.warm, "updates": asked.updates, "learning_rate": RATE,
+                              "clip_norm": CLIP, "lora_rank": RANK}
+    ours = [sys.executable, "-m", "benchmarks.peers_rl.ours"]
+    trl = [peers, "-m", f"benchmarks.peers_rl.trl_{asked.way}"]
+    if asked.way == "dpo":
+        common |= {"pairs": PAIRS, "beta": BETA, "max_length": LONGEST_PAIR}
+        return {
+            "torch": (ours, common | {"engine": "torch"}),
+            "trl": (trl, common | {"options": TRL}),
+            "jax": (ours, common | {"engine": "jax"}),
+            "trl reference first": (trl, common | {"options": TRL | {"precompute_ref_log_probs": True}}),
+            "trl defaults": (trl, common | {"options": {}}),
+        }
+    common |= {"prompts": PROMPTS, "group": GROUP, "new_tokens": NEW_TOKENS}
     return {
         "torch": (ours, common | {"engine": "torch"}),
         "trl": (trl, common | {"options": TRL}),
@@ -57,16 +72,17 @@ def summary(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def middle(key: str) -> float:
         return statistics.median(update[key] for update in every)
 
-    seconds, tokens = middle("seconds"), middle("tokens")
-    parts = {}
+    seconds, parts = middle("seconds"), {}
+    if all("tokens" in update for update in every):
+        parts = {"tokens_an_update": round(middle("tokens")),
+                 "tokens_per_second": round(statistics.median(x["tokens"] / x["seconds"] for x in every), 1)}
     if all("drawing" in update for update in every):
-        parts = {"drawing_seconds": round(middle("drawing"), 4), "tokens_per_second_of_drawing": round(
+        parts |= {"drawing_seconds": round(middle("drawing"), 4), "tokens_per_second_of_drawing": round(
             statistics.median(update["tokens"] / update["drawing"] for update in every), 1),
             "other_seconds": round(statistics.median(update["seconds"] - update["drawing"] for update in every), 4)}
     return {"seconds_an_update": round(seconds, 4), "least_seconds": round(min(x["seconds"] for x in every), 4),
             "turns": [round(statistics.median(update["seconds"] for update in updates), 4) for updates in measured],
-            "updates_per_second": round(1 / seconds, 4), "tokens_an_update": round(tokens),
-            "tokens_per_second": round(statistics.median(x["tokens"] / x["seconds"] for x in every), 1), **parts,
+            "updates_per_second": round(1 / seconds, 4), **parts,
             "peak_bytes": max(found["peak_bytes"] for found in turns), "threads": last["threads"],
             "versions": last["versions"], "loads": [found["load_before"] for found in turns]} | {
                 key: round(statistics.median(found[key] for found in turns), 2)
@@ -90,13 +106,14 @@ def show(found: dict[str, dict[str, Any]]) -> None:
     for name, each in sorted(found.items(), key=lambda pair: pair[1]["seconds_an_update"]):
         split = [f"{each[key]:.3f}" if key in each else "" for key in ("drawing_seconds", "other_seconds")]
         print(f"{name:26} {each['seconds_an_update']:9.3f} {each['least_seconds']:7.3f} "
-              f"{each['updates_per_second']:10.3f} {each['tokens_per_second']:9,.0f} {split[0]:>10} {split[1]:>8} "
-              f"{each['peak_bytes'] / 2**20:6.0f}")
+              f"{each['updates_per_second']:10.3f} {each.get('tokens_per_second', 0):9,.0f} {split[0]:>10} "
+              f"{split[1]:>8} {each['peak_bytes'] / 2**20:6.0f}")
 
 
 def main(arguments: list[str]) -> int:
     """Run all turns, write the result file."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--way", choices=["grpo", "dpo"], default="grpo")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--updates", type=int, default=4)
     parser.add_argument("--warm", type=int, default=1)
@@ -115,7 +132,7 @@ def main(arguments: list[str]) -> int:
     unfinished: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        facts = make_case(folder, asked.gsm8k, asked.warm + asked.updates)
+        facts = make_case(folder, asked.gsm8k, asked.warm + asked.updates, asked.way)
         for number in range(asked.rounds):
             for contender, (command, settings) in chosen.items():
                 if contender in unfinished or (number and contender in ONCE):
@@ -140,7 +157,7 @@ def main(arguments: list[str]) -> int:
     if asked.contenders:
         print("not kept: some contenders alone")
         return 0
-    write_result(packages=["torch", "jax"], words=" ".join([*arguments]), values=values)
+    write_result(RESULTS[asked.way], packages=["torch", "jax"], words=" ".join([*arguments]), values=values)
     return 0
 
 

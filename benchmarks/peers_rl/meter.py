@@ -1,6 +1,6 @@
 """What every contender reports in any version of Python: updates as lines of numbers, and their reward.
 
-Standard library only: `trl_grpo` runs in an environment without this project.
+Standard library only: `trl_grpo` and `trl_dpo` run in an environment without this project.
 """
 
 import json
@@ -42,7 +42,7 @@ class Meter:
     def end_update(self) -> None:
         """The update is done, nothing is in flight."""
         now, record = time.perf_counter(), dict(self._open)
-        record["reward"] /= record["rows"]
+        record["reward"] /= record["rows"] or 1
         self.updates.append({"seconds": now - self._last} | record)
         self._open = dict.fromkeys(self._open, 0)
         if len(self.updates) == 1:

@@ -25,23 +25,35 @@ MICRO_BATCHES = 4
 
 def recipe(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """What `workings train` is asked for."""
-    facts = json.loads((folder / "facts.json").read_text())
-    updates, rows = settings["warm"] + settings["updates"], settings["prompts"] * settings["group"]
+    updates = settings["warm"] + settings["updates"]
     return {
         "name": "peers-rl", "seed": settings["seed"], "engine": settings["engine"], "device": "cpu",
         "model": {"source": "pretrained", "id": str(folder / "weights")},
-        "data": {"traces": str(folder / "traces.jsonl"), "template": "tokenizer", "reasoning": "hashes",
-                 # No buckets: an update's rows are computed in micro batches of like length, regardless of the longest.
-                 "max_length": facts["longest_prompt"] + settings["new_tokens"]},
-        "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
-        "rewards": [{"scorer": f"{REWARD}:digits"}],
+        **(_pairs if settings["way"] == "dpo" else _rewards)(folder, settings),
         "precision": {"compute": settings.get("compute", "fp32")},
         "method": {"name": "lora", "rank": RANK, "alpha": 2 * RANK},
-        "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES},
         "training": {"steps": updates, "learning_rate": settings["learning_rate"], "schedule": "constant"},
         "optimizer": {"name": "adamw", "clip_norm": settings["clip_norm"]},
         "checkpoint": {"every_steps": updates, "keep_last": 1},
     }
+
+
+def _rewards(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    rows = settings["prompts"] * settings["group"]
+    longest = json.loads((folder / "facts.json").read_text())["longest_prompt"]
+    return {
+        "data": {"traces": str(folder / "traces.jsonl"), "template": "tokenizer", "reasoning": "hashes",
+                 # No buckets: an update's rows are computed in micro batches of like length, regardless of the longest.
+                 "max_length": longest + settings["new_tokens"]},
+        "algorithm": {"name": "grpo", "group": settings["group"], "max_new_tokens": settings["new_tokens"]},
+        "rewards": [{"scorer": f"{REWARD}:digits"}],
+        "batch": {"micro_batch": rows // MICRO_BATCHES, "accumulation": MICRO_BATCHES}}
+
+
+def _pairs(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    return {"data": {"traces": str(folder / "traces.jsonl"), "template": "tokenizer",
+                     "max_length": settings["max_length"]},
+            "algorithm": {"name": "dpo", "beta": settings["beta"]}, "batch": {"micro_batch": 2 * settings["pairs"]}}
 
 
 def start_run(folder: Path, settings: dict[str, Any]) -> Path:
@@ -57,9 +69,14 @@ def start_run(folder: Path, settings: dict[str, Any]) -> Path:
 def updates_of(run: Path) -> list[dict[str, float]]:
     """The run's updates as `meter.Meter` has those of the others; parts that are not told are left out.
 
-    A line's ``seconds`` are those of the whole update, drawing and rewards included.
+    A line's ``seconds`` are those of the whole update, drawing and rewards included; the reference that DPO asks before
+    its first update counts as part of every update.
     """
     lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    if "reward" not in lines[0]:
+        events = [json.loads(line) for line in (run / "train" / "events.jsonl").read_text("utf-8").splitlines()]
+        reference = sum(event["seconds"] for event in events if event["event"] == "reference")
+        return [{"seconds": line["seconds"] + reference / len(lines)} for line in lines]
     # Stop tokens are drawn and learned like all others.
     return [{"seconds": line["seconds"], "drawing": line["drawing_seconds"], "reward": line["reward"],
              "tokens": line["completions"] * (line["completion_tokens"] + 1 - line["truncated"])} for line in lines]

@@ -34,7 +34,7 @@ from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.layout import SUMS
 from workings.record.seal import sums_text
-from workings.runs.select_engine import with_engine
+from workings.runs.choices import with_choices
 
 BUILD_EPOCH = "1767225600"
 """Time that a wheel built here carries, so that equal sources give equal bytes (2026-01-01)."""
@@ -80,7 +80,7 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
     loaded = load_recipe(recipe, overrides)
     machine = find_machine(on, loaded.recipe.device)
     # `auto` is decided here, for Kaggle's machine and not for this one.
-    loaded = with_engine(loaded, machine.platform)
+    loaded = with_choices(loaded, find_target(machine.target))
     model = loaded.recipe.model
     if isinstance(model, FromPretrained) and (loaded.path(model.id).is_dir() or names_gguf(model.id)):
         raise RequestError(f"the model {model.id} is on this machine only",

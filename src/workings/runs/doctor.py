@@ -21,8 +21,8 @@ from workings.inputs.resolve import find_shape
 from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import checkpoint_bytes
 from workings.record.environment import installed_version
+from workings.runs.choices import with_choices
 from workings.runs.create_or_resume import RUNS
-from workings.runs.select_engine import with_engine
 
 BOTH = ["fp32", "bf16"]
 
@@ -56,7 +56,7 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
 
     ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
-    loaded = with_engine(load_recipe(recipe)) if recipe is not None else None
+    loaded = with_choices(load_recipe(recipe)) if recipe is not None else None
     present, driver = accelerators(), read_driver()
     return Examination(findings=tuple(_findings(loaded, present, driver, out, kernels)))
 
@@ -78,6 +78,8 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
                                  [recipe.precision.compute] if recipe else BOTH)
+    for line in loaded.chosen if loaded else ():
+        yield Finding(id="choice", judgement="fine", what=line, why="a run of this recipe takes it and records it")
     needs = estimate_peaks(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)

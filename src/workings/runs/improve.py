@@ -32,9 +32,9 @@ from workings.record.lock import DirectoryLock
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent, table_lines
 from workings.record.reader import RunRecord
+from workings.runs.choices import with_choices
 from workings.runs.create_or_resume import what_is_left
 from workings.runs.sample import sample_run
-from workings.runs.select_engine import with_engine
 from workings.runs.train_and_evaluate import difference_json, train_and_evaluate
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import Selection
@@ -173,7 +173,7 @@ def improve(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = ()
 
     Raises `RequestError`, `Interrupted` if a signal asked to stop, and `RecordError` if a run failed.
     """
-    loaded = with_engine(load_recipe(recipe, overrides))
+    loaded = with_choices(load_recipe(recipe, overrides))
     prompts = read_prompts(request.prompts)
     data = _checked_data(loaded, request, prompts)
     file = Path(local_name(request.prompts)).expanduser()

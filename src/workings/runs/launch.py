@@ -21,8 +21,8 @@ from workings.launching.files import PLAN, RECIPE, START, LaunchJob, Wheel, kube
 from workings.planning.plan import Plan
 from workings.record import atomic
 from workings.record.digest import file_digest, json_digest
+from workings.runs.choices import with_choices
 from workings.runs.plan import plan_target
-from workings.runs.select_engine import with_engine
 
 Launcher = Literal["slurm", "kubernetes", "skypilot"]
 NODES = (1, 2, 4, 8, 16)
@@ -76,7 +76,7 @@ def launch(loaded: LoadedRecipe, request: LaunchRequest, folder: Path) -> Launch
     if folder.exists():
         raise RequestError(f"--write {folder} already exists", "a folder that does not exist yet", "another name")
     target, hosts, devices = next(candidates(request))
-    loaded = with_engine(loaded, target.platform)
+    loaded = with_choices(loaded, target)
     job = LaunchJob(
         name=request.name or _name(loaded.recipe.name), engine=loaded.recipe.engine, platform=target.platform,
         target=target.name, hosts=hosts, devices=devices, remote_folder=request.remote_folder,

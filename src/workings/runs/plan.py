@@ -21,7 +21,7 @@ from workings.planning.planned_run import PlannedRun, engine_request, mesh_of
 from workings.planning.run_time import Throughput, estimate_run_time, step_operations, step_seconds
 from workings.planning.search import estimated_programs, plan_with_nearest, with_counted_steps
 from workings.record.number_text import duration
-from workings.runs.select_engine import with_engine
+from workings.runs.choices import with_choices
 from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_model, teacher_request
 
@@ -140,7 +140,7 @@ class Estimate:
 def estimate_memory(loaded: LoadedRecipe, on: str) -> Estimate:
     """Estimates a recipe's memory on a target by formula; nothing is compiled. Raises as `plan`."""
     target = find_target(on)
-    loaded = with_engine(loaded, target.platform)
+    loaded = with_choices(loaded, target)
     engine = find_planning_engine(loaded.recipe.engine)
     peak_bytes = estimated_programs(loaded.recipe, find_shape(loaded), target, teacher_model(loaded), engine=engine)
     program = max(peak_bytes, key=lambda name: peak_bytes[name])
@@ -166,7 +166,7 @@ def plan(recipe: RecipeLike, on: str, overrides: Overrides = (), *, nearest: boo
 
 def plan_target(loaded: LoadedRecipe, target: Target, *, nearest: bool = True) -> Plan:
     """`plan` for a machine that need not be in the catalog; raises the same errors."""
-    loaded = with_engine(loaded, target.platform)
+    loaded = with_choices(loaded, target)
     shape = find_shape(loaded)
     # Steps depend on the rows of one step, and those on the devices of the mesh.
     loaded = with_steps(loaded, mesh_of(loaded.recipe, target).row_devices)

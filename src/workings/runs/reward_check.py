@@ -15,9 +15,9 @@ from workings.inputs.resolve import ResolvedRun, resolve
 from workings.record.progress import slow_operation
 from workings.rollouts.prompts import PromptTurn
 from workings.rollouts.rollout import Group, to_reward
+from workings.runs.choices import with_choices
 from workings.runs.probes import probes, right_answer
 from workings.runs.reward_findings import PromptRewards, TextRewards, equal_reward_groups, refusals, warnings
-from workings.runs.select_engine import with_engine
 from workings.scoring.rewards import CompletionToReward, RewardProcess, RewardSettings, total
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
@@ -96,7 +96,7 @@ def check_rewards(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, 
         raise RequestError(f"the rewards of environment: {loaded.recipe.environment.name} depend on whole episodes",
                            "a recipe whose rewards score single texts", "workings train RECIPE training.steps=2")
     if model:
-        loaded = with_engine(loaded)
+        loaded = with_choices(loaded)
     settings = reward_settings(loaded)
     settings.recorded()  # finds missing files first
     with slow_operation("reading the data"):

@@ -28,12 +28,12 @@ from workings.record.reader import RunRecord
 from workings.record.recovery import sealed_to_resume
 from workings.record.writer import refuse_taken
 from workings.runs.attempt import Attempt
+from workings.runs.choices import with_choices
 from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import memory_before, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.run_metadata import code_version, data_digests, request_of
-from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
@@ -62,7 +62,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
 
     Raises `RequestError` if the request is wrong, and `DoesNotFit`, which names the nearest plan that fits.
     """
-    loaded = with_engine(load_recipe(recipe, overrides))
+    loaded = with_choices(load_recipe(recipe, overrides))
     opened = nullcontext(group) if group else ProcessGroup.of(loaded.recipe.engine)
     with opened as processes:
         setup = prepare_to_train(processes, loaded, out, resume=resume, smoke=smoke, force=force)

@@ -24,9 +24,9 @@ from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import leaves
 from workings.reports.trackers import RunListeners
+from workings.runs.choices import with_choices
 from workings.runs.create_or_resume import evaluation_is_missing, has_checkpoint, untrained_model
 from workings.runs.prepare import TrainSetup
-from workings.runs.select_engine import with_engine
 from workings.runs.smoke import Smoke
 from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult, all_cut_off
@@ -137,7 +137,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     listeners = listeners or RunListeners()
     loaded = load_recipe(recipe, overrides)
     listeners.about(out, {key: str(value) for key, value in leaves(loaded.resolved())})
-    loaded = with_engine(loaded)
+    loaded = with_choices(loaded)
     with listeners:
         name, steps = loaded.recipe.name, loaded.recipe.training.steps
         with ProcessGroup.of(loaded.recipe.engine) as group, (

@@ -180,10 +180,10 @@ def _values(keywords: Keywords, traces: str, form: str, folder: Path, kept: list
         "memory": {"remat": "layer", "loss_chunk": 256}}
     if algorithm := algorithm_for(form):
         values["algorithm"] = {"name": algorithm}
-    if on_accelerator and not scratch:
+    if not scratch:
         # Updates are far smaller than the spacing of bf16, so full fine-tuning uses stochastic rounding.
-        values["precision"] = {"parameters": "bf16", "compute": "bf16",
-                               **({"rounding": "stochastic"} if keywords.method == "full" else {})}
+        values["precision"] = {"compute": "auto", **(
+            {"parameters": "bf16", "rounding": "stochastic"} if on_accelerator and keywords.method == "full" else {})}
     if keywords.items is not None:
         items = _file(keywords.items)
         if not items:
