@@ -160,8 +160,8 @@ def peers_dpo(found: dict[str, Any]) -> list[str]:
              f"included: {values['model']} with LoRA of rank {values['lora_rank']}, the same weights and pairs "
              f"(solutions of GSM8K, preferred to the same solutions with a wrong answer), {values['pairs_an_update']} "
              f"pairs per update, rows of at most {values['longest']} tokens, float32, AdamW with clipping, two "
-             f"threads, fresh processes that take turns; medians of {values['updates']} updates in {values['rounds']} rounds, "
-             f"after {values['warm_updates']} to warm up. `reference first`: the reference is asked before the first "
+             f"threads, fresh processes that take turns; medians of {values['updates']} updates in {values['rounds']} "
+             f"rounds, after {values['warm_updates']} to warm up. `reference first`: the reference is asked before the first "
              "update, as ours; `defaults`: bfloat16 and gradient checkpointing.", ""]
     lines += table(["contender", "s per update", "peak resident MiB"], [
         [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.1f}", f"{each['peak_bytes'] / 2**20:,.0f}"]
