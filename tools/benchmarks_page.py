@@ -161,8 +161,8 @@ def peers_dpo(found: dict[str, Any]) -> list[str]:
              f"(solutions of GSM8K, preferred to the same solutions with a wrong answer), {values['pairs_an_update']} "
              f"pairs per update, rows of at most {values['longest']} tokens, float32, AdamW with clipping, two "
              f"threads, fresh processes that take turns; medians of {values['updates']} updates in {values['rounds']} "
-             f"rounds, after {values['warm_updates']} to warm up. `reference first`: the reference is asked before the first "
-             "update, as ours; `defaults`: bfloat16 and gradient checkpointing.", ""]
+             f"rounds, after {values['warm_updates']} to warm up. `reference first`: the reference is asked before the "
+             "first update, as ours; `defaults`: bfloat16 and gradient checkpointing.", ""]
     lines += table(["contender", "s per update", "peak resident MiB"], [
         [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.1f}", f"{each['peak_bytes'] / 2**20:,.0f}"]
         for contender, each in sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])])
