@@ -1,6 +1,6 @@
 """Real models on this machine's CPU: our two engines next to TRL's `SFTTrainer` and Tunix's `PeftTrainer`, one table.
 
-    python -m benchmarks.peers [--only smollm2-lora smollm2-full gemma3-lora] [--gsm8k FILE] [--peers PYTHON]
+    python -m benchmarks.peers [--only CASE…] [--gsm8k FILE] [--peers PYTHON]
         [--rounds N] [--contenders NAME…] [--without NAME…] [--limit SECONDS] [--allow-load]
 
 SmolLM2-135M-Instruct and Gemma 3 270M from their packages learn GSM8K's rows with their steps, 8 rows per update.
@@ -31,10 +31,11 @@ from tools.result_file import ROOT, load_average, measured, write_result
 RESULT = ROOT / "benchmarks" / "results" / "peers.json"
 HERE = Path(__file__).parent
 WARM, STEPS = 1, 6
-CASES = ("smollm2-lora", "smollm2-full", "gemma3-lora")
+CASES = ("smollm2-lora", "smollm2-full", "gemma3-lora", "gemma3-full")
 LORA_RANK = 16
 RATE = 1e-4
-ONCE = ("trl packed", "trl bf16 grouped", "trl bf16 weights", "torch bf16", "torch bf16 weights", "tunix defaults")
+ONCE = ("trl defaults", "trl packed", "trl bf16 grouped", "trl bf16 weights", "torch bf16", "torch bf16 weights",
+        "tunix defaults")
 """Settings that are far from their trainer's best: one turn."""
 FP32 = {"bf16": False, "gradient_checkpointing": False}
 GROUPED = {"train_sampling_strategy": "sequential"}
@@ -44,7 +45,7 @@ with the longest rows, and so with more supervised tokens per step than the othe
 
 def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[list[str], dict[str, Any]]]:
     """Name -> command and settings."""
-    kind, method = DATA["gsm8k"], case.split("-")[1]
+    kind, method = DATA["gsm8k"], case.partition("-")[2]
     common = {"warm": WARM, "steps": STEPS, "learning_rate": RATE, "rows": kind.rows, "max_length": kind.max_length,
               "lora_rank": LORA_RANK if method == "lora" else 0}
     ours, tunix = ([sys.executable, "-m", f"benchmarks.peers.{name}"] for name in ("ours", "tunix_peft"))
@@ -66,7 +67,7 @@ def contenders(case: str, peers: str, facts: dict[str, Any]) -> dict[str, tuple[
         "trl bf16 weights": of_trl(dtype="bfloat16", bf16=True, gradient_checkpointing=False, **GROUPED),
         "torch bf16": (ours, of_torch | {"compute": "bf16"}),
         "torch bf16 weights": (ours, of_torch | {"parameters": "bf16", "compute": "bf16"}),
-    } | ({} if method == "lora" else {
+    } | ({} if case != "gemma3-full" else {  # Tunix's classes are Gemma's, and its LoRA has other matrices
         "tunix grouped": (tunix, common | {"buckets": facts["buckets"]}),
         "tunix defaults": (tunix, common),
     })
