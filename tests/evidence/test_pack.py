@@ -151,12 +151,6 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 
-def test_a_pack_that_is_too_large_is_refused(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="at most 1,000"):
-        pack([runs / "a"], tmp_path / "out.zip", max_bytes=1000)
-    assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
-
-
 def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_path: Path) -> None:
     seen: list[Packed] = []
     planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", dry_run=True, weights="digest", show=seen.append)

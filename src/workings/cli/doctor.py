@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from workings.cli.options import OverridesArgument, refuse_unread
-from workings.cli.output import answer, say
+from workings.cli.output import answer
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
@@ -24,16 +24,13 @@ def doctor_command(
     steps: Annotated[int, typer.Option(min=6, help="With --engines: training steps to compare.")] = 20,
     whole: Annotated[bool, typer.Option(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
-    yes: Annotated[bool, typer.Option(
-        "--yes", help="With --setup: install into .venv-gpu (nothing else changes) and log every command.")] = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space."""
     # First, because the libraries may not work yet on a machine that needs setup.
     if setup is not None:
-        refuse_unread("with --setup", "--setup alone, or with --yes", "engines", "steps", "whole", "out")
-        _set_up(yes)
+        refuse_unread("with --setup", "--setup alone", "engines", "steps", "whole", "out")
+        _set_up()
         return
-    refuse_unread("without --setup", "--setup cuda --yes", "yes")
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
         if recipe is None:
@@ -67,15 +64,13 @@ def parity_table(parity: "Parity") -> str:
     return "\n".join(lines)
 
 
-def _set_up(yes: bool) -> None:
+def _set_up() -> None:
     from workings.doctor.finding import Finding
     from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import perform, plan_setup
+    from workings.doctor.setup_cuda import plan_setup
 
     plan = plan_setup(read_driver())
     if isinstance(plan, Finding):
         answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
         return
-    if yes:
-        plan = perform(plan, say)
     answer(plan.to_json(), "\n".join(plan.lines()))

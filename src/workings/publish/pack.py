@@ -37,7 +37,7 @@ class Packed:
         return self.out.with_suffix(".verify.html")
 
 
-def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False,
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, dry_run: bool = False,
          show: Callable[[Packed], None] = lambda packed: None) -> Packed:
     """Pack sealed runs for others to verify.
 
@@ -45,12 +45,11 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         paths: sealed runs, and evaluations that are next to runs.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
-        max_bytes: largest zip; 0: no limit.
         dry_run: find out and show everything, write nothing.
         show: called with what is about to be written, before it is.
 
     Raises:
-        RequestError: placeholders, a zip that is too large, ``out`` exists, a failed run.
+        RequestError: placeholders, ``out`` exists, a failed run.
         RecordError: a run does not verify.
     """
     if out.exists() or out.suffix != ".zip":
@@ -70,18 +69,16 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
                              + [(name, file.size) for name, file in contents.files.items()])),
         by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
-    return planned if dry_run else _write(planned, documents, contents, max_bytes)
+    return planned if dry_run else _write(planned, documents, contents)
 
 
-def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int) -> Packed:
+def _write(planned: Packed, documents: dict[str, bytes], contents: Contents) -> Packed:
     out = planned.out
     # Under another name until it has been verified: a file called as asked is one that passed.
     unverified = out.with_name(f".{out.name}.unverified")
     try:
         write_zip(unverified, documents, contents.files)
         size = unverified.stat().st_size
-        if max_bytes and size > max_bytes:
-            raise RequestError(f"the pack is too large: {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified])
         # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())

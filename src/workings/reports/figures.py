@@ -11,7 +11,7 @@ from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps, wrong_place
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics import Interval
-from workings.record.number_text import p_shown, percent, small_p
+from workings.record.number_text import p_text, percent
 from workings.reports.charts import Curve, IntervalRows, Mark, draw_interval_chart, draw_line_chart, key_entry, smoothed
 from workings.reports.gather import RunView
 from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
@@ -98,7 +98,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     rows = [(f"{name} ({pair.n})", [interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)])
             for name, pair, _ in entries]
     table = [[name, str(pair.n), points(pair.delta), bounds(pair.interval, signed=True),
-              p_shown(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
+              p_text(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
              for name, pair, p in entries]
     heads = ["Section", "Items", "Difference", "95 % interval", "p", "Newly right", "Newly wrong"]
     return interval_figure(
@@ -222,7 +222,7 @@ def pass_table(comparison: Comparison | None) -> Table | None:
     if comparison is None or not comparison.pass_at_k:
         return None
     return Table(caption="Any of k samples correct", heads=["k", comparison.name_a, comparison.name_b, "difference"],
-                 rows=[[*map(small_p, rate.row())] for rate in comparison.pass_at_k])
+                 rows=[[*rate.row()] for rate in comparison.pass_at_k])
 
 
 def reward_figures(views: Sequence[RunView]) -> list[Drawn]:

@@ -17,7 +17,7 @@ from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
-from workings.record.number_text import p_shown, percent, small_p
+from workings.record.number_text import p_text, percent
 from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.run_table import ROOT, behaviour_rows, count, run_rows
@@ -72,7 +72,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         title=f"{comparison.name_b} against {comparison.name_a}" if comparison else
         ", ".join(view.name for view in views),
         # A no-break space keeps a number and its unit on one line.
-        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
+        comparison=comparison, sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
         accuracy=figures.accuracy_figure(views), delta=figures.delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=figures.flips_table(compared),
@@ -125,7 +125,7 @@ def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
     return [*sides, {"name": "difference", "value": f"{points(difference.delta)} points",
                      "more": _interval(difference.interval, signed=True)},
             {"name": "items", "value": count(comparison.a.cell.n), "more": changed if difference.p_value is None else
-             f"{changed}; {p_shown(difference.p_value)}"}]
+             f"{changed}; {p_text(difference.p_value)}"}]
 
 
 def _interval(interval: Interval | str, *, signed: bool = False) -> str:
