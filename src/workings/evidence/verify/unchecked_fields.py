@@ -208,7 +208,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         if rows and name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
                 values = unit.lines(name) if name.endswith("l") else [unit.json(name)]
-                yield from ((name, field, absent) for field, absent in _leaves_of_lines(values))
+                yield from ((name, field, absent) for value in values for field, absent in _leaves(value, ""))
             except RecordError:
                 yield name, "", False
         else:
@@ -216,19 +216,6 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             whole = not rows or any(fnmatchcase("", row.field) for row in rows)
             yield from ((name, part, False) for part in ([""] if whole else [row.field for row in rows]))
     yield from ((name, "numbers", False) for name in unit.external_files)
-
-
-def _leaves_of_lines(rows: list[Any]) -> Iterator[tuple[str, bool]]:
-    """Fields of all lines, or of the only value. Lines of plain values with the keys of an earlier one are left out."""
-    plain: set[tuple[str, ...]] = set()
-    for row in rows:
-        if isinstance(row, dict) and not any(isinstance(value, dict | list) for value in row.values()):
-            # Lines of a log have a few sets of keys; each set is walked once.
-            if tuple(row) in plain:
-                continue
-            if len(plain) < MAX_REMEMBERED:
-                plain.add(tuple(row))
-        yield from _leaves(row, "")
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:

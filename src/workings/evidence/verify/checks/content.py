@@ -11,8 +11,8 @@ from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
-from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import Found, check, contradictions, for_each_unit
+from workings.evidence.verify.record import PACK_KIND, Unit
+from workings.evidence.verify.registry import Found, check, contradictions
 from workings.evidence.verify.tree import Entry, shown
 from workings.record import layout
 from workings.record.canonical import find_nulls, line
@@ -51,12 +51,13 @@ def strict_json(unit: Unit) -> Found:
     names, lines = _names(unit, ".json"), _names(unit, ".jsonl")
     for name in [*names, *lines]:
         try:
-            nulls = _nulls_of(unit, name)
-            if name.rpartition("/")[2] not in THIRD_PARTY_FILES:
-                yield from nulls
+            value = unit.lines(name) if name in lines else unit.json(name)
+            # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
+            if name.rpartition("/")[2] not in THIRD_PARTY_FILES and b"null" in unit.read(name):
+                yield from (f"{name}: {path}" for path in find_nulls(value))
             # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
             # number.
-            if name.rpartition("/")[2] in CANONICAL and line(unit.json(name)) != unit.read(name):
+            if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
                 yield f"{name}: not in canonical form (RFC 8785 and a newline)"
             if name in lines and b"\r" in unit.read(name):
                 yield f"{name}: a line that ends otherwise than with a newline"
@@ -113,18 +114,15 @@ def plain(unit: Unit) -> Found:
     return "text, JSON and tensors only"
 
 
-@check("content.private", "record")
-def private(record: Record) -> Found:
+@check("content.private", "units")
+def private(unit: Unit) -> Found:
     """Texts against tokens and keys of a known form, and against `/home/name`, `/Users/name`, `/root/…` and the like.
 
     Unknown forms cannot be found: look before publishing.
     """
-    refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
-    yield from for_each_unit(record.units, _private)
-    return None
-
-
-def _private(unit: Unit) -> Found:
+    # Of the whole record, whose texts are all searched.
+    refuse_too_much_text(unit.tree.cache.get_or_make(("", "bytes of texts"), lambda: sum(
+        entry.size for entry in unit.tree.entries if _is_own_text(entry)), ""))
     leaks = set[str]()
     for name, text in _own_texts(unit):
         leaks.update(f"{name}: {secret}" for secret in find_secrets(text))
@@ -132,15 +130,6 @@ def _private(unit: Unit) -> Found:
             leaks.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
     yield from sorted(leaks)
     return "nothing private"
-
-
-def _nulls_of(unit: Unit, name: str) -> list[str]:
-    """Nulls of a file, cached apart from its contents, which may be too large to stay in memory."""
-    def find() -> list[str]:
-        value = unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
-        # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
-        return [f"{name}: {path}" for path in find_nulls(value)] if b"null" in unit.read(name) else []
-    return unit.cached(f"nulls of {name}", find, file=name)
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
