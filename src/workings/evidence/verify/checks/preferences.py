@@ -156,6 +156,7 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
     margin, loss = numbers["margin"], numbers["loss"]
     if (right == pairs and margin < -slack) or (right == 0 and margin > slack):
         yield f"a margin of {margin:g}, with {'every' if right else 'no'} pair correct"
+        return
     least, most = 0.0, math.inf
     # The closer bounds follow from the sigmoid loss of plain margins. Labels that are smoothed add their share of the
     # margin, because the losses of m and of -m differ by m.
