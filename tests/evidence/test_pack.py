@@ -17,7 +17,7 @@ from tests.samples.making import samples_unit
 from workings.cli.main import app
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
-from workings.publish.pack import Packed, pack
+from workings.publish.pack import pack
 from workings.record.digest import file_digest
 from workings.record.seal import seal_unit
 
@@ -151,15 +151,6 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 
-def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_path: Path) -> None:
-    seen: list[Packed] = []
-    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", dry_run=True, weights="digest", show=seen.append)
-    assert seen == [planned]
-    assert not (tmp_path / "out.zip").exists()
-    assert len(planned.by_digest) == 8
-    assert "runs/b/run_manifest.json" in dict(planned.entries)
-
-
 def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     base = tmp_path / "runs/base"
@@ -186,7 +177,7 @@ def test_the_verb(runs: Path, tmp_path: Path) -> None:
              "--json"]
     done = CliRunner().invoke(app, words)
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["written"], found["bytes"]) == (True, (tmp_path / "out.zip").stat().st_size)
+    assert (found["by_digest"], found["bytes"]) == (8, (tmp_path / "out.zip").stat().st_size)
     assert "this will be published" in done.output
     assert "by digest, not in the zip" in done.output
     assert verify(tmp_path / "out.zip", expect_root=found["root"]).level == 2

@@ -73,7 +73,7 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         verdict_text=verdict_text(comparison), runs=views,
         accuracy=figures.accuracy_figure(views), delta=figures.delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=figures.flips_table(compared),
-        pass_rates=figures.pass_table(compared), losses=[*figures.reward_figures(views), *figures.loss_figures(views)],
+        pass_rates=figures.pass_table(compared), losses=figures.curve_figures(views),
         breaks=breaks, breaks_caption=figures.CAPTION, samples=samples,
         names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
