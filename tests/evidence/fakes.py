@@ -9,7 +9,7 @@ import re
 import shlex
 import struct
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -306,17 +306,17 @@ class Outcome:
 
 
 def outcome(files: Files, honest: walk.Verification, fake: Fake, *, made_again: bool = False,
-            whole_files: bool = False) -> Outcome:
+            whole_files: bool = False, only: Collection[str] = ()) -> Outcome:
     """What `verify` reports about a record with a fake.
 
     ``made_again``: what is made of other files does not count as changed. ``whole_files``: any field of a changed file
-    counts as one that was changed.
+    counts as one that was changed. ``only``: these checks are made, and nothing is named.
     """
     changed = dict(files)
     fake(changed)
     assert changed != files, "nothing was changed"
-    found = walk.verified(walk.resealed(changed))
-    fields = changed_fields(files, changed)
+    found = walk.verified(walk.resealed(changed), only=only)
+    fields = changed_fields(files, changed) if not only else set()
     if made_again:
         fields = {each for each in fields if not each[1].endswith(VIEWS) and not (
             each[2] in DIGESTS and any(json.dumps(each[2]).encode() in data for name, data in changed.items()
