@@ -132,7 +132,8 @@ def samples(folder: Path) -> Files:
 def packs(folder: Path) -> Files:
     """A pack of two runs, one of them signed."""
     runs = [small_run(folder, name, "evaluation.base=false") for name in ("a", "b")]
-    sign_run(runs[1], keys.new_key(folder / "key").private)
+    keys.new_key(folder / "key")
+    sign_run(runs[1], folder / "key")
     pack(runs, folder / "pack.zip")
     return files_of(folder / "pack.zip")
 

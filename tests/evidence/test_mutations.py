@@ -80,9 +80,9 @@ def expected(name: Path, listed: set[str], sealing: set[str]) -> set[str]:
 def whole_record(pristine: Path, folder: Path) -> tuple[Path, bytes]:
     """A folder of runs whose run has an evaluation and a signature, and the key to trust."""
     shutil.copytree(pristine, folder / "runs")
-    key = new_key(folder / "key")
-    sign_run(folder / "runs" / "tiny", key.private)
-    return folder / "runs", key.public.read_bytes()
+    new_key(folder / "key")
+    sign_run(folder / "runs" / "tiny", folder / "key")
+    return folder / "runs", (folder / "key.pub").read_bytes()
 
 
 @pytest.fixture(scope="module")

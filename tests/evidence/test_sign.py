@@ -23,9 +23,14 @@ OTHER_KEY = "another key"
 found, failed = (partial(each, level=0) for each in (verdicts.said, verdicts.failed))
 
 
+def new_key(path: Path) -> Path:
+    keys.new_key(path)
+    return path
+
+
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    return keys.new_key(tmp_path / "keys" / "signing.key").private
+    return new_key(tmp_path / "keys" / "signing.key")
 
 
 @pytest.fixture
@@ -122,7 +127,7 @@ def test_signing_twice_writes_nothing_and_later_units_need_another_signature(sig
 
 
 def test_two_people_sign(run: Path, key: Path, tmp_path: Path) -> None:
-    other = keys.new_key(tmp_path / "other").private
+    other = new_key(tmp_path / "other")
     sign_run(run, key)
     sign_run(run, other)
     assert failed(run, trusted=public(other)) == set()
@@ -130,7 +135,7 @@ def test_two_people_sign(run: Path, key: Path, tmp_path: Path) -> None:
 
 
 def test_a_key_that_did_not_sign_is_not_trusted(run: Path, key: Path, tmp_path: Path) -> None:
-    stranger = keys.new_key(tmp_path / "stranger").private
+    stranger = new_key(tmp_path / "stranger")
     assert failed(run, trusted=public(stranger)) == {"attestation.trust"}
     sign_run(run, key)
     assert failed(run, trusted=public(stranger)) == {"attestation.trust"}

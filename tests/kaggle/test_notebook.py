@@ -212,7 +212,8 @@ def test_pytorch_is_started_once_for_each_card() -> None:
     exec(source, {
         "PROCESSES": 2, "SMOKE": False, "RUN": "tiny", "DEADLINE": 7, "runs": Path("runs"), "words": ["seed=1"],
         "sys": SimpleNamespace(executable="python"), "os": SimpleNamespace(environ={}),
-        "status": lambda name: "complete" if told else "", "command": lambda *words, until: told.append((until, *words)),
+        "status": lambda name: "complete" if told else "",
+        "command": lambda *words, until: told.append((until, *words)),
         "workings": SimpleNamespace(Run=SimpleNamespace(open=lambda path: run))})
     assert " ".join(map(str, told[0])) == (
         "7 python -m torch.distributed.run --standalone --nproc-per-node 2 -m workings train recipe.yaml seed=1 "
