@@ -112,23 +112,21 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def find_nulls(value: Any, where: str = "$") -> list[str]:
-    """Paths of nulls in a JSON value, as `$.a[3].b`, up to `MAX_NULLS`. Records have none."""
-    return list(islice(_nulls(value, where), MAX_NULLS))
+def find_nulls(value: Any) -> list[str]:
+    """Places of nulls in a JSON value, up to `MAX_NULLS`. Records have none."""
+    return list(islice((place for place, inner in places(value) if inner is None), MAX_NULLS))
 
 
-def _nulls(value: Any, where: str) -> Iterator[str]:
-    if value is None:
-        yield where
-    # A place is only written where something is inside: most values of a large record are plain.
-    elif isinstance(value, dict):
+def places(value: Any, where: str = "$") -> Iterator[tuple[str, Any]]:
+    """Each value that is neither an object nor a list, with its place, as `$.a[3].b`."""
+    if isinstance(value, dict):
         for key, inner in value.items():
-            if inner is None or isinstance(inner, (dict, list, tuple)):
-                yield from _nulls(inner, f"{where}.{key}")
+            yield from places(inner, f"{where}.{key[:60]}")
     elif isinstance(value, (list, tuple)):
         for index, inner in enumerate(value):
-            if inner is None or isinstance(inner, (dict, list, tuple)):
-                yield from _nulls(inner, f"{where}[{index}]")
+            yield from places(inner, f"{where}[{index}]")
+    else:
+        yield where, value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

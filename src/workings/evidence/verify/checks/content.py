@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
@@ -15,7 +14,7 @@ from workings.evidence.verify.record import PACK_KIND, Unit
 from workings.evidence.verify.registry import Found, check, contradictions
 from workings.evidence.verify.tree import Entry, shown
 from workings.record import layout
-from workings.record.canonical import find_nulls, line
+from workings.record.canonical import find_nulls, line, places
 from workings.record.digest import chunks
 from workings.record.redact import find_placeholders, find_secrets, is_placeholder
 from workings.scoring.scorers import is_score
@@ -92,8 +91,8 @@ def placeholders(unit: Unit) -> Found:
     # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
     for name in [name for name in _names(unit, ".json") if name in (layout.MANIFEST, *EVAL_FILES)]:
         with suppress(RecordError):  # reported by `form.json`
-            yield from (f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
-                        if is_placeholder(text))
+            yield from (f"{name}: {path} is {value[:40]!r}" for path, value in places(unit.json(name))
+                        if isinstance(value, str) and is_placeholder(value))
     # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
     for name in _names(unit, ".md") if unit.kind == PACK_KIND else [layout.README] if unit.has(layout.README) else []:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
@@ -130,17 +129,6 @@ def private(unit: Unit) -> Found:
             leaks.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
     yield from sorted(leaks)
     return "nothing private"
-
-
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _texts(inner, f"{path}.{key[:60]}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _texts(inner, f"{path}[{index}]")
 
 
 def _check_kind(unit: Unit, name: str) -> None:
