@@ -36,7 +36,7 @@ REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatc
             "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 _COLORS = 5
-CAPTION = ("Items by the line of the first wrong equation in their reasoning, with 95 % intervals, for the "
+CAPTION = ("Items by the line of the first wrong equation in their reasoning, for the "
            "first sample of each item. This finds wrong arithmetic, not misunderstandings: of 590 wrong solutions "
            "(MR-GSM8K, labelled by people), 22 % are marked, and 76 % of the marks are the labelled first error.")
 
@@ -243,25 +243,12 @@ def marked(completion: str) -> Markup:
         completion[:place.start], completion[place.start:place.end], place.expected, completion[place.end:])
 
 
-def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
-    """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
-
-    ``named`` are name, colour and counts of each run, the one before training first.
-    """
-    # In a fixed order, so that two figures can be compared.
-    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
+def first_wrong_steps_table(named: Sequence[tuple[str, FirstWrongSteps]]) -> Table | None:
+    """Items of each run by their first wrong equation; None if no completion has an equation to check."""
+    # In a fixed order, so that two tables can be compared.
+    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, breaks in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None
-    rows, table = [], []
-    for kind in shown:
-        marks = []
-        for name, color, breaks in named:
-            share, interval = breaks.share(kind)
-            marks.append(interval_mark(share, interval, color))
-            table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), bounds(interval)])
-        rows.append((kind, marks))
-    heads = ["First wrong equation", "Run", "Items", "Share", "95 % interval"]
-    title = "Items by their first wrong equation"
-    return interval_figure(title, rows, Table(caption=title, heads=heads, rows=table), "items, %",
-                           description="; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table),
-                           key=[key_entry(name, color, "mark") for name, color, _ in named])
+    rows = [[kind, *(str(breaks.kinds.get(kind, 0)) for _, breaks in named)] for kind in shown]
+    return Table(caption="Items by their first wrong equation", rows=rows,
+                 heads=["First wrong equation", *(name for name, _ in named)])

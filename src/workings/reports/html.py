@@ -54,8 +54,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Each sentence about a model that this package has not verified, once.
     unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
                                for view in views if view.manifest is not None)
-    breaks = figures.first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
-                                       for view in views if view.evaluation is not None])
+    breaks = figures.first_wrong_steps_table([(view.name, count_first_wrong_steps(view.evaluation))
+                                              for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)

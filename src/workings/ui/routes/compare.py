@@ -146,8 +146,8 @@ def router(site: Site) -> APIRouter:
             within="" if within is None else f"{within:g}", wrong_step=wrong_step, steps=STEP_FILTERS,
             accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
             pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
-            breaks=figures.first_wrong_steps_figure([
-                (view.name, view.color, wrong_steps(site.folder, view.evaluation))
+            breaks=figures.first_wrong_steps_table([
+                (view.name, wrong_steps(site.folder, view.evaluation))
                 for view in views if view.evaluation is not None]),
             pairs=pairs_page(site, run, show, page, wrong_step) if delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
