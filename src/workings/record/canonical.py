@@ -17,48 +17,13 @@ MAX_NULLS = 1_000
 _SMALL_BYTES = 1 << 20
 """A JSON text up to here cannot take more memory than is allowed."""
 
-# RFC 8785 knows one kind of number, the double, which holds every integer up to here.
-_EXACT_INTEGERS = 2 ** 53
-_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
-
 
 def dumps(obj: Any) -> bytes:
     """RFC 8785 bytes of a JSON value, without a newline at the end. Raises `RecordError` for what JSON cannot say."""
     try:
-        plain = _plain(obj)  # what the standard library writes with the same bytes, several times as fast
-        return rfc8785.dumps(obj) if plain is None else _ENCODER.encode(plain).encode("utf-8")
+        return rfc8785.dumps(obj)
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeError) as error:
         raise RecordError(f"not a value that JSON can hold exactly: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    """The value with whole floats as integers, or None if the standard library would write it differently."""
-    # Exact types: to `isinstance` True is an integer, and a subclass may be written in another way.
-    kind = type(value)
-    if kind is str or kind is bool:
-        return value
-    if kind is int:
-        return value if abs(value) < _EXACT_INTEGERS else None
-    if kind is float:
-        # RFC 8785 writes 1.0 as 1 and -0.0 as 0, as an integer is written.
-        if value.is_integer() and abs(value) < _EXACT_INTEGERS:
-            return int(value)
-        # Outside of these bounds Python and RFC 8785 begin to write exponents, at different sizes.
-        return value if 1e-4 <= abs(value) < 1e15 else None
-    if kind is dict:
-        plain = {}
-        for key, inner in value.items():
-            # Keys of ASCII sort alike by code points (Python) and by UTF-16 units (RFC 8785).
-            if type(key) is not str or not key.isascii():
-                return None
-            if (kind := type(inner)) is not str and kind is not bool and (inner := _plain(inner)) is None:
-                return None
-            plain[key] = inner
-        return plain
-    if kind is list:
-        inner = [_plain(entry) for entry in value]
-        return None if None in inner else inner
-    return None
 
 
 def line(obj: Any) -> bytes:
