@@ -21,15 +21,12 @@ SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
 # After the colours 0 to 3 of the runs, because a difference belongs to no run.
 _DELTA_COLOR = 4
-# Above this ratio a linear axis flattens the later part of a training curve.
-_LOG_RATIO = 8
 LOSS = Panel("loss", "Training loss", "nats per token", {"loss": "loss"},
              "Mean negative log likelihood of the supervised tokens, before each update.")
 HELD_OUT_LOSS = Panel("evaluation_loss", "Evaluation loss", "nats per token", {"evaluation_loss": "loss"},
                       "That of held-out traces. Losses of runs that supervise different tokens (steps and answer, or "
                       "only the answer) are not comparable: compare accuracies instead.")
 _TABLE_ROWS = 12
-_LABEL_CHARS = 22
 SMOOTHED = " Bold: moving mean over 1/50 of the steps; faint: every step."
 """Caption of smoothed curves."""
 REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
@@ -171,37 +168,23 @@ def _lines(panel: Panel, runs: Sequence[tuple[RunView, list[tuple[float, dict[st
             if points and not same and not (key in RARE and not any(value for _, value in points)):
                 lines.append(Curve(name=name if alone else view.name, points=points,
                                    color=number % _COLORS if alone else view.color,
-                                   style="dots" if panel is HELD_OUT_LOSS else "line",
-                                   label="" if alone else short(view.name)))
+                                   style="dots" if panel is HELD_OUT_LOSS else "line"))
     return lines
 
 
 def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
-    values = [value for curve in lines for _, value in curve.points]
-    # A value of 0 has no place on a logarithmic axis.
-    log = any(value > 0 for value in values) if panel.log else (
-        panel in (LOSS, HELD_OUT_LOSS) and 0 < _LOG_RATIO * min(values) < max(values))
     # One span, so that all curves have the same smoothing.
     span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key in ("reward", "loss") else 1
-    drawn = lines if span <= 1 else [*(replace(curve, style="faint", label="") for curve in lines),
+    drawn = lines if span <= 1 else [*(replace(curve, style="faint") for curve in lines),
                                      *(replace(curve, points=smoothed(curve.points, span)) for curve in lines)]
     label = f"{panel.title}. " + "; ".join(f"{curve.name}: " + ", ".join(
         f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in lines)
-    # No room for a unit next to powers of ten: put it in the heading.
-    y_label = "" if log else panel.unit or panel.title.casefold()
-    # Names at the ends of curves need a margin; a narrow figure has only the key.
-    bare = [replace(curve, label="") for curve in drawn]
-    return Drawn(wide=draw_line_chart(drawn, WIDE, 320, label, y_label, log),
-                 narrow=draw_line_chart(bare, NARROW, 270, label, y_label, log),
+    wide, narrow = (draw_line_chart(drawn, width, height, label, panel.unit or panel.title.casefold())
+                    for width, height in ((WIDE, 320), (NARROW, 270)))
+    return Drawn(wide=wide, narrow=narrow, table=steps_table(panel.title, lines), heading=panel.title,
+                 caption=panel.sentence + (SMOOTHED if span > 1 else ""),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
-                      for curve in lines],
-                 table=steps_table(panel.title, lines), caption=panel.sentence + (SMOOTHED if span > 1 else ""),
-                 heading=f"{panel.title}, {panel.unit} (log scale)" if log else panel.title)
-
-
-def short(name: str) -> str:
-    """A run's name, shortened to fit next to a curve."""
-    return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
+                      for curve in lines])
 
 
 def steps_table(title: str, series: Sequence[Curve]) -> Table:
