@@ -176,7 +176,7 @@ ARGUMENTS: dict[str, str] = {
     **_shown("verify", path=_VERBS, expect_root="publish/test_push.py::"
              "test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download",
              level=_EVIDENCE.format("verify.py::test_only_the_levels_asked_for"),
-             trusted=_EVIDENCE.format("sign.py::test_a_key_that_did_not_sign_is_not_trusted"),
+             trusted=_EVIDENCE.format("sign.py::test_two_people_sign_and_only_who_signed_is_trusted"),
              replay="runs/test_train_pairs.py::test_steps_are_taken_again_and_wrong_ones_differ"),
     **_shown("Run.ask", question=_WHOLE, max_new_tokens=_WHOLE),
     **_shown("Run.evaluate", items=_WHOLE, name=_WHOLE, out=_API.format(

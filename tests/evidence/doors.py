@@ -193,6 +193,8 @@ DOORS: dict[str, tuple[Attack, str]] = {
        for name, data, words in (
            ("open lists", b"[" * 200_000, "deeper"), ("deep objects", b'{"a":' * 100 + b"1" + b"}" * 100, "deeper"),
            ("a key twice", b'{"a":1,"a":2}', "given twice"), ("ten thousand digits", b"1" * 10_000, "not JSON"),
+           ("65 lists", b"[" * 65 + b"]" * 65, "deeper than 64"), ("no number", b'{"a":NaN}', "NaN is not JSON"),
+           ("no UTF-8", b'{"a":"\xff"}', "not JSON"), ("half a character", b'"\\ud800', "not JSON"),
            ("nothing", b"", "not JSON"), ("a byte order mark", b"\xef\xbb\xbf{}", "not JSON"))},
     "JSON: an infinite number": (planted("config/strange.json", b'{"a":1e999}'), ""),
 }

@@ -93,31 +93,21 @@ def test_weights_by_digest_are_neither_missing_nor_checked(packed: Path, thin: P
 
 # --- changed packs; other fakes about packs are in tables ---------------------------------------------------------
 
-def leave_out(folder: Path, file: str, digest: str = "", *, keep: bool = False) -> set[str]:
-    """A forger lists a file as elsewhere, and leaves it out; what fails."""
-    path = folder / "runs/a" / file
-    row = {"place": "runs/a", "file": file, "sha256": digest or file_digest(path), "bytes": path.stat().st_size}
-    reseal.edit_json(folder / "pack.json", lambda value: value | {
-        "weights": "digest", "by_digest": [*value["by_digest"], row]})
-    if not keep:
+@pytest.mark.parametrize(("file", "digest", "expected"), [
+    *((file, "", {"integrity.files", "integrity.pack"}) for file in (
+        "train/metrics.jsonl", "checkpoints/step_000006/COMMIT.json", "eval/items/predictions.jsonl")),
+    (WEIGHTS, "ab" * 32, {"integrity.files", "integrity.pack", "integrity.checkpoints"}),
+    (WEIGHTS, "here", {"integrity.pack"})])
+def test_nothing_but_sealed_tensors_can_be_left_out(opened: Path, file: str, digest: str, expected: set[str]) -> None:
+    """A forger lists a file as elsewhere, and leaves it out; the last one keeps it."""
+    path = opened / "runs/a" / file
+    row = {"place": "runs/a", "file": file, "bytes": path.stat().st_size,
+           "sha256": digest if len(digest) == 64 else file_digest(path)}
+    reseal.edit_json(opened / "pack.json", lambda value: value | {"weights": "digest", "by_digest": [row]})
+    if digest != "here":
         path.unlink()
-    seal_again(folder)
-    return failed(folder, level=0)
-
-
-@pytest.mark.parametrize("file", [
-    "train/metrics.jsonl", "data/rows.jsonl", "run_manifest.json", "checkpoints/step_000006/COMMIT.json",
-    "checkpoints/step_000006/state.json", "config/tokenizer/tokenizer.json", "eval/items/predictions.jsonl"])
-def test_nothing_but_tensors_can_be_left_out(thin: Path, tmp_path: Path, file: str) -> None:
-    assert {"integrity.files", "integrity.pack"} <= leave_out(unpacked(thin, tmp_path / "out"), file)
-
-
-def test_tensors_of_another_digest_cannot_be_left_out(opened: Path) -> None:
-    assert {"integrity.files", "integrity.pack", "integrity.checkpoints"} <= leave_out(opened, WEIGHTS, "ab" * 32)
-
-
-def test_a_file_is_not_both_here_and_elsewhere(opened: Path) -> None:
-    assert leave_out(opened, WEIGHTS, keep=True) == {"integrity.pack"}
+    seal_again(opened)
+    assert expected <= failed(opened, level=0)
 
 
 def test_the_pack_around_a_run_is_what_allows_it(thin: Path, tmp_path: Path) -> None:

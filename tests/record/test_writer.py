@@ -218,16 +218,6 @@ def test_continuing_that_was_killed_after_the_renaming(tmp_path) -> None:
     assert not (tmp_path / ".tiny.partial.tmp").exists()
 
 
-def test_sealing_that_was_killed_is_finished(tmp_path) -> None:
-    path = synthetic.sealed_run(tmp_path / "tiny")
-    partial = path.rename(partial_path(path))
-    (partial / "SEAL.json").rename(partial / ".SEAL.json.tmp")
-    with pytest.raises(RequestError, match="it is sealed now"):
-        RunWriter.reopen(path)
-    assert RunRecord.open(path).status == "complete"
-    assert not partial.exists()
-
-
 def test_the_manifest_is_strict_and_goes_round(tmp_path) -> None:
     manifest = synthetic.manifest()
     path = tmp_path / MANIFEST
