@@ -33,8 +33,6 @@ Table = dict[str, tuple[Fake, str]]
 """By name a fake and what finds it: ids of checks, of one also words (``id: words``), or one of the following."""
 FOUND, NAMED = "found", "named"
 """Any check; none, and the answer names a field that was changed, or a check that is not made any more."""
-SENTENCE = "the sentence about what is not proved"
-"""The last one of every answer: no record can show it."""
 VIEWS = ("README.md",)
 """Files that are made of others."""
 DIGESTS = ("config_digest", "after", "attempt")
@@ -296,8 +294,6 @@ class Outcome:
 
     def problem(self, expected: str) -> str:
         """What is not as a table expects it; empty if it is."""
-        if expected == SENTENCE:
-            return "" if not self.failed else self.word
         if expected in (FOUND, NAMED):
             return "" if self.word == expected else f"{self.word}: {dict(self.failed)}"
         ids, _, words = expected.partition(": ")

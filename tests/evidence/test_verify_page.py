@@ -57,13 +57,6 @@ def zipped(folder: Path, out: Path) -> Path:
     return Path(shutil.make_archive(str(out), "zip", folder))
 
 
-def rezipped(archive: Path, out: Path, change: Callable[[Path], object]) -> Path:
-    """The archive with its files changed, zipped again."""
-    folder = unpacked(archive, out.with_suffix(""))
-    change(folder)
-    return zipped(folder, out.with_suffix(""))
-
-
 def test_good_archives_have_the_root_that_verify_shows(page: Any, packed: Path, tmp_path: Path) -> None:
     many = tmp_path / "runs"
     shutil.copytree(packed.parent / "runs", many)
@@ -114,7 +107,8 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 def test_changed_packs_fail_here_and_there(page: Any, packed: Path, tmp_path: Path) -> None:
     for number, (name, (change, message)) in enumerate(CHANGES.items()):
-        changed = rezipped(packed, tmp_path / f"{number}.zip", change)
+        change(folder := unpacked(packed, tmp_path / str(number)))
+        changed = zipped(folder, folder)
         verdict, _, problems = shown(page, changed)
         assert (verdict[:6], message in problems) == ("FAILED", True), f"{name}: {verdict} {problems}"
         assert verify(changed, level=0).failed, name

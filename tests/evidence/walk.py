@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from unittest import mock
 
@@ -30,18 +30,12 @@ class MemoryTree(Tree):
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
-        folders = {parent for name in files for parent in _parents(name)}
+        folders = {parent.as_posix() for name in files for parent in PurePosixPath(name).parents} - {"."}
         super().__init__(Path("memory"), [Entry(name=name, kind="folder", size=0) for name in folders] + [
             Entry(name=name, kind="file", size=len(data)) for name, data in files.items()])
 
     def stream(self, name: str) -> IO[bytes]:
         return io.BytesIO(self.files[name])
-
-
-def _parents(name: str) -> Iterator[str]:
-    while "/" in name:
-        name = name.rpartition("/")[0]
-        yield name
 
 
 def files_of(path: Path) -> dict[str, bytes]:

@@ -125,14 +125,6 @@ def test_what_is_written_is_cleaned(tmp_path) -> None:
     assert (partial / "README.md").read_text() == "key [redacted]"
 
 
-def test_sealing_wants_a_readme(tmp_path) -> None:
-    writer = RunWriter.create(tmp_path / "run")
-    with pytest.raises(RecordError, match=r"no README\.md"):
-        writer.seal(synthetic.manifest())
-    assert not (tmp_path / "run").exists()
-    writer.close()
-
-
 def test_torn_lines_are_cut_and_become_events(tmp_path) -> None:
     writer = RunWriter.create(tmp_path / "run")
     synthetic.begin(writer)

@@ -196,11 +196,8 @@ class RunWriter:
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
 
         Raises:
-            RecordError: there is no README.md.
             StorageError: the disk is full or failing; the unsealed folder is kept.
         """
-        if not (self.directory / layout.README).is_file():
-            raise RecordError(f"{self.directory} has no {layout.README}; write it before sealing")
         self.sync()
         # Before the checksums: remove leftovers of a killed save and dropped checkpoints.
         self.checkpoints.clean()
