@@ -69,13 +69,6 @@ def test_what_no_check_of_a_small_run_finds_an_anchor_does(record_of: RecordOf) 
         assert {check.id for check in anchored.checks if check.verdict == "failed"} == {"integrity.anchor"}, name
 
 
-def test_another_seed_told_everywhere_passes_all_but_a_replay(record: Record) -> None:
-    changed = dict(record[0])
-    fakes_about_runs.another_seed_told_everywhere(changed)
-    found = walk.verified(walk.resealed(changed))
-    assert (found.failed, found.level) == (0, 2)
-
-
 # --- fakes that follow from the record ----------------------------------------------------------------------------
 
 @pytest.mark.slow

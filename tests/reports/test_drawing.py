@@ -12,14 +12,11 @@ def test_scales_map_ends_and_middles() -> None:
     assert Scale(3, 3, 0, 10)(3) == 5
 
 
-def test_ticks_are_round() -> None:
+def test_ticks_are_round_and_labels_plain() -> None:
     assert linear_ticks(0, 100, 5) == [0, 20, 40, 60, 80, 100]
     assert linear_ticks(1, 1500, 5) == [500, 1000, 1500]
     assert linear_ticks(-0.25, 0.3, 4) == [-0.2, 0, 0.2]
     assert linear_ticks(2, 2, 4) == [2]
-
-
-def test_labels() -> None:
     assert tick_label(1500) == "1\u202f500"
     assert tick_label(0.02) == "0.02"
     assert count(1234567) == "1\u202f234\u202f567"
