@@ -148,5 +148,5 @@ EFFECTS: dict[str, Effect] = {
         ("sampler.start_seconds", "test_a_server_that_does_not_start_is_ended"),
         ("sampler.seconds", "test_completions_that_take_too_long"))},
     "sampler.ahead": _named("tests/evidence/test_sampled_elsewhere.py",
-                            "test_a_rollout_that_is_sampled_during_the_update_before_has_its_adapters"),
+                            "test_each_rollout_has_the_adapters_of_its_update_or_of_the_one_during_which_it_is_sampled"),
 }

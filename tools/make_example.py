@@ -15,7 +15,6 @@ from pathlib import Path
 
 from tools.generated import ROOT
 from workings.evidence.verify import verify
-from workings.record.number_text import small_p
 
 TARGET = ROOT / "examples" / "runs" / "quickstart"
 EPOCH = (2000, 1, 1, 0, 0, 0)
@@ -45,7 +44,7 @@ def main(quickstart: Path) -> None:
 `runs.zip` has both runs of `workings quickstart` on a CPU, sealed, with their checkpoints, predictions and scorecards.
 `report.html` is the report of that quickstart (download it and open it from disk).
 
-> {small_p(comparison["sentence"], " ")}
+> {comparison["sentence"]}
 
 Verify it offline, without any ML library:
 

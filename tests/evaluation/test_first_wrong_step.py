@@ -9,16 +9,14 @@ import pytest
 from tests.evaluation.making import items, write_lines
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.first_wrong_step import (
-    WRONG_STEP_KINDS,
     count_first_wrong_steps,
     first_wrong_steps_of,
     kind_of_item,
     wrong_place,
 )
 from workings.evaluation.run import evaluate_predictions
-from workings.evaluation.statistics import wilson
 from workings.evaluation.unit import EvaluationRecord
-from workings.reports.figures import first_wrong_steps_figure, marked
+from workings.reports.figures import first_wrong_steps_table, marked
 from workings.reports.html import write_report
 
 WRONG = "<reasoning>8+9+0=17, write 7 carry 1\n\n8+9+1=17, write 7 carry 1\n1+2=4</reasoning><answer>177</answer>"
@@ -49,10 +47,8 @@ def test_each_item_is_of_one_kind() -> None:
     assert [kind_of_item(each) for each in lines] == [
         "right, no wrong equation", "right, a wrong equation", "wrong from line 1 on", "wrong from line 2 on",
         "wrong from line 6+", "wrong, no wrong equation", "could not be scored", "wrong, no wrong equation"]
-    found = first_wrong_steps_of(lines)
-    assert sum(found.kinds.values()) == 8
-    assert found.share("wrong, no wrong equation") == (0.25, wilson(2, 8))
-    assert found.share(WRONG_STEP_KINDS[3]) == (0.0, wilson(0, 8))
+    kinds = first_wrong_steps_of(lines).kinds
+    assert (sum(kinds.values()), kinds["wrong, no wrong equation"]) == (8, 2)
 
 
 def unit(folder: Path, name: str, wrong: int) -> Path:
@@ -66,19 +62,14 @@ def unit(folder: Path, name: str, wrong: int) -> Path:
     return folder / name
 
 
-def test_the_figure_and_the_report_are_of_the_sealed_texts(tmp_path: Path) -> None:
+def test_the_report_is_of_the_sealed_texts(tmp_path: Path) -> None:
     a, b = unit(tmp_path, "a", 12), unit(tmp_path, "b", 3)
     counts = [count_first_wrong_steps(EvaluationRecord(path)) for path in (a, b)]
     assert [found.kinds for found in counts] == [{"right, no wrong equation": 8, "wrong from line 2 on": 12},
                                                  {"right, no wrong equation": 17, "wrong from line 2 on": 3}]
-    drawn = first_wrong_steps_figure([("a", 0, counts[0]), ("b", 1, counts[1])])
-    assert drawn is not None
-    assert drawn.table is not None
-    assert drawn.table.rows[2:] == [["wrong from line 2 on", "a", "12", "60.0 %", "38.7 to 78.1"],
-                                    ["wrong from line 2 on", "b", "3", "15.0 %", "5.2 to 36.0"]]
-    assert first_wrong_steps_figure([("b", 1, first_wrong_steps_of([line(1, "7"), line(0, "8")]))]) is None
+    assert first_wrong_steps_table([("b", first_wrong_steps_of([line(1, "7"), line(0, "8")]))]) is None
     page = write_report(tmp_path / "page.html", [a, b], compare(a, b)).read_text()
     assert "Where reasoning breaks" in page
-    assert "a, wrong from line 2 on: 12 items, 60.0 %" in page
+    assert '<th scope="row">wrong from line 2 on</th><td class="n">12</td><td class="n">3</td>' in page
     # Item 3 is newly right.
     assert page.count('<span class="wrong-step">3+7=11</span><span class="right-value">') == 1

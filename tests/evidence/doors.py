@@ -97,16 +97,6 @@ def tensors(header: object, body: bytes = b"") -> Attack:
     return planted("config/m.safetensors", struct.pack("<Q", len(text)) + text + body)
 
 
-def pickle_behind_tensors(run: Path, canary: Path) -> Path:
-    return planted(MODEL, lambda canary: (run / MODEL).read_bytes() + pickle.dumps(Bomb(canary)))(run, canary)
-
-
-def link_to_a_secret(run: Path, canary: Path) -> Path:
-    (run / "config/recipe.yaml").unlink()
-    (run / "config/recipe.yaml").symlink_to("/etc/passwd")
-    return run
-
-
 def envelope_of_a_gigabyte(run: Path, canary: Path) -> Path:
     planted(ENVELOPE, lambda canary: b"", sealed=False)(run, canary)
     os.truncate(run / ENVELOPE, 1 << 30)
@@ -126,7 +116,6 @@ ENTRY, END = b"PK\x01\x02", b"PK\x05\x06"
 """Marks of the last entry of an archive's table of contents, and of its end record."""
 DOORS: dict[str, tuple[Attack, str]] = {
     "a pickle as checkpoint": (planted(MODEL, lambda canary: pickle.dumps(Bomb(canary))), "content.plain"),
-    "a pickle behind tensors": (pickle_behind_tensors, "content.plain"),
     "code as scorer": (edited("eval/test/eval_config.json", lambda canary: {
         "scorer": {"name": "/evil.py:score", "version": "1", "code": written(canary)}}), ""),
     "template injection": (edited("config/tokenizer/tokenizer_config.json", lambda canary: {
@@ -141,8 +130,6 @@ DOORS: dict[str, tuple[Attack, str]] = {
     "an archive that leads out": (lambda run, canary: archive((f"a/../../..{canary}", b"ran"))(run, canary),
                                   "integrity.readable"),
     "an archive bomb": (archive(("a/zeros.txt", bytes(200_000_000))), "integrity.readable"),
-    "a link to a secret": (link_to_a_secret, "integrity.names"),
-    "JSON without end": (planted(ENVIRONMENT, b"[" * 200_000 + b"]" * 200_000), "form.json"),
     "JSON of many values": (planted(ENVIRONMENT, lambda canary: b'{"a":[' + b"[]," * 9_000_000 + b"[]]}"), "form.json"),
     "tensors that claim a petabyte": (planted(MODEL, struct.pack("<Q", len(PETABYTE)) + PETABYTE), "content.plain"),
     "an envelope of a gigabyte": (envelope_of_a_gigabyte, "attestation.signed"),
@@ -193,6 +180,8 @@ DOORS: dict[str, tuple[Attack, str]] = {
        for name, data, words in (
            ("open lists", b"[" * 200_000, "deeper"), ("deep objects", b'{"a":' * 100 + b"1" + b"}" * 100, "deeper"),
            ("a key twice", b'{"a":1,"a":2}', "given twice"), ("ten thousand digits", b"1" * 10_000, "not JSON"),
+           ("65 lists", b"[" * 65 + b"]" * 65, "deeper than 64"), ("no number", b'{"a":NaN}', "NaN is not JSON"),
+           ("no UTF-8", b'{"a":"\xff"}', "not JSON"), ("half a character", b'"\\ud800', "not JSON"),
            ("nothing", b"", "not JSON"), ("a byte order mark", b"\xef\xbb\xbf{}", "not JSON"))},
     "JSON: an infinite number": (planted("config/strange.json", b'{"a":1e999}'), ""),
 }

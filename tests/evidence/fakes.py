@@ -9,7 +9,7 @@ import re
 import shlex
 import struct
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -33,8 +33,6 @@ Table = dict[str, tuple[Fake, str]]
 """By name a fake and what finds it: ids of checks, of one also words (``id: words``), or one of the following."""
 FOUND, NAMED = "found", "named"
 """Any check; none, and the answer names a field that was changed, or a check that is not made any more."""
-SENTENCE = "the sentence about what is not proved"
-"""The last one of every answer: no record can show it."""
 VIEWS = ("README.md",)
 """Files that are made of others."""
 DIGESTS = ("config_digest", "after", "attempt")
@@ -296,8 +294,6 @@ class Outcome:
 
     def problem(self, expected: str) -> str:
         """What is not as a table expects it; empty if it is."""
-        if expected == SENTENCE:
-            return "" if not self.failed else self.word
         if expected in (FOUND, NAMED):
             return "" if self.word == expected else f"{self.word}: {dict(self.failed)}"
         ids, _, words = expected.partition(": ")
@@ -306,17 +302,17 @@ class Outcome:
 
 
 def outcome(files: Files, honest: walk.Verification, fake: Fake, *, made_again: bool = False,
-            whole_files: bool = False) -> Outcome:
+            whole_files: bool = False, only: Collection[str] = ()) -> Outcome:
     """What `verify` reports about a record with a fake.
 
     ``made_again``: what is made of other files does not count as changed. ``whole_files``: any field of a changed file
-    counts as one that was changed.
+    counts as one that was changed. ``only``: these checks are made, and nothing is named.
     """
     changed = dict(files)
     fake(changed)
     assert changed != files, "nothing was changed"
-    found = walk.verified(walk.resealed(changed))
-    fields = changed_fields(files, changed)
+    found = walk.verified(walk.resealed(changed), only=only)
+    fields = changed_fields(files, changed) if not only else set()
     if made_again:
         fields = {each for each in fields if not each[1].endswith(VIEWS) and not (
             each[2] in DIGESTS and any(json.dumps(each[2]).encode() in data for name, data in changed.items()

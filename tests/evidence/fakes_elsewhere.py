@@ -17,7 +17,6 @@ from safetensors.numpy import load, save
 from tests.evidence.fakes import (
     FOUND,
     NAMED,
-    SENTENCE,
     Fake,
     Files,
     Table,
@@ -197,13 +196,6 @@ OF_TOP_TOKENS: Table = of_data("top_tokens") | {
 # --- adapters -----------------------------------------------------------------------------------------------------
 
 A = "straight"
-ADAPTERS = f"{A}/checkpoints/step_000004/adapter_model.safetensors"
-
-
-def nothing_learned(data: bytes) -> bytes:
-    """Adapters of zeros: nothing was trained."""
-    begin = 8 + struct.unpack("<Q", data[:8])[0]
-    return data[:begin] + bytes(len(data) - begin)
 
 
 def without_tensors(words: str) -> Fake:
@@ -219,13 +211,7 @@ def without_tensors(words: str) -> Fake:
 
 OF_ADAPTERS: Table = {
     "matrices left out": (without_tensors("down_proj"), FOUND),
-    "adapters of zeros": (add(ADAPTERS, nothing_learned), NAMED),
     "a more famous model": (everywhere(A, '"id":"base"', '"id":"google/gemma-3-27b"'), FOUND),
-    "other weights to begin with": (put(f"{A}/run_manifest.json", "weight_digests", lambda value: dict.fromkeys(
-        value["weight_digests"], "ab" * 32)), NAMED),
-    "some hours later": (later(A, -2), NAMED),
-    "another processor everywhere": (lambda files: everywhere(A, values_in(files, f"{A}/env/device_checks.json")[
-        "kind"], "NVIDIA-free CPU 9000")(files), SENTENCE),
 }
 
 # --- samples ------------------------------------------------------------------------------------------------------

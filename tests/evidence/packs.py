@@ -21,7 +21,8 @@ def two_runs(folder: Path) -> Path:
         synthetic.add_evaluation(run, "items")
     for name in ("a", "b"):  # the recorder of these runs calls both tiny
         attempts.append(folder, {"run": name})
-    sign_run(folder / "b", keys.new_key(folder.parent / "key").private)
+    keys.new_key(folder.parent / "key")
+    sign_run(folder / "b", folder.parent / "key")
     return folder
 
 

@@ -27,8 +27,6 @@ from workings.data.traces import write_traces
 from workings.engines.jax.engine import JaxEngine
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings
-from workings.evidence.attest import keys
-from workings.evidence.attest.sign import sign_run
 from workings.models.tokenizer_training import train_tokenizer
 from workings.publish.pack import pack
 from workings.record import attempts
@@ -127,14 +125,6 @@ def adapters(folder: Path) -> Files:
 def samples(folder: Path) -> Files:
     """A unit of samples, with what was kept of them and pairs."""
     return {f"drawn/{name}": data for name, data in files_of(samples_unit(folder / "drawn")).items()}
-
-
-def packs(folder: Path) -> Files:
-    """A pack of two runs, one of them signed."""
-    runs = [small_run(folder, name, "evaluation.base=false") for name in ("a", "b")]
-    sign_run(runs[1], keys.new_key(folder / "key").private)
-    pack(runs, folder / "pack.zip")
-    return files_of(folder / "pack.zip")
 
 
 def small_pack(folder: Path) -> Files:
@@ -271,11 +261,11 @@ def kept(folder: Path) -> Files:
 
 
 OTHERS: dict[str, Callable[[Path], Files]] = {each.__name__: each for each in (
-    rewards, pairs, teacher, adapters, samples, packs, failed, resumed, predictions)}
+    rewards, pairs, teacher, adapters, samples, small_pack, failed, resumed, predictions)}
 """Real records of the other ways of learning, and of what is made of runs."""
 ALL = OTHERS | {each.__name__: each for each in (
-    run, top_tokens, held_out, small_pack, small, chained, rewarded_texts, one_update, sampled_elsewhere, sampled_ahead,
-    episodes, completions, quickstart, kept)}
+    run, top_tokens, held_out, small, chained, rewarded_texts, one_update, sampled_elsewhere, sampled_ahead, episodes,
+    completions, quickstart, kept)}
 
 
 def record(kind: str, place: Path) -> Files:

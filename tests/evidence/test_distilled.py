@@ -35,10 +35,10 @@ def test_an_honest_run_verifies_without_weights(honest: Path) -> None:
     assert verify(honest).level == 2
     assert found["consistency.teacher"][1].startswith("run teacher, root ")
     assert found["consistency.prompts"][1].endswith("rewards: none")
+    assert not any("another root" in check.text for check in verify(honest.parent).checks)
 
 
 def test_a_root_that_is_not_that_of_the_run_beside_it_is_said(honest: Path) -> None:
-    assert not any("another root" in check.text for check in verify(honest.parent).checks)
     tell(honest, teacher(root="0" * 64))
     assert any("has the teacher's name and another root" in check.text for check in verify(honest.parent).checks
                if check.id == "consistency.teacher")

@@ -61,11 +61,11 @@ def test_scoring_that_takes_too_long(run: Path, monkeypatch) -> None:
     assert (verdict, "x1" in text, "x2" in text) == ("failed", True, False)
 
 
-def test_more_sealed_folders_than_are_looked_at(run: Path, monkeypatch) -> None:
+def test_more_folders_and_files_than_are_looked_at(run: Path, monkeypatch) -> None:
     monkeypatch.setattr("workings.evidence.verify.load.MAX_UNITS", 1)
-    (run / "eval/more").mkdir(parents=True)
-    (run / "eval/more/SEAL.json").write_text("{}")
-    assert "sealed folders, more than 1: verify parts of it" in failures(run)["integrity.readable"]
+    assert "2 sealed folders, more than 1: verify parts of it" in failures(run)["integrity.readable"]
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 10)
+    assert "more than 10 files and folders" in failures(run)["integrity.readable"]
 
 
 # --- archives -----------------------------------------------------------------------------------------------------
@@ -153,11 +153,6 @@ def test_files_are_dropped_where_all_would_take_too_much(run: Path, monkeypatch)
     assert not failures(run)
     monkeypatch.setattr("workings.evidence.verify.limits.MAX_TOTAL_FACTOR", 2)
     assert "all that is read of this record would take more than 4 MiB" in failures(run)["form.json"]
-
-
-def test_more_than_is_looked_at(run: Path, monkeypatch) -> None:
-    monkeypatch.setattr(trees, "MAX_ENTRIES", 10)
-    assert "more than 10 files and folders" in failures(run)["integrity.readable"]
 
 
 # --- values of the wrong kind -------------------------------------------------------------------------------------

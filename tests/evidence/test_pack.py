@@ -17,7 +17,7 @@ from tests.samples.making import samples_unit
 from workings.cli.main import app
 from workings.errors import RecordError, RequestError
 from workings.evidence.verify import verify
-from workings.publish.pack import Packed, pack
+from workings.publish.pack import pack
 from workings.record.digest import file_digest
 from workings.record.seal import seal_unit
 
@@ -93,31 +93,21 @@ def test_weights_by_digest_are_neither_missing_nor_checked(packed: Path, thin: P
 
 # --- changed packs; other fakes about packs are in tables ---------------------------------------------------------
 
-def leave_out(folder: Path, file: str, digest: str = "", *, keep: bool = False) -> set[str]:
-    """A forger lists a file as elsewhere, and leaves it out; what fails."""
-    path = folder / "runs/a" / file
-    row = {"place": "runs/a", "file": file, "sha256": digest or file_digest(path), "bytes": path.stat().st_size}
-    reseal.edit_json(folder / "pack.json", lambda value: value | {
-        "weights": "digest", "by_digest": [*value["by_digest"], row]})
-    if not keep:
+@pytest.mark.parametrize(("file", "digest", "expected"), [
+    *((file, "", {"integrity.files", "integrity.pack"}) for file in (
+        "train/metrics.jsonl", "checkpoints/step_000006/COMMIT.json", "eval/items/predictions.jsonl")),
+    (WEIGHTS, "ab" * 32, {"integrity.files", "integrity.pack", "integrity.checkpoints"}),
+    (WEIGHTS, "here", {"integrity.pack"})])
+def test_nothing_but_sealed_tensors_can_be_left_out(opened: Path, file: str, digest: str, expected: set[str]) -> None:
+    """A forger lists a file as elsewhere, and leaves it out; the last one keeps it."""
+    path = opened / "runs/a" / file
+    row = {"place": "runs/a", "file": file, "bytes": path.stat().st_size,
+           "sha256": digest if len(digest) == 64 else file_digest(path)}
+    reseal.edit_json(opened / "pack.json", lambda value: value | {"weights": "digest", "by_digest": [row]})
+    if digest != "here":
         path.unlink()
-    seal_again(folder)
-    return failed(folder, level=0)
-
-
-@pytest.mark.parametrize("file", [
-    "train/metrics.jsonl", "data/rows.jsonl", "run_manifest.json", "checkpoints/step_000006/COMMIT.json",
-    "checkpoints/step_000006/state.json", "config/tokenizer/tokenizer.json", "eval/items/predictions.jsonl"])
-def test_nothing_but_tensors_can_be_left_out(thin: Path, tmp_path: Path, file: str) -> None:
-    assert {"integrity.files", "integrity.pack"} <= leave_out(unpacked(thin, tmp_path / "out"), file)
-
-
-def test_tensors_of_another_digest_cannot_be_left_out(opened: Path) -> None:
-    assert {"integrity.files", "integrity.pack", "integrity.checkpoints"} <= leave_out(opened, WEIGHTS, "ab" * 32)
-
-
-def test_a_file_is_not_both_here_and_elsewhere(opened: Path) -> None:
-    assert leave_out(opened, WEIGHTS, keep=True) == {"integrity.pack"}
+    seal_again(opened)
+    assert expected <= failed(opened, level=0)
 
 
 def test_the_pack_around_a_run_is_what_allows_it(thin: Path, tmp_path: Path) -> None:
@@ -151,21 +141,6 @@ def test_unsealed_failed_and_missing_runs_are_not_packed(runs: Path, tmp_path: P
         pack([runs / "a", runs / "a"], tmp_path / "out.zip")
 
 
-def test_a_pack_that_is_too_large_is_refused(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="at most 1,000"):
-        pack([runs / "a"], tmp_path / "out.zip", max_bytes=1000)
-    assert list(tmp_path.glob("*.zip*")) == list(tmp_path.glob(".*")) == []
-
-
-def test_a_pack_shows_what_it_would_publish_and_writes_nothing(runs: Path, tmp_path: Path) -> None:
-    seen: list[Packed] = []
-    planned = pack([runs / "a", runs / "b"], tmp_path / "out.zip", dry_run=True, weights="digest", show=seen.append)
-    assert seen == [planned]
-    assert not (tmp_path / "out.zip").exists()
-    assert len(planned.by_digest) == 8
-    assert "runs/b/run_manifest.json" in dict(planned.entries)
-
-
 def test_an_evaluation_beside_a_run_is_packed_and_compared(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "runs")
     base = tmp_path / "runs/base"
@@ -192,7 +167,7 @@ def test_the_verb(runs: Path, tmp_path: Path) -> None:
              "--json"]
     done = CliRunner().invoke(app, words)
     found = json.loads(done.stdout.splitlines()[-1])
-    assert (found["written"], found["bytes"]) == (True, (tmp_path / "out.zip").stat().st_size)
+    assert (found["by_digest"], found["bytes"]) == (8, (tmp_path / "out.zip").stat().st_size)
     assert "this will be published" in done.output
     assert "by digest, not in the zip" in done.output
     assert verify(tmp_path / "out.zip", expect_root=found["root"]).level == 2

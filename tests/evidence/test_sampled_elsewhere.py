@@ -15,16 +15,12 @@ def tags(files: Files) -> list[tuple[int, int, int]]:
     return [(value["step"], int(value["sampler"]["adapter"]), int(value["sampler"]["behind"])) for value in read]
 
 
-def test_each_rollout_has_the_adapters_of_its_update(record_of: RecordOf) -> None:
-    files, found = record_of("sampled_elsewhere")
-    assert tags(files) == [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0)]
-    assert found.level == 2
-
-
-def test_a_rollout_that_is_sampled_during_the_update_before_has_its_adapters(record_of: RecordOf) -> None:
-    files, found = record_of("sampled_ahead")
-    assert tags(files) == [(1, 1, 0), (2, 1, 1), (3, 2, 1), (4, 3, 1)]
-    assert found.level == 2
+def test_each_rollout_has_the_adapters_of_its_update_or_of_the_one_during_which_it_is_sampled(
+        record_of: RecordOf) -> None:
+    for kind, expected in (("sampled_elsewhere", [(1, 1, 0), (2, 2, 0), (3, 3, 0), (4, 4, 0)]),
+                           ("sampled_ahead", [(1, 1, 0), (2, 1, 1), (3, 2, 1), (4, 3, 1)])):
+        files, found = record_of(kind)
+        assert (tags(files), found.level) == (expected, 2)
 
 
 def test_with_several_updates_it_is_sampled_during_the_last_of_them(tmp_path: Path) -> None:

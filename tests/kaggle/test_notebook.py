@@ -201,10 +201,29 @@ def test_an_attached_output_is_resumed(play: Play, tmp_path: Path) -> None:
 
 # --- the whole ----------------------------------------------------------------------------------------------------
 
+ON_TWO_CARDS = load_recipe("smoke-tiny", ["engine=torch", "device=cpu", "mesh.fsdp=2", "evaluation=null"])
+
+
+def test_pytorch_is_started_once_for_each_card() -> None:
+    assert processes_on(MACHINES["t4x2"], ON_TWO_CARDS.recipe) == 2
+    source = next(source for _, source in cells(script(request_for())) if "torch.distributed.run" in source)
+    told: list[tuple[Any, ...]] = []
+    run = SimpleNamespace(status="complete")
+    exec(source, {
+        "PROCESSES": 2, "SMOKE": False, "RUN": "tiny", "DEADLINE": 7, "runs": Path("runs"), "words": ["seed=1"],
+        "sys": SimpleNamespace(executable="python"), "os": SimpleNamespace(environ={}),
+        "status": lambda name: "complete" if told else "",
+        "command": lambda *words, until: told.append((until, *words)),
+        "workings": SimpleNamespace(Run=SimpleNamespace(open=lambda path: run))})
+    assert " ".join(map(str, told[0])) == (
+        "7 python -m torch.distributed.run --standalone --nproc-per-node 2 -m workings train recipe.yaml seed=1 "
+        "--out runs/tiny --auto-resume")
+
+
+@pytest.mark.full
 def test_pytorch_trains_in_one_process_a_card(tmp_path: Path, run_forked) -> None:
-    recipe = load_recipe("smoke-tiny", ["engine=torch", "device=cpu", "mesh.fsdp=2", "evaluation=null"])
-    request = request_for("smoke-tiny", recipe=recipe.written(), machine=MACHINES["t4x2"], libraries=("torch",),
-                          processes=processes_on(MACHINES["t4x2"], recipe.recipe))
+    request = request_for("smoke-tiny", recipe=ON_TWO_CARDS.written(), machine=MACHINES["t4x2"], libraries=("torch",),
+                          processes=2)
     found = [source for markdown, source in cells(script(request)) if not markdown]
     # Without doctor, plan and smoke run, which need no second process.
     code = "\n".join(["words = []" if '"doctor"' in source else source for source in found[:found.index("run")]])

@@ -45,8 +45,7 @@ def test_llama_cpp_answers_a_question_as_the_run_does(run: Path, tmp_path: Path,
     said = workings("export", run, "--format", "gguf", cwd=tmp_path).stdout  # as at the end of the quickstart
     out = tmp_path / "run-gguf"
     assert "llama-cli -m run-gguf/model.gguf --jinja" in said
-    assert "ollama create run-gguf -f run-gguf/Modelfile && ollama run run-gguf" in said
-    assert {path.name for path in out.iterdir()} == {"model.gguf", "Modelfile", "export_info.json"}
+    assert {path.name for path in out.iterdir()} == {"model.gguf", "export_info.json"}
     assert json.loads((out / "export_info.json").read_text())["format"] == "gguf bf16"
     # By its text alone: template, tokenizer and stop token are those of the file.
     with llama_cpp(out / "model.gguf") as server:

@@ -178,15 +178,12 @@ def test_what_a_licence_forbids_needs_a_word(tuned: Path, monkeypatch: pytest.Mo
         assert push.licence_of(RunRecord.open(tuned), request) == licence
 
 
-def test_a_run_that_began_with_gemma_is_under_its_terms_whatever_a_card_says(tuned: Path, tmp_path: Path) -> None:
+def test_gemmas_terms_go_with_the_model_whatever_a_card_says(tuned: Path, tmp_path: Path) -> None:
     refused(tuned, "is under Gemma Terms of Use", tmp_path)
     card = tuned.parent.parent / "base" / "README.md"
     card.write_text("---\nlicense: mit\n---\n")
     refused(tuned, "names several licences: gemma, mit", tmp_path)
     card.unlink()
-
-
-def test_gemmas_terms_go_with_the_model(tuned: Path, tmp_path: Path) -> None:
     made = prepare(tuned, PushRequest(repo=REPO, accept_terms=True), tmp_path)
     assert b"ai.google.dev/gemma/terms" in made.files["NOTICE"]
     assert yaml.safe_load(made.card.split("---")[1])["license"] == "gemma"

@@ -174,7 +174,7 @@ def take_step(writer: RunWriter, step: int, save_every: int = 2) -> None:
 def finish(writer: RunWriter, status: str = "complete", **changes: Any) -> None:
     """README and seal."""
     writer.write_text("README.md", f"# tiny\n\nStatus: **{status}**.\n\nA synthetic run.\n")
-    writer.seal(status, manifest(status, **changes))
+    writer.seal(manifest(status, **changes))
 
 
 def sealed_run(final: Path, status: str = "complete", done: int = STEPS, **changes: Any) -> Path:

@@ -18,17 +18,12 @@ def calls(tmp_path_factory) -> list[str]:
     return child.stderr.splitlines()
 
 
-def last(calls: list[str], name: str) -> int:
-    """Number (from 1) of the last call of this name."""
-    return len(calls) - calls[::-1].index(name)
-
-
 @pytest.mark.parametrize("moment", ["appending a line", "committing a checkpoint", "sealing", "giving the final name"])
 def test_killed_at_a_moment_and_resumed(tmp_path, calls, moment: str) -> None:
-    renames = [number for number, name in enumerate(calls, start=1) if name == "rename:rename"]
-    appends = [number for number, name in enumerate(calls, start=1) if name == "append_bytes:write"]
+    renames, appends, replaces = ([number for number, call in enumerate(calls, start=1) if call == name]
+                                  for name in ("rename:rename", "append_bytes:write", "replace:replace"))
     kill_at = {"appending a line": appends[len(appends) // 2], "committing a checkpoint": renames[1],
-               "sealing": last(calls, "replace:replace"), "giving the final name": renames[-1]}[moment]
+               "sealing": replaces[-1], "giving the final name": renames[-1]}[moment]
     assert crash.trial(tmp_path / "run", kill_at) == []
 
 

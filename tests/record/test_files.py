@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.record.synthetic import names
-from workings.errors import RecordError, RequestError, StorageError
+from workings.errors import RecordError, StorageError
 from workings.record import atomic, jsonl
 from workings.record.storage import storage
 
@@ -81,14 +81,6 @@ def test_a_line_that_does_not_fit_is_taken_back(tmp_path) -> None:
     appender.close()
     appender.close()
     assert len(jsonl.read(tmp_path / "a.jsonl")[0]) == 5
-
-
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs Linux's /proc")
-def test_a_folder_that_takes_no_files_is_a_wrong_request() -> None:
-    with pytest.raises(StorageError, match="choose another folder with --out") as failed, storage(
-            Path("/proc/attempts.jsonl"), "open"):
-        Path("/proc/attempts.jsonl").touch()
-    assert failed.value.exit_code == RequestError.exit_code
 
 
 def test_torn_and_broken_lines(tmp_path) -> None:

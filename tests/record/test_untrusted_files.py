@@ -10,7 +10,7 @@ import pytest
 from workings.errors import RecordError
 from workings.record import jsonl
 from workings.record.canonical import loads, read_json
-from workings.record.storage import MEMORY_VARIABLE, TooLarge, open_plain, parsed_bytes, read_plain
+from workings.record.storage import open_plain, parsed_bytes, read_plain
 
 
 def pipe(path: Path) -> None:
@@ -83,9 +83,3 @@ def test_what_values_take_is_known_before_they_are_parsed(name: str) -> None:
     tracemalloc.stop()
     assert value
     assert peak / 1.67 < parsed_bytes(text) < 3 * peak
-
-
-def test_values_that_would_fill_the_memory_are_not_parsed(monkeypatch) -> None:
-    monkeypatch.setenv(MEMORY_VARIABLE, "10")
-    with pytest.raises(TooLarge, match=f"71 MiB in memory, 10 are allowed; {MEMORY_VARIABLE}=72 "):
-        loads(b"[" + b"[]," * 500_000 + b"1]")

@@ -125,17 +125,6 @@ def test_what_is_written_is_cleaned(tmp_path) -> None:
     assert (partial / "README.md").read_text() == "key [redacted]"
 
 
-def test_sealing_wants_a_readme_and_one_status(tmp_path) -> None:
-    writer = RunWriter.create(tmp_path / "run")
-    with pytest.raises(RecordError, match=r"no README\.md"):
-        writer.seal("complete", synthetic.manifest())
-    writer.write_text("README.md", "# run\n")
-    with pytest.raises(RecordError, match="the manifest says complete, the seal would say failed"):
-        writer.seal("failed", synthetic.manifest())
-    assert not (tmp_path / "run").exists()
-    writer.close()
-
-
 def test_torn_lines_are_cut_and_become_events(tmp_path) -> None:
     writer = RunWriter.create(tmp_path / "run")
     synthetic.begin(writer)
@@ -219,16 +208,6 @@ def test_continuing_that_was_killed_after_the_renaming(tmp_path) -> None:
     assert writer.resumed_from["name"] == "tiny.interrupted-1"
     writer.close()
     assert not (tmp_path / ".tiny.partial.tmp").exists()
-
-
-def test_sealing_that_was_killed_is_finished(tmp_path) -> None:
-    path = synthetic.sealed_run(tmp_path / "tiny")
-    partial = path.rename(partial_path(path))
-    (partial / "SEAL.json").rename(partial / ".SEAL.json.tmp")
-    with pytest.raises(RequestError, match="it is sealed now"):
-        RunWriter.reopen(path)
-    assert RunRecord.open(path).status == "complete"
-    assert not partial.exists()
 
 
 def test_the_manifest_is_strict_and_goes_round(tmp_path) -> None:

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import sqlite3
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,20 +27,37 @@ def finish(**words): open(__file__ + ".json", "w").write(json.dumps([*told, word
 
 
 @pytest.mark.children
-@pytest.mark.parametrize(("status", "code"), [("failed", 1), ("interrupted", 130)])
-def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str,
-                                                   code: int) -> None:
-    (tmp_path / "wandb.py").write_text(GOOD)
+@pytest.mark.parametrize(("name", "status", "ending"), [
+    ("wandb", "failed", {"exit_code": 1}), ("wandb", "interrupted", {"exit_code": 130}), ("trackio", "complete", {})])
+def test_a_library_is_told_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+                                                   status: str, ending: dict[str, int]) -> None:
+    (tmp_path / f"{name}.py").write_text(GOOD)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said: list[str] = []
-    tracker = Tracker("wandb", FIRST, said.append)
+    tracker = Tracker(name, FIRST, said.append)
     tracker.step({**LINE, "step": 1})
     tracker.close(status)
     assert said == []
-    first, (metrics, step), end = json.loads((tmp_path / "wandb.py.json").read_bytes())
-    assert end == {"exit_code": code}, "a failed run is not shown as finished"
-    assert first == {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
+    first, (metrics, step), end = json.loads((tmp_path / f"{name}.py.json").read_bytes())
+    assert end == ending, "a failed run is not shown as finished"
+    assert first == FIRST
     assert (metrics["train/loss"], step, "train/memory_bytes" in metrics) == (1.5, 1, False)
+
+
+@pytest.mark.children
+@pytest.mark.parametrize(("name", "file"), [("wandb", "wandb/offline-run-*/run-*.wandb"), ("trackio", "workings.db*")])
+def test_the_library_itself_takes_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+                                                  file: str) -> None:
+    if find_spec(name) is None:  # not imported here: it takes seconds
+        pytest.skip(f"{name} is not installed")
+    for variable, value in {"WANDB_MODE": "offline", "WANDB_DIR": tmp_path, "TRACKIO_DIR": tmp_path}.items():
+        monkeypatch.setenv(variable, str(value))
+    said: list[str] = []
+    tracker = Tracker(name, FIRST, said.append)
+    tracker.step({**LINE, "step": 1})
+    tracker.close("failed")
+    assert said == []
+    assert any(b"train/loss" in written.read_bytes() for written in tmp_path.glob(file))
 
 
 @pytest.mark.children
@@ -63,23 +78,6 @@ def test_a_library_that_fails_or_hangs_is_said_once_and_slows_nothing(
     assert words in said[0]
     if "hang" in words or "within" in words:
         assert "lines were dropped" in said[0]
-
-
-@pytest.mark.children
-def test_trackio_is_told_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if find_spec("trackio") is None:  # not imported here: it takes seconds
-        pytest.skip("trackio is not installed")
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
-    said: list[str] = []
-    tracker = Tracker("trackio", FIRST, said.append)
-    for step in (1, 2):
-        tracker.step({**LINE, "step": step})
-    tracker.close("complete")
-    assert said == []
-    with closing(sqlite3.connect(tmp_path / "workings.db")) as found:
-        rows = found.execute("select run_name, step, metrics from metrics order by step").fetchall()
-    assert [(name, step, json.loads(metrics)["train/loss"]) for name, step, metrics in rows] == [
-        ("tiny", 1, 1.5), ("tiny", 2, 1.5)]
 
 
 @pytest.mark.children

@@ -1,12 +1,12 @@
 """`workings doctor`: what is wrong on this machine, why it matters, and how to fix it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from workings.cli.options import OverridesArgument, refuse_unread
-from workings.cli.output import answer, say
+from workings.cli.output import answer
 from workings.errors import RequestError
 
 if TYPE_CHECKING:
@@ -17,23 +17,13 @@ def doctor_command(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
     overrides: OverridesArgument = None,
     out: Annotated[Path, typer.Option(help="Directory for runs: check the space on its disk.")] = Path("runs"),
-    setup: Annotated[Literal["cuda"] | None, typer.Option(
-        help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
         "--engines", help="Compare the engines on the recipe instead: same weights, same batches, float32.")] = False,
     steps: Annotated[int, typer.Option(min=6, help="With --engines: training steps to compare.")] = 20,
     whole: Annotated[bool, typer.Option(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
-    yes: Annotated[bool, typer.Option(
-        "--yes", help="With --setup: install into .venv-gpu (nothing else changes) and log every command.")] = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space."""
-    # First, because the libraries may not work yet on a machine that needs setup.
-    if setup is not None:
-        refuse_unread("with --setup", "--setup alone, or with --yes", "engines", "steps", "whole", "out")
-        _set_up(yes)
-        return
-    refuse_unread("without --setup", "--setup cuda --yes", "yes")
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
         if recipe is None:
@@ -65,17 +55,3 @@ def parity_table(parity: "Parity") -> str:
         where = f"  {parity.worst_gradient}" if name == "gradient" else ""
         lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
     return "\n".join(lines)
-
-
-def _set_up(yes: bool) -> None:
-    from workings.doctor.finding import Finding
-    from workings.doctor.nvidia import read_driver
-    from workings.doctor.setup_cuda import perform, plan_setup
-
-    plan = plan_setup(read_driver())
-    if isinstance(plan, Finding):
-        answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
-        return
-    if yes:
-        plan = perform(plan, say)
-    answer(plan.to_json(), "\n".join(plan.lines()))

@@ -1,4 +1,4 @@
-"""`workings export`: a run's model as a folder that transformers, llama.cpp or Ollama opens."""
+"""`workings export`: a run's model as a folder that transformers or llama.cpp opens."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ def export_command(
     out: Annotated[Path | None, typer.Option(help="Directory to make for the model.",
                                              show_default="the run's name and the format, here")] = None,
     file_format: Annotated[Literal["safetensors", "gguf"], typer.Option(
-        "--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp, Ollama).")] = "safetensors",
+        "--format", help="safetensors (transformers, vLLM) or gguf (llama.cpp).")] = "safetensors",
     gguf_type: Annotated[Literal["bf16", "q8_0"] | None, typer.Option(
         "--type", help="Number format of a GGUF file: bf16 or q8_0 (half the size). By default bf16.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, gpu or tpu.")] = "as recorded",
@@ -48,12 +48,8 @@ def export_command(
     copied = (["copied files: nothing: " + carried["absent"]] if "absent" in carried else
               [f"copied files: {', '.join(carried['files']) or 'nothing'} of {carried['from']}",
                *(f"left there: {name}, because {why}" for name, why in carried.get("left", {}).items())])
-    if file_format == GGUF:
-        name = out.name.lower()
-        to_open = [f"llama.cpp:  llama-cli -m {typed_path(out / GGUF_FILE)} --jinja",
-                   f"Ollama:     ollama create {name} -f {typed_path(out / 'Modelfile')} && ollama run {name}"]
-    else:
-        to_open = [f'to open: AutoModelForCausalLM.from_pretrained("{out}")']
+    to_open = (f"llama-cli -m {typed_path(out / GGUF_FILE)} --jinja" if file_format == GGUF else
+               f'AutoModelForCausalLM.from_pretrained("{out}")')
     answer(exported.to_json(), "\n".join([
         f"{exported.run} after step {exported.step}: {len(exported.files) + 1} files in {out}",
-        *copied, *(f"note: {note}" for note in exported.notes), *to_open]))
+        *copied, *(f"note: {note}" for note in exported.notes), f"to open: {to_open}"]))

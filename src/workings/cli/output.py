@@ -14,7 +14,6 @@ import typer
 
 from workings.errors import RequestError, WorkingsError
 from workings.hints import typed_path
-from workings.record.number_text import small_p
 
 COMMAND_GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("quickstart", "doctor", "recipes", "data"),
@@ -100,6 +99,6 @@ def answer(values: Mapping[str, Any], text: str, code: int = 0) -> None:
     if AS_JSON.get():
         print_json(values)
     elif text:
-        print(painted(small_p(text, " "), sys.stdout), flush=True)
+        print(painted(text, sys.stdout), flush=True)
     if code:
         raise typer.Exit(int(code))  # a bool too

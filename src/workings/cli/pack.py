@@ -16,8 +16,6 @@ def pack_command(
                                              show_default="the first run's name, here")] = None,
     weights: Annotated[str, typer.Option(
         help="inside: the zip holds the checkpoints' tensors; digest: only their digests.")] = "inside",
-    max_mib: Annotated[int, typer.Option(min=0, help="Largest zip in MiB; 0: any.")] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; write nothing.")] = False,
 ) -> None:
     """Pack runs for publication: records, report, recipes, licences.
 
@@ -38,11 +36,10 @@ def pack_command(
     out = Path(f"{runs[0].resolve().name}.zip") if out is None else out
     # `show` is called before anything is written, so that one can still stop.
     with slow_operation(f"packing {out}"):
-        done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run, show=show)
+        done = pack(runs, out, weights=weights, show=show)
     values = {"out": str(out), "page": str(done.page), "root": done.root,
-              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
+              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest)}
     answer(values, (
-        f"nothing written (--dry-run); root {done.root}" if dry_run else
         f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
         f"or in a browser, offline: {done.page}"))

@@ -39,18 +39,16 @@ def sign_command(
             raise RequestError("--new-key cannot be combined with a run or --key", "--new-key FILE alone",
                                f"workings runs sign --new-key {quote(str(new_key))}, "
                                "then workings runs sign RUN --key FILE")
-        keys.require_available()
-        made = keys.new_key(new_key)
-        answer({"key_id": made.key_id, "private": str(made.private), "public": str(made.public)},
-               f"key {made.key_id}\nprivate (keep it): {made.private}\npublic (publish it): {made.public}\n"
-               f"to sign: workings runs sign RUN --key {made.private}")
+        key_id, public = keys.new_key(new_key), f"{new_key}{keys.PUBLIC_SUFFIX}"
+        answer({"key_id": key_id, "private": str(new_key), "public": public},
+               f"key {key_id}\nprivate (keep it): {new_key}\npublic (publish it): {public}\n"
+               f"to sign: workings runs sign RUN --key {new_key}")
         return
     if run is None or key is None:
         raise RequestError("RUN is missing" if run is None else "--key is missing",
                            "a sealed run and the private key that signs it",
                            f"workings runs sign {'runs/NAME' if run is None else quote(str(run))} "
                            f"--key {key or 'KEY.pem'}; workings runs sign --new-key KEY.pem makes a key")
-    keys.require_available()
     signed = sign_run(run, key)
     values = {"key_id": signed.key_id, "path": str(signed.path), "subjects": list(signed.subjects),
               "existed": signed.existed}

@@ -1,13 +1,12 @@
 """The first wrong equation of a completion, and the items of an evaluation by its line."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from workings.data.equations.check import Equation
 from workings.evaluation.predictions import read_predictions
-from workings.evaluation.scorecard import mean_interval
-from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import PREDICTIONS
 from workings.scoring.form import checked_equations, reasoning_text
@@ -72,21 +71,8 @@ def wrong_place(completion: str) -> WrongPlace | None:
 class FirstWrongSteps:
     """An evaluation's items by kind, by the first sample of each."""
 
-    clusters: dict[str, list[str]]
-    """Clusters of the items of each kind, for the intervals."""
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Counts, in table order."""
-        return {kind: len(self.clusters[kind]) for kind in KINDS if kind in self.clusters}
-
-    def share(self, kind: str) -> tuple[float, Interval | str]:
-        """Share of the items that are of this kind, with its interval."""
-        values, names = [], []
-        for name, clusters in self.clusters.items():
-            values += [float(name == kind)] * len(clusters)
-            names += clusters
-        return sum(values) / len(values), mean_interval(values, names)
+    kinds: dict[str, int]
+    """Counts, in table order."""
 
 
 def kind_of_item(sample: dict[str, Any]) -> str:
@@ -110,8 +96,6 @@ def count_first_wrong_steps(record: EvaluationRecord) -> FirstWrongSteps:
 
 
 def first_wrong_steps_of(samples: Iterable[dict[str, Any]]) -> FirstWrongSteps:
-    """Count items (at least one), one sample each."""
-    clusters: dict[str, list[str]] = {}
-    for sample in samples:
-        clusters.setdefault(kind_of_item(sample), []).append(str(sample.get("cluster", "")))
-    return FirstWrongSteps(clusters=clusters)
+    """Count items, one sample each."""
+    counts = Counter(map(kind_of_item, samples))
+    return FirstWrongSteps(kinds={kind: counts[kind] for kind in KINDS if kind in counts})

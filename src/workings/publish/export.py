@@ -18,7 +18,7 @@ from workings.models.hub import TERMS, TOKENIZER_FORMS, is_local
 from workings.models.json_file import read_object, write_object
 from workings.models.stop_tokens import StopTokens
 from workings.models.tokenizer import Tokenizer
-from workings.publish.gguf_file import MODELFILE, write_gguf, write_modelfile
+from workings.publish.gguf_file import write_gguf
 from workings.record import atomic
 from workings.record.digest import file_digest
 from workings.record.manifest import SKIPPED_TENSORS
@@ -151,7 +151,7 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
     stop = StopTokens.of(session.template, of_tokenizer)
     notes = [stop.disagreement] if stop.disagreement else []
     if gguf_type:
-        notes += _write_gguf(opened, directory, out.name, stop, gguf_type)
+        _write_gguf(opened, directory, out.name, stop, gguf_type)
     else:
         _write_safetensors(opened, directory, stop)
         if isinstance(base, Path):
@@ -191,8 +191,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
             "base_model_name_or_path": name, "revision": str(opened.run.manifest.model_revision)})
 
 
-def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> list[str]:
-    """Write the GGUF file and the file that Ollama reads next to it; gives notes."""
+def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> None:
     session = opened.session
     # Refused before gigabytes are written.
     form_of(opened.request.shape).header(opened.request.shape)
@@ -201,7 +200,6 @@ def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopToke
     session.engine.export(session.state, weights)
     write_gguf(weights, directory / GGUF_FILE, number_format, session.template, stop, name)
     shutil.rmtree(weights)
-    return write_modelfile(directory / MODELFILE, GGUF_FILE, session.template, stop)
 
 
 def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -> None:

@@ -1,7 +1,6 @@
-"""A model's folder in Hugging Face's format as one GGUF file for llama.cpp, with the Modelfile that Ollama reads."""
+"""A model's folder in Hugging Face's format as one GGUF file for llama.cpp."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workings.engines.weight_files import model_weights, read_shape
-from workings.errors import RequestError
 from workings.models.chat import ChatTemplate
 from workings.models.gguf.families import ROPE_FACTORS
 from workings.models.gguf.forms import form_of
@@ -26,10 +24,6 @@ TYPES = ("bf16", "q8_0")
 """Number formats of matrices: bfloat16, or 8 bits with a scale for every 32 numbers."""
 IN_FP32 = ("ssm_conv1d.weight",)
 """Ends of the names of matrices that are float32 in llama.cpp's own files, as all vectors are."""
-MODELFILE = "Modelfile"
-_USER, _MORE, _ANSWER, _SYSTEM = "first question", "second question", "an answer", "a system text"
-NOT_WRITTEN = (f"{MODELFILE} has no TEMPLATE, because this chat template is not a fixed text around each turn: Ollama "
-               "may render turns in another way; llama.cpp uses the model's own template")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,48 +126,3 @@ def _add_special_tokens(writer: "GGUFWriter", template: ChatTemplate, stop: Stop
     writer.add_add_bos_token(template.bos_id is not None)
     writer.add_add_eos_token(False)
     writer.add_chat_template(template.source)
-
-
-def write_modelfile(file: Path, weights: str, template: ChatTemplate, stop: StopTokens) -> list[str]:
-    """Write Ollama's description of the GGUF file ``weights`` in the same folder.
-
-    Returns a note if the template cannot be written in Ollama's language.
-    """
-    lines = [f"FROM ./{weights}", "PARAMETER temperature 0"]
-    lines += [f'PARAMETER stop "{template.tokenizer.token(number)}"' for number in stop.ids]
-    turns = _go_template(template)
-    lines += [f'TEMPLATE """{turns}"""'] if turns else []
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return [] if turns else [NOT_WRITTEN]
-
-
-def _go_template(template: ChatTemplate) -> str | None:
-    """The fixed texts that a template writes around turns, in Go's language; None if they depend on the turns."""
-    once = template.prompt_text(_USER)
-    try:
-        twice = template.prompt_text(_MORE, [("user", _USER), ("assistant", _ANSWER)])
-    except RequestError:  # it drops or changes earlier turns
-        return None
-    first, _, answer = once.partition(_USER)
-    between = twice.removeprefix(once + _ANSWER).partition(_MORE)[0]
-    if twice != f"{once}{_ANSWER}{between}{_MORE}{answer}":
-        return None
-    bos = template.tokenizer.special_text("bos_token")
-    # Ollama puts that token in front itself, as the GGUF file tells it to.
-    begins = len(bos) if template.bos_id is not None and bos and first.startswith(bos) else 0
-    texts = [first[begins:], answer, between]
-    before, system = '{{ if eq $last "assistant" }}' + between + "{{ else }}" + texts[0] + "{{ end }}", ""
-    with suppress(RequestError):  # a template without system texts
-        start, _, rest = template.prompt_text(_USER, [("system", _SYSTEM)]).partition(_SYSTEM)
-        if not rest.endswith(_USER + answer):
-            return None
-        texts += [start[begins:], rest.removesuffix(_USER + answer)]
-        before = '{{ if eq $last "system" }}' + texts[-1] + "{{ else }}" + before + "{{ end }}"
-        system = '{{ else if eq .Role "system" }}' + texts[-2] + "{{ .Content }}"
-    # Marks of Go's language and of the file itself.
-    if any(mark in text for text in texts for mark in ("{{", "}}", '"""')):
-        return None
-    # Without "-" in the marks: white space in the texts is a part of the template.
-    return ('{{ $last := "" }}{{ range .Messages }}{{ if eq .Role "user" }}' + before + "{{ .Content }}" + answer
-            + '{{ else if eq .Role "assistant" }}{{ .Content }}' + system
-            + "{{ end }}{{ $last = .Role }}{{ end }}")

@@ -19,7 +19,7 @@ from workings.record.layout import OVERRIDES, README, SEAL
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """A pack that was written, or (with ``dry_run``) would be."""
+    """A pack that was written, or is about to be."""
 
     out: Path
     root: str
@@ -29,7 +29,7 @@ class Packed:
     by_digest: tuple[tuple[str, int], ...]
     """Files that are named by digest, with their bytes."""
     bytes: int
-    """Bytes of the zip; 0 with ``dry_run``."""
+    """Bytes of the zip; 0 before it is written."""
 
     @property
     def page(self) -> Path:
@@ -37,7 +37,7 @@ class Packed:
         return self.out.with_suffix(".verify.html")
 
 
-def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: int = 0, dry_run: bool = False,
+def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE,
          show: Callable[[Packed], None] = lambda packed: None) -> Packed:
     """Pack sealed runs for others to verify.
 
@@ -45,12 +45,10 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
         paths: sealed runs, and evaluations that are next to runs.
         out: the zip to make; it must not exist.
         weights: `inside`, or `digest`: checkpoints' tensors are named by their digests only.
-        max_bytes: largest zip; 0: no limit.
-        dry_run: find out and show everything, write nothing.
         show: called with what is about to be written, before it is.
 
     Raises:
-        RequestError: placeholders, a zip that is too large, ``out`` exists, a failed run.
+        RequestError: placeholders, ``out`` exists, a failed run.
         RecordError: a run does not verify.
     """
     if out.exists() or out.suffix != ".zip":
@@ -70,18 +68,11 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE, max_bytes: 
                              + [(name, file.size) for name, file in contents.files.items()])),
         by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest))
     show(planned)
-    return planned if dry_run else _write(planned, documents, contents, max_bytes)
-
-
-def _write(planned: Packed, documents: dict[str, bytes], contents: Contents, max_bytes: int) -> Packed:
-    out = planned.out
     # Under another name until it has been verified: a file called as asked is one that passed.
     unverified = out.with_name(f".{out.name}.unverified")
     try:
         write_zip(unverified, documents, contents.files)
         size = unverified.stat().st_size
-        if max_bytes and size > max_bytes:
-            raise RequestError(f"the pack is too large: {size:,} bytes", f"at most {max_bytes:,}", "--weights digest")
         _refuse_failing([unverified])
         # The zip last: where it is, what belongs next to it does.
         atomic.write_bytes(planned.page, verify_page())

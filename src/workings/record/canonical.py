@@ -17,48 +17,13 @@ MAX_NULLS = 1_000
 _SMALL_BYTES = 1 << 20
 """A JSON text up to here cannot take more memory than is allowed."""
 
-# RFC 8785 knows one kind of number, the double, which holds every integer up to here.
-_EXACT_INTEGERS = 2 ** 53
-_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
-
 
 def dumps(obj: Any) -> bytes:
     """RFC 8785 bytes of a JSON value, without a newline at the end. Raises `RecordError` for what JSON cannot say."""
     try:
-        plain = _plain(obj)  # what the standard library writes with the same bytes, several times as fast
-        return rfc8785.dumps(obj) if plain is None else _ENCODER.encode(plain).encode("utf-8")
+        return rfc8785.dumps(obj)
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeError) as error:
         raise RecordError(f"not a value that JSON can hold exactly: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    """The value with whole floats as integers, or None if the standard library would write it differently."""
-    # Exact types: to `isinstance` True is an integer, and a subclass may be written in another way.
-    kind = type(value)
-    if kind is str or kind is bool:
-        return value
-    if kind is int:
-        return value if abs(value) < _EXACT_INTEGERS else None
-    if kind is float:
-        # RFC 8785 writes 1.0 as 1 and -0.0 as 0, as an integer is written.
-        if value.is_integer() and abs(value) < _EXACT_INTEGERS:
-            return int(value)
-        # Outside of these bounds Python and RFC 8785 begin to write exponents, at different sizes.
-        return value if 1e-4 <= abs(value) < 1e15 else None
-    if kind is dict:
-        plain = {}
-        for key, inner in value.items():
-            # Keys of ASCII sort alike by code points (Python) and by UTF-16 units (RFC 8785).
-            if type(key) is not str or not key.isascii():
-                return None
-            if (kind := type(inner)) is not str and kind is not bool and (inner := _plain(inner)) is None:
-                return None
-            plain[key] = inner
-        return plain
-    if kind is list:
-        inner = [_plain(entry) for entry in value]
-        return None if None in inner else inner
-    return None
 
 
 def line(obj: Any) -> bytes:
@@ -112,23 +77,21 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def find_nulls(value: Any, where: str = "$") -> list[str]:
-    """Paths of nulls in a JSON value, as `$.a[3].b`, up to `MAX_NULLS`. Records have none."""
-    return list(islice(_nulls(value, where), MAX_NULLS))
+def find_nulls(value: Any) -> list[str]:
+    """Places of nulls in a JSON value, up to `MAX_NULLS`. Records have none."""
+    return list(islice((place for place, inner in places(value) if inner is None), MAX_NULLS))
 
 
-def _nulls(value: Any, where: str) -> Iterator[str]:
-    if value is None:
-        yield where
-    # A place is only written where something is inside: most values of a large record are plain.
-    elif isinstance(value, dict):
+def places(value: Any, where: str = "$") -> Iterator[tuple[str, Any]]:
+    """Each value that is neither an object nor a list, with its place, as `$.a[3].b`."""
+    if isinstance(value, dict):
         for key, inner in value.items():
-            if inner is None or isinstance(inner, (dict, list, tuple)):
-                yield from _nulls(inner, f"{where}.{key}")
+            yield from places(inner, f"{where}.{key[:60]}")
     elif isinstance(value, (list, tuple)):
         for index, inner in enumerate(value):
-            if inner is None or isinstance(inner, (dict, list, tuple)):
-                yield from _nulls(inner, f"{where}[{index}]")
+            yield from places(inner, f"{where}[{index}]")
+    else:
+        yield where, value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Numbers as people read them: shares, times, tables."""
 
-import re
 from collections.abc import Sequence
 
 MILLISECOND = 1e-3
@@ -31,29 +30,8 @@ def about(seconds: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p value with its digits, for JSON answers and records: ``p = 0.031``, ``p = 2.0e-09``, ``p < 1e-300``."""
-    # Near the smallest double; below it the number printed would be 0, which no test says.
-    if p < 1e-300:
-        return "p < 1e-300"
-    return f"p = {p:.1e}" if p < 0.001 else f"p = {p:.3f}"
-
-
-_TINY = re.compile(r"p [=<] \d(?:\.\d+)?e-\d+")
-"""A p value below 0.001 as `p_text` writes it."""
-
-
-def p_shown(p: float) -> str:
-    """A p value as text, in a terminal, on the page and in reports: ``p = 0.031``, ``p < 0.001``."""
-    return small_p(p_text(p))
-
-
-def small_p(text: str, blank: str = "\N{NO-BREAK SPACE}") -> str:
-    """A text with `p < 0.001` in place of every smaller p value that `p_text` wrote into it.
-
-    >>> small_p("+83.0 points, p = 2.6e-110", " ")
-    '+83.0 points, p < 0.001'
-    """
-    return _TINY.sub(f"p{blank}<{blank}0.001", text)
+    """A p value as text: ``p = 0.031``, ``p < 0.001``."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def table_lines(rows: Sequence[Sequence[str]], *, first: str = "<", rest: str = ">") -> list[str]:

@@ -66,13 +66,10 @@ def is_of_the_disk(error: OSError) -> bool:
 def storage_error(error: OSError, path: Path | str, doing: str) -> StorageError:
     """An error of the operating system as one that names the file and what to do. Arguments are those of `storage`."""
     code = error.errno if error.errno is not None else 0
-    # A folder that is there and takes no file of this name, such as /proc.
-    takes_none = code == errno.ENOENT and Path(path).parent.is_dir()
-    why = ("no file can be created in its folder: choose another folder with --out" if takes_none else
-           _ADVICE.get(code, error.strerror or str(error)))
+    why = _ADVICE.get(code, error.strerror or str(error))
     failed = StorageError(f"could not {doing} {path}: {why} ({errno.errorcode.get(code, 'no code')})")
     # Nothing failed: a place was named that cannot be written.
-    if takes_none or code in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
         failed.exit_code = RequestError.exit_code
     return failed
 

@@ -190,19 +190,14 @@ class RunWriter:
         self._last_step = last_step
         return facts
 
-    def seal(self, status: str, manifest: RunManifest) -> Path:
+    def seal(self, manifest: RunManifest) -> Path:
         """Write the manifest, the sums and the seal, and give the folder its final name.
 
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
 
         Raises:
-            RecordError: there is no README.md, or manifest and status differ.
             StorageError: the disk is full or failing; the unsealed folder is kept.
         """
-        if manifest.status != status:
-            raise RecordError(f"the manifest says {manifest.status}, the seal would say {status}")
-        if not (self.directory / layout.README).is_file():
-            raise RecordError(f"{self.directory} has no {layout.README}; write it before sealing")
         self.sync()
         # Before the checksums: remove leftovers of a killed save and dropped checkpoints.
         self.checkpoints.clean()
@@ -214,8 +209,8 @@ class RunWriter:
         self.close()
         return self.final
 
-    def discard(self) -> bool:
-        """Remove the folder of a new run in which nothing was done yet; whether it was removed.
+    def discard(self) -> None:
+        """Remove the folder of a new run in which nothing was done yet.
 
         A run with a step, a completion or a checkpoint, or one that resumes an earlier one, is kept.
         """
@@ -225,7 +220,6 @@ class RunWriter:
             # Under the lock, so that nothing has begun to resume it.
             shutil.rmtree(self.directory)
         self.close()
-        return not done
 
     def close(self) -> None:
         """Close the files and release the lock; the folder does not change."""

@@ -12,21 +12,17 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A linear or logarithmic scale from a domain of values to a range of pixels."""
+    """A scale from a domain of values to a range of pixels."""
 
     low: float
     high: float
     start: float
     end: float
-    log: bool = False
 
     def __call__(self, value: float) -> float:
         """Pixel of a value, rounded to a tenth to keep the file short."""
-        # On a logarithmic scale equal factors have equal distances.
-        low, high, value = (math.log10(v) for v in (self.low, self.high, value)) if self.log else (
-            self.low, self.high, value)
         # A domain of one value is drawn in the middle.
-        share = (value - low) / (high - low) if high > low else 0.5
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
 
@@ -40,15 +36,6 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten within a domain; only the powers where there are many."""
-    # From the power below the domain to the one above it; filter at the end.
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = (1,) if len(powers) > 4 else (1, 2, 5)
-    ticks = [factor * 10.0 ** power for power in powers for factor in factors]
-    return [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
 
 
 def tick_label(value: float) -> str:
@@ -77,21 +64,16 @@ class Curve:
     points: Points
     color: int
     style: str = "line"
-    label: str = ""
-    """Text at its end; empty: none."""
 
 
-def draw_line_chart(curves: Sequence[Curve], width: int, height: int, label: str, y_label: str, log: bool) -> Markup:
+def draw_line_chart(curves: Sequence[Curve], width: int, height: int, label: str, y_label: str) -> Markup:
     """Curves over steps as one SVG element of this size, which scales with its container; ``label`` is its text."""
-    # About the width of a letter, because no font can be measured here.
-    right = width - 14 - max((round(7.6 * len(curve.label)) for curve in curves), default=0)
+    right = width - 14
     xs = [x for curve in curves for x, _ in curve.points]
-    ys = [y for curve in curves for _, y in curve.points if y > 0 or not log]
     x = Scale(min(xs), max(xs), _LEFT, right)
     # SVG counts downwards, so the range is turned over.
-    y = Scale(*_domain(ys, log), height - _BOTTOM, _TOP, log)
-    return svg(width, height, label, [*_grid(x, y, right, height, y_label), *(_curve(curve, x, y) for curve in curves),
-                                      *_labels(curves, x, y)])
+    y = Scale(*_domain([y for curve in curves for _, y in curve.points]), height - _BOTTOM, _TOP)
+    return svg(width, height, label, [*_grid(x, y, right, height, y_label), *(_curve(curve, x, y) for curve in curves)])
 
 
 def svg(width: int, height: int, label: str, parts: Iterable[Markup], kind: str = "chart", **more: str) -> Markup:
@@ -160,11 +142,8 @@ def kept_places(values: Values, limit: int) -> list[int]:
     return [int(index) for index in np.unique(indices)]
 
 
-def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
+def _domain(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    if log:
-        # The margin is a factor on a logarithmic axis.
-        return low / 1.15, high * 1.15
     # A constant curve: half a unit on both sides puts it in the middle.
     pad = (high - low) * 0.05 or 0.5
     # Include a zero that is near: otherwise small changes look large.
@@ -173,7 +152,7 @@ def _domain(values: Sequence[float], log: bool) -> tuple[float, float]:
 
 def _grid(x: Scale, y: Scale, right: float, height: int, y_label: str) -> Iterator[Markup]:
     bottom = height - _BOTTOM
-    for tick in log_ticks(y.low, y.high) if y.log else linear_ticks(y.low, y.high, 5):
+    for tick in linear_ticks(y.low, y.high, 5):
         yield _line("grid", _LEFT, right, y(tick), y(tick))
         yield _text("tick", _LEFT - 6, y(tick) + 4, tick_label(tick), "end")
     # 90 pixels hold the longest label with room around it.
@@ -195,27 +174,13 @@ def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> M
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
-    # A logarithmic axis has no place for zero or less.
-    points = [(x(a), y(b)) for a, b in thinned(curve.points) if b > 0 or not y.log]
-    if not points:
-        return Markup("")
+    points = [(x(a), y(b)) for a, b in thinned(curve.points)]
     # SVG's path: M moves to the first point, L draws a line to each further one.
     path = "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
     if curve.style == "dots":
         return element("g", [element("path", class_="dashed", d=path),
                              *(marker(curve.color, a, b, 3.5) for a, b in points)], class_=f"dots c{curve.color}")
     return element("path", class_=f"{curve.style} c{curve.color}", d=path)
-
-
-def _labels(curves: Sequence[Curve], x: Scale, y: Scale) -> Iterator[Markup]:
-    """Names at the ends of curves, moved apart where they would overlap."""
-    ends = sorted((y(curve.points[-1][1]) + 4, index) for index, curve in enumerate(curves) if curve.label)
-    previous = -100.0
-    for place, index in ends:
-        # From top to bottom, so that each label only avoids the one above it.
-        previous = max(place, previous + 14)
-        curve = curves[index]
-        yield _text(f"end t{curve.color}", x(curve.points[-1][0]) + 8, previous, curve.label)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import KINDS, WRONG_STEP_KINDS, FirstWrongSteps, wrong_place
 from workings.evaluation.scorecard import recorded_interval
 from workings.evaluation.statistics import Interval
-from workings.record.number_text import p_shown, percent, small_p
+from workings.record.number_text import p_text, percent
 from workings.reports.charts import Curve, IntervalRows, Mark, draw_interval_chart, draw_line_chart, key_entry, smoothed
 from workings.reports.gather import RunView
 from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
@@ -21,18 +21,19 @@ SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
 # After the colours 0 to 3 of the runs, because a difference belongs to no run.
 _DELTA_COLOR = 4
-# Above this ratio a linear axis flattens the later part of a training curve.
-_LOG_RATIO = 8
-_LOSS = "Mean negative log likelihood of the supervised tokens, in nats"
+LOSS = Panel("loss", "Training loss", "nats per token", {"loss": "loss"},
+             "Mean negative log likelihood of the supervised tokens, before each update.")
+HELD_OUT_LOSS = Panel("evaluation_loss", "Evaluation loss", "nats per token", {"evaluation_loss": "loss"},
+                      "That of held-out traces. Losses of runs that supervise different tokens (steps and answer, or "
+                      "only the answer) are not comparable: compare accuracies instead.")
 _TABLE_ROWS = 12
-_LABEL_CHARS = 22
 SMOOTHED = " Bold: moving mean over 1/50 of the steps; faint: every step."
 """Caption of smoothed curves."""
 REPORTED_PANELS = ("reward", "teacher", "outside", "groups", "lengths", "mismatch", "preference_loss", "margin",
             "accuracy", "pair_log_probs")
 """Figures of a report; the page of `workings ui` has all of them."""
 _COLORS = 5
-CAPTION = ("Items by the line of the first wrong equation in their reasoning, with 95 % intervals, for the "
+CAPTION = ("Items by the line of the first wrong equation in their reasoning, for the "
            "first sample of each item. This finds wrong arithmetic, not misunderstandings: of 590 wrong solutions "
            "(MR-GSM8K, labelled by people), 22 % are marked, and 76 % of the marks are the labelled first error.")
 
@@ -98,7 +99,7 @@ def delta_figure(comparison: Comparison) -> Drawn | None:
     rows = [(f"{name} ({pair.n})", [interval_mark(pair.delta, pair.interval, _DELTA_COLOR, signed=True)])
             for name, pair, _ in entries]
     table = [[name, str(pair.n), points(pair.delta), bounds(pair.interval, signed=True),
-              p_shown(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
+              p_text(p) if p is not None else "none", str(pair.newly_right), str(pair.newly_wrong)]
              for name, pair, p in entries]
     heads = ["Section", "Items", "Difference", "95 % interval", "p", "Newly right", "Newly wrong"]
     return interval_figure(
@@ -139,62 +140,51 @@ def interval_of(cell: Mapping[str, Any]) -> Interval | str:
     return Interval(low, high, "recorded") if low is not None and high is not None else str(cell["ci_low"]["absent"])
 
 
-def loss_figures(views: Sequence[RunView]) -> list[Drawn]:
-    """Training and evaluation loss of the runs that have them."""
-    figures = []
-    trained = [Curve(name=view.name, points=points, color=view.color, label=short(view.name))
-               for view in views if len(points := view.curve("loss")) > 1 and not view.uses_rewards]
-    if trained:
-        # One span, so that all curves have the same smoothing.
-        span = max(1, max(len(curve.points) for curve in trained) // SMOOTHING_SHARE)
-        figures.append(_loss("Training loss", trained, smoothed_curves(trained, span),
-                             f"{_LOSS}, before each update." + (SMOOTHED if span > 1 else "")))
-    held_out = [Curve(name=view.name, points=points, color=view.color, style="dots", label=short(view.name))
-                for view in views if (points := view.curve("evaluation_loss"))]
-    if held_out:
-        figures.append(_loss(
-            "Evaluation loss", held_out, held_out, ("The same" if trained else _LOSS) + " on held-out traces. Losses "
-            "of runs that supervise different tokens (steps and answer, or only the answer) are not comparable: "
-            "compare accuracies instead."))
-    return figures
+def curve_figures(views: Sequence[RunView]) -> list[Drawn]:
+    """Figures over steps: what runs logged that learned from rewards or pairs, and the losses of traces.
 
-
-def smoothed_curves(curves: Sequence[Curve], span: int) -> list[Curve]:
-    """The curves, with moving means over ``span`` steps if that is more than one."""
-    if span <= 1:
-        return list(curves)
-    return [*(replace(curve, style="faint", label="") for curve in curves),
-            *(replace(curve, points=smoothed(curve.points, span)) for curve in curves)]
-
-
-def short(name: str) -> str:
-    """A run's name, shortened to fit next to a curve."""
-    return name if len(name) <= _LABEL_CHARS else f"{name[:_LABEL_CHARS - 1]}…"
-
-
-def _loss(title: str, series: Sequence[Curve], drawn: Sequence[Curve], caption: str) -> Drawn:
-    values = [value for curve in series for _, value in curve.points]
-    # A logarithm needs values above zero, and a loss may reach zero.
-    log = min(values) > 0 and max(values) > _LOG_RATIO * min(values)
-    return line_figure(title, series, drawn, log=log, caption=caption,
-                       y_label="nats per token (log scale)" if log else "nats per token")
-
-
-def line_figure(title: str, series: Sequence[Curve], drawn: Sequence[Curve], *, y_label: str, log: bool, caption: str,
-                heading: str = "") -> Drawn:
-    """Curves over steps with a key, a text alternative, and their values as a table.
-
-    ``series`` are the non-empty curves for these, ``drawn`` the curves that are drawn.
+    Of rewards one run has all lines of a figure; several runs have one line each.
     """
-    label = f"{title}. " + "; ".join(f"{curve.name}: " + ", ".join(
-        f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in series)
-    # Names at the ends of curves need a margin; a narrow figure has only the key.
-    bare = [replace(curve, label="") for curve in drawn]
-    return Drawn(wide=draw_line_chart(drawn, WIDE, 320, label, y_label, log),
-                 narrow=draw_line_chart(bare, NARROW, 270, label, y_label, log),
+    plain = [(view, [(float(line["step"]), line) for line in view.lines]) for view in views]
+    others = [(view, rows) for view, rows in plain if not view.uses_rewards]
+    rewarded = [(view, [(step, numbers(line)) for step, line in rows]) for view, rows in plain if view.uses_rewards]
+    drawn = [(panel, _lines(panel, rewarded, alone=len(rewarded) == 1)) for panel in PANELS
+             if panel.key in REPORTED_PANELS]
+    drawn += [(LOSS, _lines(LOSS, others, alone=False)), (HELD_OUT_LOSS, _lines(HELD_OUT_LOSS, plain, alone=False))]
+    # Without a line the figure would be an empty frame.
+    return [_figure(panel, lines) for panel, lines in drawn if lines]
+
+
+def _lines(panel: Panel, runs: Sequence[tuple[RunView, list[tuple[float, dict[str, Any]]]]], *, alone: bool
+           ) -> list[Curve]:
+    """The panel's curves, those without points left out."""
+    lines: list[Curve] = []
+    for view, rows in runs:
+        named = panel.lines_of({key for _, values in rows for key in values})
+        for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
+            points = [(step, values[key]) for step, values in rows if isinstance(values.get(key), int | float)]
+            # A single part with weight 1 equals the reward.
+            same = key not in panel.lines and lines and points == lines[0].points
+            if points and not same and not (key in RARE and not any(value for _, value in points)):
+                lines.append(Curve(name=name if alone else view.name, points=points,
+                                   color=number % _COLORS if alone else view.color,
+                                   style="dots" if panel is HELD_OUT_LOSS else "line"))
+    return lines
+
+
+def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
+    # One span, so that all curves have the same smoothing.
+    span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key in ("reward", "loss") else 1
+    drawn = lines if span <= 1 else [*(replace(curve, style="faint") for curve in lines),
+                                     *(replace(curve, points=smoothed(curve.points, span)) for curve in lines)]
+    label = f"{panel.title}. " + "; ".join(f"{curve.name}: " + ", ".join(
+        f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in lines)
+    wide, narrow = (draw_line_chart(drawn, width, height, label, panel.unit or panel.title.casefold())
+                    for width, height in ((WIDE, 320), (NARROW, 270)))
+    return Drawn(wide=wide, narrow=narrow, table=steps_table(panel.title, lines), heading=panel.title,
+                 caption=panel.sentence + (SMOOTHED if span > 1 else ""),
                  key=[key_entry(curve.name, curve.color, "mark" if curve.style == "dots" else "line")
-                      for curve in series],
-                 table=steps_table(title, series), heading=heading or title, caption=caption)
+                      for curve in lines])
 
 
 def steps_table(title: str, series: Sequence[Curve]) -> Table:
@@ -222,46 +212,7 @@ def pass_table(comparison: Comparison | None) -> Table | None:
     if comparison is None or not comparison.pass_at_k:
         return None
     return Table(caption="Any of k samples correct", heads=["k", comparison.name_a, comparison.name_b, "difference"],
-                 rows=[[*map(small_p, rate.row())] for rate in comparison.pass_at_k])
-
-
-def reward_figures(views: Sequence[RunView]) -> list[Drawn]:
-    """Figures of the runs that learned from rewards, if any.
-
-    One run has all lines of a figure; several runs have one line each.
-    """
-    curves = [(view, [(float(line["step"]), numbers(line)) for line in view.lines])
-             for view in views if view.uses_rewards]
-    drawn = ((panel, _lines(panel, curves)) for panel in PANELS if panel.key in REPORTED_PANELS)
-    # Without a line the figure would be an empty frame.
-    return [_figure(panel, lines) for panel, lines in drawn if lines]
-
-
-def _lines(panel: Panel, points_of_runs: Sequence[tuple[RunView, list[tuple[float, dict[str, float]]]]]) -> list[Curve]:
-    """The panel's curves, those without points left out."""
-    lines: list[Curve] = []
-    alone = len(points_of_runs) == 1
-    for view, rows in points_of_runs:
-        named = panel.lines_of({key for _, values in rows for key in values})
-        for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
-            points = [(step, values[key]) for step, values in rows if key in values]
-            # A single part with weight 1 equals the reward.
-            same = key not in panel.lines and lines and points == lines[0].points
-            if not same and not (key in RARE and not any(value for _, value in points)):
-                lines.append(Curve(name=name if alone else view.name, points=points,
-                                   color=number % _COLORS if alone else view.color))
-    return lines
-
-
-def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
-    # A value of 0 has no place on a logarithmic axis.
-    log = panel.log and any(value > 0 for curve in lines for _, value in curve.points)
-    span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key == "reward" else 1
-    # No room for a unit next to powers of ten: put it in the heading.
-    return line_figure(panel.title, lines, smoothed_curves(lines, span), log=log,
-                       heading=f"{panel.title}, {panel.unit} (log scale)" if log else "",
-                       caption=panel.sentence + (SMOOTHED if span > 1 else ""),
-                       y_label="" if log else panel.unit or panel.title.casefold())
+                 rows=[[*rate.row()] for rate in comparison.pass_at_k])
 
 
 def marked(completion: str) -> Markup:
@@ -275,25 +226,12 @@ def marked(completion: str) -> Markup:
         completion[:place.start], completion[place.start:place.end], place.expected, completion[place.end:])
 
 
-def first_wrong_steps_figure(named: Sequence[tuple[str, int, FirstWrongSteps]]) -> Drawn | None:
-    """Shares of the items of each run by their first wrong equation; None if no completion has an equation to check.
-
-    ``named`` are name, colour and counts of each run, the one before training first.
-    """
-    # In a fixed order, so that two figures can be compared.
-    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, _, breaks in named)]
+def first_wrong_steps_table(named: Sequence[tuple[str, FirstWrongSteps]]) -> Table | None:
+    """Items of each run by their first wrong equation; None if no completion has an equation to check."""
+    # In a fixed order, so that two tables can be compared.
+    shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, breaks in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None
-    rows, table = [], []
-    for kind in shown:
-        marks = []
-        for name, color, breaks in named:
-            share, interval = breaks.share(kind)
-            marks.append(interval_mark(share, interval, color))
-            table.append([kind, name, str(breaks.kinds.get(kind, 0)), percent(share), bounds(interval)])
-        rows.append((kind, marks))
-    heads = ["First wrong equation", "Run", "Items", "Share", "95 % interval"]
-    title = "Items by their first wrong equation"
-    return interval_figure(title, rows, Table(caption=title, heads=heads, rows=table), "items, %",
-                           description="; ".join(f"{row[1]}, {row[0]}: {row[2]} items, {row[3]}" for row in table),
-                           key=[key_entry(name, color, "mark") for name, color, _ in named])
+    rows = [[kind, *(str(breaks.kinds.get(kind, 0)) for _, breaks in named)] for kind in shown]
+    return Table(caption="Items by their first wrong equation", rows=rows,
+                 heads=["First wrong equation", *(name for name, _ in named)])

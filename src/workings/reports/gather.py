@@ -32,10 +32,6 @@ class RunView:
     """Planned and measured memory; None if it was not recorded."""
     lines: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
-    def curve(self, key: str) -> list[tuple[float, float]]:
-        """(Step, value) of a metric; a value that is not finite has no number in the log and is left out."""
-        return [(line["step"], line[key]) for line in self.lines if isinstance(line.get(key), int | float)]
-
     @property
     def uses_rewards(self) -> bool:
         """Whether it learned from rewards or pairs, so that its loss is the value of an objective."""

@@ -11,16 +11,13 @@ import jinja2
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
-from workings.evaluation.comparison.paired import points
 from workings.evaluation.first_wrong_step import count_first_wrong_steps
-from workings.evaluation.statistics import Interval
 from workings.evaluation.unit import EvaluationRecord
 from workings.models.unverified import said_of_recipe
 from workings.record import atomic
-from workings.record.number_text import p_shown, percent, small_p
 from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
-from workings.reports.run_table import ROOT, behaviour_rows, count, run_rows
+from workings.reports.run_table import ROOT, behaviour_rows, run_rows
 
 # Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
@@ -57,8 +54,8 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Each sentence about a model that this package has not verified, once.
     unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
                                for view in views if view.manifest is not None)
-    breaks = figures.first_wrong_steps_figure([(view.name, view.color, count_first_wrong_steps(view.evaluation))
-                                       for view in views if view.evaluation is not None])
+    breaks = figures.first_wrong_steps_table([(view.name, count_first_wrong_steps(view.evaluation))
+                                              for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
     environment = jinja2.Environment(loader=jinja2.PackageLoader("workings.reports"), autoescape=True,
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
@@ -72,11 +69,11 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
         title=f"{comparison.name_b} against {comparison.name_a}" if comparison else
         ", ".join(view.name for view in views),
         # A no-break space keeps a number and its unit on one line.
-        comparison=comparison, sentence=small_p(comparison.sentence).replace(" %", "\u00a0%") if comparison else "",
-        verdict_text=verdict_text(comparison), numbers=numbers_of(comparison), runs=views,
+        comparison=comparison, sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
+        verdict_text=verdict_text(comparison), runs=views,
         accuracy=figures.accuracy_figure(views), delta=figures.delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=figures.flips_table(compared),
-        pass_rates=figures.pass_table(compared), losses=[*figures.reward_figures(views), *figures.loss_figures(views)],
+        pass_rates=figures.pass_table(compared), losses=figures.curve_figures(views),
         breaks=breaks, breaks_caption=figures.CAPTION, samples=samples,
         names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
@@ -109,27 +106,6 @@ def verdict_text(comparison: Comparison | None) -> str:
         return ""
     subject = f"{comparison.name_b} is " if comparison.verdict in ("better", "worse") else ""
     return subject + comparison.verdict
-
-
-def numbers_of(comparison: Comparison | None) -> list[dict[str, str]]:
-    """The comparison's four figures as tiles: both accuracies, their difference, the items.
-
-    None for evaluations that are not comparable.
-    """
-    if comparison is None or comparison.a is None or comparison.b is None or comparison.difference is None:
-        return []
-    difference = comparison.difference
-    sides = [{"name": side.name, "value": percent(side.cell.mean), "more": _interval(side.cell.interval)}
-             for side in (comparison.a, comparison.b)]
-    changed = f"{difference.newly_right} newly correct, {difference.newly_wrong} newly wrong"
-    return [*sides, {"name": "difference", "value": f"{points(difference.delta)} points",
-                     "more": _interval(difference.interval, signed=True)},
-            {"name": "items", "value": count(comparison.a.cell.n), "more": changed if difference.p_value is None else
-             f"{changed}; {p_shown(difference.p_value)}"}]
-
-
-def _interval(interval: Interval | str, *, signed: bool = False) -> str:
-    return "no interval" if isinstance(interval, str) else f"95 % interval {figures.bounds(interval, signed=signed)}"
 
 
 def _delta_caption(comparison: Comparison | None) -> str:

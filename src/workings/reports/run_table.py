@@ -5,9 +5,7 @@ from typing import Any
 
 from workings.config.algorithm import find_algorithm
 from workings.evaluation.comparison.paired import steps_versions
-from workings.hardware.memory import gib
 from workings.record.manifest import DRAWN_FROM, RunManifest
-from workings.record.memory_use import MemoryUse
 from workings.record.number_text import duration, percent
 from workings.record.values import Absent
 from workings.reports.gather import RunView
@@ -20,8 +18,7 @@ def run_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
     if any(view.manifest is not None for view in views):
         rows = {name: [fact(view.manifest) if view.manifest else "not a run" for view in views]
                 for name, fact in _FACTS.items()}
-        rows |= {name: cells for name, memory in _MEMORY.items()
-                 if any(cells := [memory(view.memory) if view.memory else "" for view in views])}
+        rows["Memory"] = [view.memory.sentence() if view.memory else "not recorded" for view in views]
     return rows | {ROOT: [view.root for view in views]}
 
 
@@ -118,10 +115,4 @@ _FACTS: dict[str, Callable[[RunManifest], str]] = {
     "Seconds in steps": lambda m: duration(m.training_seconds),
     "Seed": lambda m: str(m.seed),
     "Code": lambda m: m.commit_sha.absent if isinstance(m.commit_sha, Absent) else m.commit_sha,
-}
-_MEMORY: dict[str, Callable[[MemoryUse], str]] = {
-    "Memory per device, planned": lambda use: f"{gib(use.planned_bytes)} ({use.planned_source})",
-    "Memory per device, measured by it": lambda use: use.taken_text() if use.device_counts else "",
-    "Memory taken by the run": lambda use: "" if use.device_counts else use.taken_text(),
-    "Resident memory of the process": lambda use: "" if use.device_counts else gib(use.held_bytes or 0),
 }

@@ -209,7 +209,7 @@ class Attempt:
             writer.event("failed", reason=outcome.reason)
         writer.write_text(layout.README, run_readme(manifest, RunFolder(writer.directory)))
         with slow_operation("sealing the run"):
-            run = writer.seal(outcome.status, manifest)
+            run = writer.seal(manifest)
         return TrainResult(status=outcome.status, reason=outcome.reason, steps=outcome.progress.step, run=run,
                            setup=setup, state=outcome.state, metrics=metrics)
 

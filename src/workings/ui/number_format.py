@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from workings.hardware.memory import byte_text
-from workings.record.number_text import duration, percent, small_p
+from workings.record.number_text import duration, percent
 from workings.record.values import leaves
 from workings.reports.charts import element, svg
 from workings.reports.figures import marked
@@ -75,5 +75,5 @@ def sparkline(values: Sequence[float]) -> Markup:
 
 
 FILTERS = {"size": byte_text, "time": time_text, "value": value_text, "count": count, "duration": duration,
-           "percent": percent, "facts": facts, "coded": coded, "small_p": small_p, "ending": ending, "marked": marked,
+           "percent": percent, "facts": facts, "coded": coded, "ending": ending, "marked": marked,
            "visible": visible, "sparkline": sparkline}

@@ -1,7 +1,6 @@
 """Users' keys: Ed25519, private in PEM (PKCS 8) with mode 600, public with the suffix `.pub`."""
 
 import os
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,16 +19,6 @@ MAX_KEY_BYTES = 1 << 14
 INSTALL = pip_install("sign")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewKey:
-    """A key that was just made."""
-
-    private: Path
-    public: Path
-    key_id: str
-    """SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal."""
-
-
 def is_available() -> bool:
     """Whether the libraries of the extra `sign` are installed."""
     return find_spec("cryptography") is not None and find_spec("securesystemslib") is not None
@@ -42,8 +31,10 @@ def require_available() -> None:
                            "the extra `sign`", INSTALL)
 
 
-def new_key(path: Path) -> NewKey:
-    """Make a key pair: ``path`` (mode 600) and ``path.pub``.
+def new_key(path: Path) -> str:
+    """Make a key pair: ``path`` (mode 600) and ``path.pub``; its id.
+
+    The id is the SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal.
 
     Raises:
         RequestError: one of the files exists, or the place is inside a run.
@@ -75,7 +66,7 @@ def new_key(path: Path) -> NewKey:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(private_bytes)
         atomic.write_bytes(public, public_bytes)
-    return NewKey(private=path, public=public, key_id=str(public_key(public_bytes).keyid))
+    return str(public_key(public_bytes).keyid)
 
 
 def signer(path: Path) -> "CryptoSigner":

@@ -10,7 +10,7 @@ from workings.evidence.attest.envelope import ENVELOPE_NAME, FORM, subject_name
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.record.canonical import line
-from workings.record.layout import ATTEST, SEAL, UNIT_PARENTS
+from workings.record.layout import ATTEST, UNIT_PARENTS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
 from workings.record.seal import root_digest
@@ -66,11 +66,8 @@ def sign_run(run: Path, key: Path) -> Signature:
 
 def unit_roots(run: Path) -> dict[str, str]:
     """Root digests of a run and of the units in it, by path. Raises `RecordError` for one that is not sealed."""
-    paths = [f"{parent}/{inner.name}" for parent in UNIT_PARENTS if (run / parent).is_dir()
-             for inner in sorted((run / parent).iterdir())]
-    if unsealed := [path for path in paths if not (run / path / SEAL).is_file()]:
-        raise RecordError(f"{run / unsealed[0]} is not sealed")
-    return {"": root_digest(run)} | {path: root_digest(run / path) for path in paths}
+    return {"": root_digest(run)} | {f"{parent}/{inner.name}": root_digest(inner) for parent in UNIT_PARENTS
+                                     for inner in sorted((run / parent).glob("*"))}
 
 
 def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:

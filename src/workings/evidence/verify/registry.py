@@ -6,7 +6,7 @@ and for ever: published answers name checks by it.
 
 import math
 import tomllib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import resources
@@ -62,16 +62,15 @@ def check(name: str, subject: str = "runs", *,
         def of_unit(unit: Unit) -> Found:
             return (yield from function(unit)) if when(unit) else None
 
-        CHECKS[name].functions.append(lambda record: findings(function(record)) if subject == "record" else
-                                      for_each_unit(record.units_of(subject), of_unit))
+        def of_units(record: Record) -> Iterator[CheckFinding]:
+            # An unreadable unit fails, and the next one follows.
+            for unit in record.units_of(subject):
+                yield from (replace(finding, unit=unit.title) for finding in findings(of_unit(unit)))
+
+        CHECKS[name].functions.append(
+            of_units if subject != "record" else lambda record: findings(function(record)))
         return function
     return register
-
-
-def for_each_unit(units: Iterable[Unit], find: Callable[[Unit], Found]) -> Iterator[CheckFinding]:
-    """Findings unit by unit; an unreadable unit fails, and the next one follows."""
-    for unit in units:
-        yield from (replace(finding, unit=unit.title) for finding in findings(find(unit)))
 
 
 def findings(found: Found) -> Iterator[CheckFinding]:

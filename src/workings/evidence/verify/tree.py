@@ -21,11 +21,9 @@ from workings.errors import RecordError, RequestError
 from workings.evidence.verify.limits import ParseCache, ScoringTime
 from workings.record.digest import stream_digest
 from workings.record.layout import partial_path
-from workings.record.storage import open_plain
+from workings.record.storage import MAX_BYTES, open_plain
 
 MAX_ENTRIES = 100_000
-MAX_READ_BYTES = 64 << 20
-"""Largest file that is read into memory whole; larger ones are only hashed."""
 MAX_NAME_CHARS, MAX_DEPTH = 1024, 32
 MAX_RATIO = 200
 """Largest expansion of an entry above `SMALL_BYTES`. Text of ours reaches 30; deflate itself ends at 1,032."""
@@ -92,7 +90,7 @@ class Tree(ABC):
         with self.open(name) as stream:
             return stream_digest(stream)
 
-    def read(self, name: str, limit: int = MAX_READ_BYTES) -> bytes:
+    def read(self, name: str, limit: int = MAX_BYTES) -> bytes:
         """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
         with self.open(name) as stream:
             # One byte more than allowed shows that there is more, without believing the size that folder or archive

@@ -57,8 +57,6 @@ class FieldRow:
     """Whether the check misses some changes: the field is compared with bounds, or in some lines."""
     optional: bool
     """Whether only some records have the field."""
-    only_with_file: str
-    """File without which the field is not written; empty: it does not depend on a file."""
     reason: str
     """Why the field is not or not fully checked; empty if it is."""
 
@@ -83,10 +81,9 @@ def _rows(check: str, text: str) -> Iterator[FieldRow]:
     if match is None:
         raise ValueError(f"checks.toml: {text!r}")
     for word in match["fields"].split():
-        name, _, only_with_file = word.partition("@")
-        partly, field = name.startswith("~"), name.lstrip("~").rstrip("?")
+        partly, field = word.startswith("~"), word.lstrip("~").rstrip("?")
         yield FieldRow(file=match["file"], field="" if field == "." else field, check=check, partly=partly,
-                       optional=name.endswith("?"), only_with_file=only_with_file,
+                       optional=word.endswith("?"),
                        reason=match["reason"] or (f"{check} compares it only in part" if partly else ""))
 
 
@@ -163,13 +160,12 @@ def _in_unit(unit: Unit, verdicts: Verdicts) -> Iterator[UncheckedField]:
     # After the existing fields, which determine the missing ones.
     if unit.written_by_train or not unit.is_run:
         yield from (said(file=row.file, field=row.field, why=MISSING) for row in rows_of(_kind(unit))
-                    if _is_missing(unit, row, {field for field, _ in present.get(row.file, ())}))
+                    if _is_missing(row, {field for field, _ in present.get(row.file, ())}))
 
 
-def _is_missing(unit: Unit, row: FieldRow, seen: set[str]) -> bool:
+def _is_missing(row: FieldRow, seen: set[str]) -> bool:
     """Whether no line of a file has a field that this version always writes."""
-    if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen \
-            or row.optional or (row.only_with_file and not unit.has(row.only_with_file)):
+    if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen or row.optional:
         return False
     # A section that is absent with a reason has no missing keys: the paths of all sections around it, and its own.
     outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
@@ -208,7 +204,7 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
         if rows and name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
                 values = unit.lines(name) if name.endswith("l") else [unit.json(name)]
-                yield from ((name, field, absent) for field, absent in _leaves_of_lines(values))
+                yield from ((name, field, absent) for value in values for field, absent in _leaves(value, ""))
             except RecordError:
                 yield name, "", False
         else:
@@ -216,19 +212,6 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             whole = not rows or any(fnmatchcase("", row.field) for row in rows)
             yield from ((name, part, False) for part in ([""] if whole else [row.field for row in rows]))
     yield from ((name, "numbers", False) for name in unit.external_files)
-
-
-def _leaves_of_lines(rows: list[Any]) -> Iterator[tuple[str, bool]]:
-    """Fields of all lines, or of the only value. Lines of plain values with the keys of an earlier one are left out."""
-    plain: set[tuple[str, ...]] = set()
-    for row in rows:
-        if isinstance(row, dict) and not any(isinstance(value, dict | list) for value in row.values()):
-            # Lines of a log have a few sets of keys; each set is walked once.
-            if tuple(row) in plain:
-                continue
-            if len(plain) < MAX_REMEMBERED:
-                plain.add(tuple(row))
-        yield from _leaves(row, "")
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:

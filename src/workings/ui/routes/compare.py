@@ -15,7 +15,7 @@ from workings.evaluation.unit import EvaluationRecord, find_pair
 from workings.record.layout import CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, MANIFEST, SEAL
 from workings.reports import figures
 from workings.reports.gather import configuration_rows, view_run
-from workings.reports.html import numbers_of, render_report, report_views, verdict_text
+from workings.reports.html import render_report, report_views, verdict_text
 from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, Change, changes, compared, pair, step_filter, wrong_steps
 from workings.ui.folder import Folder
 from workings.ui.number_format import flat_texts
@@ -142,12 +142,12 @@ def router(site: Site) -> APIRouter:
         delta = figures.delta_figure(comparison) if comparison else None
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
-            verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
+            verdict=verdict_text(comparison), show=show, same=same,
             within="" if within is None else f"{within:g}", wrong_step=wrong_step, steps=STEP_FILTERS,
             accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
             pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
-            breaks=figures.first_wrong_steps_figure([
-                (view.name, view.color, wrong_steps(site.folder, view.evaluation))
+            breaks=figures.first_wrong_steps_table([
+                (view.name, wrong_steps(site.folder, view.evaluation))
                 for view in views if view.evaluation is not None]),
             pairs=pairs_page(site, run, show, page, wrong_step) if delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])

@@ -5,17 +5,16 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
 from workings.evidence.verify.checks.tensors import read_header
 from workings.evidence.verify.limits import refuse_too_much_text
-from workings.evidence.verify.record import PACK_KIND, Record, Unit
-from workings.evidence.verify.registry import Found, check, contradictions, for_each_unit
+from workings.evidence.verify.record import PACK_KIND, Unit
+from workings.evidence.verify.registry import Found, check, contradictions
 from workings.evidence.verify.tree import Entry, shown
 from workings.record import layout
-from workings.record.canonical import find_nulls, line
+from workings.record.canonical import find_nulls, line, places
 from workings.record.digest import chunks
 from workings.record.redact import find_placeholders, find_secrets, is_placeholder
 from workings.scoring.scorers import is_score
@@ -51,12 +50,13 @@ def strict_json(unit: Unit) -> Found:
     names, lines = _names(unit, ".json"), _names(unit, ".jsonl")
     for name in [*names, *lines]:
         try:
-            nulls = _nulls_of(unit, name)
-            if name.rpartition("/")[2] not in THIRD_PARTY_FILES:
-                yield from nulls
+            value = unit.lines(name) if name in lines else unit.json(name)
+            # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
+            if name.rpartition("/")[2] not in THIRD_PARTY_FILES and b"null" in unit.read(name):
+                yield from (f"{name}: {path}" for path in find_nulls(value))
             # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
             # number.
-            if name.rpartition("/")[2] in CANONICAL and line(unit.json(name)) != unit.read(name):
+            if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
                 yield f"{name}: not in canonical form (RFC 8785 and a newline)"
             if name in lines and b"\r" in unit.read(name):
                 yield f"{name}: a line that ends otherwise than with a newline"
@@ -91,8 +91,8 @@ def placeholders(unit: Unit) -> Found:
     # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
     for name in [name for name in _names(unit, ".json") if name in (layout.MANIFEST, *EVAL_FILES)]:
         with suppress(RecordError):  # reported by `form.json`
-            yield from (f"{name}: {path} is {text[:40]!r}" for path, text in _texts(unit.json(name), "$")
-                        if is_placeholder(text))
+            yield from (f"{name}: {path} is {value[:40]!r}" for path, value in places(unit.json(name))
+                        if isinstance(value, str) and is_placeholder(value))
     # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
     for name in _names(unit, ".md") if unit.kind == PACK_KIND else [layout.README] if unit.has(layout.README) else []:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
@@ -113,18 +113,15 @@ def plain(unit: Unit) -> Found:
     return "text, JSON and tensors only"
 
 
-@check("content.private", "record")
-def private(record: Record) -> Found:
+@check("content.private", "units")
+def private(unit: Unit) -> Found:
     """Texts against tokens and keys of a known form, and against `/home/name`, `/Users/name`, `/root/…` and the like.
 
     Unknown forms cannot be found: look before publishing.
     """
-    refuse_too_much_text(sum(entry.size for entry in record.tree.entries if _is_own_text(entry)))
-    yield from for_each_unit(record.units, _private)
-    return None
-
-
-def _private(unit: Unit) -> Found:
+    # Of the whole record, whose texts are all searched.
+    refuse_too_much_text(unit.tree.cache.get_or_make(("", "bytes of texts"), lambda: sum(
+        entry.size for entry in unit.tree.entries if _is_own_text(entry)), ""))
     leaks = set[str]()
     for name, text in _own_texts(unit):
         leaks.update(f"{name}: {secret}" for secret in find_secrets(text))
@@ -132,26 +129,6 @@ def _private(unit: Unit) -> Found:
             leaks.update(f"{name}: {match.group(0)}" for match in _HOME.finditer(text))
     yield from sorted(leaks)
     return "nothing private"
-
-
-def _nulls_of(unit: Unit, name: str) -> list[str]:
-    """Nulls of a file, cached apart from its contents, which may be too large to stay in memory."""
-    def find() -> list[str]:
-        value = unit.lines(name) if name.endswith(".jsonl") else unit.json(name)
-        # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
-        return [f"{name}: {path}" for path in find_nulls(value)] if b"null" in unit.read(name) else []
-    return unit.cached(f"nulls of {name}", find, file=name)
-
-
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _texts(inner, f"{path}.{key[:60]}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _texts(inner, f"{path}[{index}]")
 
 
 def _check_kind(unit: Unit, name: str) -> None:

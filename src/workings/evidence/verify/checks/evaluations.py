@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, get_args
@@ -13,9 +12,9 @@ from workings.errors import RecordError, RequestError
 from workings.evaluation.predictions import EvaluationSummary, item_of
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
-from workings.evidence.verify.limits import MALFORMED, ScoringTime
-from workings.evidence.verify.record import Record, Unit, field_of, section_of
-from workings.evidence.verify.registry import Found, check, contradictions, differences, for_each_unit, not_checked
+from workings.evidence.verify.limits import MALFORMED
+from workings.evidence.verify.record import Unit, field_of, section_of
+from workings.evidence.verify.registry import Found, check, contradictions, differences, not_checked
 from workings.evidence.verify.result import NotChecked
 from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, PREDICTIONS
 from workings.record.values import is_absent
@@ -41,14 +40,6 @@ def items(unit: Unit) -> Found:
     yield from contradictions(EVALUATION_CONFIG, config, {
         "items.count": len(answered), "items.digest": items_digest(answered)}, "the predictions give")
     return f"{len(answered)} items"
-
-
-@check("recompute.scores", "record")
-def scores(record: Record) -> Found:
-    """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
-    with _Processes() as processes:
-        yield from for_each_unit(record.units_of("evaluations"), lambda unit: _scores(unit, processes))
-    return None
 
 
 @check("recompute.scorecard", "evaluations")
@@ -111,27 +102,9 @@ def _settings(unit: Unit) -> EvaluationSettings:
         max_completion_chars=int(config["limits"]["max_completion_chars"]), item_seconds=ITEM_SECONDS)
 
 
-class _Processes(ExitStack):
-    """The scoring process of one evaluation after the other; those with the same settings share one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._settings: dict[str, Any] = {}
-        self._process: ScoringProcess | None = None
-
-    def process_for(self, settings: EvaluationSettings, clock: ScoringTime) -> ScoringProcess:
-        """The process for these settings. Raises `RequestError` where it cannot be started."""
-        if self._process is None or settings.for_scoring() != self._settings:
-            self.close()  # ends the process before
-            self._process = None  # the next one may not start
-            self._settings = settings.for_scoring()
-            self._process = self.enter_context(ScoringProcess(settings))
-            clock.seconds += self._process.processor_seconds
-        return self._process
-
-
-def _scores(unit: Unit, processes: _Processes) -> Found:
-    """Findings about one evaluation."""
+@check("recompute.scores", "evaluations")
+def scores(unit: Unit) -> Found:
+    """Answer and verdict of each completion against this project's own scorer, in a process with limits."""
     settings, clock, judge = _settings(unit), unit.tree.scoring, _judge_of(unit)
     version = str(field_of(unit.json(EVALUATION_CONFIG), "scorer.version"))
     if judge is not None and not (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
@@ -139,7 +112,6 @@ def _scores(unit: Unit, processes: _Processes) -> Found:
         return None
     if reason := clock.reason_over:
         raise NotChecked(reason)
-    process = processes.process_for(settings, clock)
     by_id = {item.id: item for item in _items(unit)}
     rows: list[dict[str, Any]] = []
     for row in unit.lines(PREDICTIONS):
@@ -151,15 +123,17 @@ def _scores(unit: Unit, processes: _Processes) -> Found:
             yield f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}"
     limited: list[str] = []
     count = 0
-    for chunk in clock.chunks(process, rows):
-        judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                                    for row in chunk])
-        count += len(chunk)
-        for row, scored in zip(chunk, judgements, strict=True):
-            judgement = scored if judge is None else _score_of_recorded_reply(by_id[str(row["id"])], row, scored)
-            yield from _verdict_problems(row, judgement)
-            if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
-                limited.append(str(row.get("id"))[:60])
+    with ScoringProcess(settings) as process:
+        clock.seconds += process.processor_seconds
+        for chunk in clock.chunks(process, rows):
+            judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
+                                        for row in chunk])
+            count += len(chunk)
+            for row, scored in zip(chunk, judgements, strict=True):
+                judgement = scored if judge is None else _score_of_recorded_reply(by_id[str(row["id"])], row, scored)
+                yield from _verdict_problems(row, judgement)
+                if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
+                    limited.append(str(row.get("id"))[:60])
     if count < len(rows):
         yield not_checked(f"{count} completions were scored again, and no more: {clock.reason_over}")
     if judge:

@@ -69,12 +69,9 @@ def preferences(unit: Unit) -> Found:
     algorithm: Dpo = _algorithm(unit)
     for subject, numbers, (chosen, _) in _steps(unit):
         slack = TOLERANCE * (1 + algorithm.beta * _scale(numbers))
-        problems = [*_share_problems(numbers["accuracy"], len(chosen)), *_margin_is_difference(numbers, slack)]
-        least = _least_loss(algorithm, numbers["margin"])
-        if numbers["loss"] < least - slack:
-            problems.append(f"loss {numbers['loss']:g}, with this margin it is at least {least:g}")
-        problems = problems or [*margin_problems(algorithm, numbers, len(chosen), slack)]
-        yield from (f"{subject}: {problem}" for problem in problems)
+        yield from (f"{subject}: {problem}" for problem in (
+            *_share_problems(numbers["accuracy"], len(chosen)), *_margin_is_difference(numbers, slack),
+            *margin_problems(algorithm, numbers, len(chosen), slack)))
     return f"{len(unit.metrics)} steps"
 
 
@@ -146,14 +143,6 @@ def _scale(numbers: Mapping[str, float]) -> float:
     return abs(numbers["chosen_log_prob"]) + abs(numbers["rejected_log_prob"])
 
 
-def _least_loss(algorithm: Dpo, margin: float) -> float:
-    """Smallest mean loss of pairs with this mean margin: the loss is convex, so that of pairs that all have it."""
-    if algorithm.loss == "ipo" or algorithm.length_normalized:  # lengths decide there as well
-        return 0.0
-    smooth = algorithm.label_smoothing
-    return (1 - smooth) * pair_loss(margin) + smooth * pair_loss(-margin)
-
-
 def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> Iterator[str]:
     """What an accuracy says against the mean margin, and a loss against both.
 
@@ -167,13 +156,14 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
     margin, loss = numbers["margin"], numbers["loss"]
     if (right == pairs and margin < -slack) or (right == 0 and margin > slack):
         yield f"a margin of {margin:g}, with {'every' if right else 'no'} pair correct"
-    # The bounds below follow from the sigmoid loss of plain margins, and hold for no other.
-    elif algorithm.loss == "sigmoid" and not algorithm.length_normalized and not algorithm.label_smoothing:
-        least, most = loss_bounds(margin, right, pairs)
-        if loss < least - slack:
-            yield f"loss {loss:g}, with this margin and accuracy it is at least {least:g}"
-        if loss > most + slack:
-            yield f"loss {loss:g}, with this margin and accuracy it is at most {most:g}"
+        return
+    least, most = 0.0, math.inf
+    # The closer bounds follow from the sigmoid loss of plain margins. Labels that are smoothed add their share of the
+    # margin, because the losses of m and of -m differ by m.
+    if algorithm.loss == "sigmoid" and not algorithm.length_normalized:
+        least, most = (bound + algorithm.label_smoothing * margin for bound in loss_bounds(margin, right, pairs))
+    if not least - slack <= loss <= most + slack:
+        yield f"loss {loss:g}, with this margin and accuracy it is at least {least:g} and at most {most:g}"
 
 
 def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:

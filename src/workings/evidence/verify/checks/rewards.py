@@ -20,7 +20,7 @@ from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_input
 from workings.evidence.verify.tree import shown
 from workings.models.chat import ChatTemplate
 from workings.record.digest import bytes_digest, json_digest
-from workings.record.layout import DATA_DIGESTS, PROMPTS, RECIPE, REWARDS, ROLLOUTS
+from workings.record.layout import PROMPTS, RECIPE, REWARDS, ROLLOUTS
 from workings.record.storage import refuse_too_large
 from workings.rollouts.rollout import Rollout, to_reward
 from workings.scoring.model_judge import JUDGE, JUDGE_VERSION, PROMPT, score_of
@@ -50,8 +50,6 @@ def prompts(unit: Unit) -> Found:
     if inputs.settings is not None:
         yield from _reward_problems(unit.json(REWARDS), inputs.settings, digests.get("rewards"))
         yield from _kept_function_problems(unit, inputs.settings)
-    if unit.has(DATA_DIGESTS) and unit.json(DATA_DIGESTS) != digests:
-        yield f"{DATA_DIGESTS} differs from the manifest"
     return f"{len(inputs.prompts.prompts):,} prompts; rewards: " + (", ".join(inputs.reward_names) or "none")
 
 
