@@ -57,7 +57,6 @@ def test_every_program_of_a_run_on_devices_that_are_not_here(
         assert any("put together from its datasheet" in reason for reason in found.reasons)
     kept = [json.loads(file.read_text("utf-8")) for file in (tmp_path / "plans").iterdir()]
     assert sorted(each["peak_bytes"] for each in kept) == sorted(found.peaks.values())
-    assert all(sum(each["heap"].values()) <= each["breakdown"]["temporaries"] for each in kept)
     monkeypatch.setattr("workings.engines.jax.planning.compile_for", lambda *_: pytest.fail("compiled again"))
     assert make_plan(asked, shape, machine).verdict == found.verdict
 
@@ -104,4 +103,3 @@ def test_the_cpu_is_compiled_for_as_training_does() -> None:
     ahead = compile_for(asked, (1, 4, 64), HOST)
     here = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"}))).inspect(Batch.blank((1, 4, 64)))
     assert ahead.peak_bytes == here.peak_bytes
-    assert sum(ahead.heap.values()) <= ahead.breakdown["temporaries"]

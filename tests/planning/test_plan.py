@@ -53,7 +53,7 @@ def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
 @pytest.mark.parametrize(("share", "certainty"), [(0.5, "by proportion"), (3.0, "unexplained")])
 def test_parts_add_up_to_what_the_compiler_says(share, certainty):
     request, batch = request_of(recipe()), (1, 4, 64)
-    exact = sum(exact_parts(request, batch, 1, 1).values())
+    exact = sum(size for name, size in exact_parts(request, batch, 1, 1).items() if name != "gradients")
     formula = sum(largest_phase_parts(request, batch, 1, 1, "tpu").values())
     peak = exact + int(share * formula)
     found = split_parts(planned_run(recipe(), "v5e-1", request=request, step=batch), "step", Inspection(
@@ -166,15 +166,3 @@ def test_the_largest_part_is_a_group_of_parts(no_compiler):
     assert "optimizer state, 18.67 GiB" in found.largest_part
     assert "(exact)" in found.largest_part
     assert largest_part_sentence(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
-
-
-def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():
-    request, batch = request_of(recipe()), (1, 4, 64)
-    found = split_parts(planned_run(recipe(), "t4", request=request, step=batch), "step", Inspection(
-        peak_bytes=10_000_000, source="compiled", breakdown={}, versions={},
-        exact={"parameters": 4_000_000, "batch": 0},
-        heap={"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}))
-    assert [(part.name, part.certainty) for part in found] == [
-        ("parameters", "exact"), ("gradients", "assigned"), ("logits", "assigned"),
-        ("everything else", "unexplained")]
-    assert found[-1].size_bytes == 500_000

@@ -261,8 +261,6 @@ class Inspection:
     exact: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the program's arguments by part (`parameters`, `moments`, `batch`, …), from shapes and shardings; empty
     if these are not known."""
-    heap: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the program's heap by part, where the compiler wrote down its buffer assignment."""
     assumed: tuple[str, ...] = ()
     """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
     why_estimated: str = ""
