@@ -343,14 +343,6 @@ class EngineClass(Protocol):
 
 
 @runtime_checkable
-class MicroBatchEngine(Protocol):
-    """Optional: progress within a long step."""
-
-    def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
-        """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all."""
-
-
-@runtime_checkable
 class ShardSavingEngine(Protocol):
     """Optional: checkpoints to which each process writes what its devices hold (`models.shards`)."""
 

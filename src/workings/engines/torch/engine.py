@@ -51,7 +51,6 @@ from workings.engines.torch.planning import TorchPlanning, TracedCard, trace_for
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
-    MicroBatchDone,
     Rows,
     State,
     empty_state,
@@ -84,7 +83,6 @@ class TorchEngine(TorchPlanning):
         self.request = request
         self.device = device
         self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
-        self._tell: MicroBatchDone = lambda done, total: None
         # Before memory is allocated: both need the request and the class of the model alone.
         refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
@@ -151,15 +149,10 @@ class TorchEngine(TorchPlanning):
         require_signals(self.request.objective, batch)
         parts = self._parts(batch)
         rows = [row for _, part in parts for row in to_rows(self.spec, part, self.request.objective.signals)]
-        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
+        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
         return state, StepResult.of(numbers.tolist(), self.request.objective.metrics,
                                     None if log_probs is None else self._at_positions(batch, parts, rows, log_probs))
-
-    def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
-        """Call ``tell`` in each step on a CPU; the host of a card does not see when a micro batch is computed."""
-        if self.device.platform == "cpu":
-            self._tell = tell
 
     def _parts(self, batch: Batch) -> list[Part]:
         """The batch in the micro batches that are computed."""
