@@ -198,17 +198,8 @@ def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
     return spec.layout.constrain(final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
 
 
-def likeliest(logits: jax.Array) -> jax.Array:
-    """``[B]`` int32: the token with the largest logit; of equals the first."""
-    # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
-    last = logits.shape[-1] - 1
-    # NaN equals nothing: a row that holds one gives the last token.
-    largest = logits == jnp.max(logits, -1, keepdims=True)
-    return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
-
-
 def _pick_greedy(spec: StepSpec, params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
-    return (likeliest(next_logits(spec, params, x)),)
+    return (jnp.argmax(next_logits(spec, params, x), -1).astype(jnp.int32),)
 
 
 def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Params, x: jax.Array,
@@ -228,7 +219,7 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
     if spec.layout.splits_vocabulary(logits.shape[1]):
         noises = spec.layout.constrain(noises, spec.layout.copies, (FSDP, TP))
     scaled = logits / temperature
-    token = likeliest(scaled + noises)
+    token = jnp.argmax(scaled + noises, -1).astype(jnp.int32)
     # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.
     hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
     return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)
