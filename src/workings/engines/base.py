@@ -25,11 +25,10 @@ from workings.models.shape import ModelShape
 from workings.objectives import registry as objectives
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
-ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher", "saving"]
+ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
 """``step``: one optimizer update. ``evaluation``: loss of a held-out batch. ``generation``: greedy answers to items.
 ``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as those of these
-completions. ``teacher``: the same under a teacher, which a second engine runs. ``saving``: no program, but a checkpoint
-that several processes save."""
+completions. ``teacher``: the same under a teacher, which a second engine runs."""
 
 
 class GenerationShape(NamedTuple):
@@ -475,7 +474,7 @@ class PlanningEngine(Protocol):
     ``workings.planning_engines``. Its module loads no framework: programs are compiled or traced in a child process.
 
     A class may have one attribute more, ``process_per_device = True``: of many prompts each device of ``fsdp`` then
-    answers 128 at a time, and gathers a whole tensor when a checkpoint is saved; without it all devices of a host do.
+    answers 128 at a time; without it all devices together do.
     """
 
     name: str

@@ -53,8 +53,8 @@ class PlannedRun:
         return BatchShape(*self.programs["step"])
 
     def largest_shape(self, program: ProgramName) -> ProgramShape:
-        """The largest shape of a program; a teacher's batches are those of the step, and saving has none."""
-        return self.step if program in ("teacher", "saving") else self.programs[program]
+        """The largest shape of a program; a teacher's batches are those of the step."""
+        return self.step if program == "teacher" else self.programs[program]
 
 
 def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
