@@ -101,9 +101,6 @@ class TorchEngine(TorchPlanning):
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
             # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
-        if self.device.platform == "gpu" and self.request.method.name == "qlora" and (
-                how := four_bit.difference_from_cpu(self.device.device)):
-            notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
