@@ -27,13 +27,13 @@ class Third:
 
     @classmethod
     def refusals(cls, request):
-        return [Refusal(feature="optimizer muon", given="optimizer.name: muon with engine third", expected="adamw",
-                        try_next="optimizer.name=adamw")] if request.optimizer.name == "muon" else []
+        return [Refusal("optimizer muon", "optimizer.name: muon with engine third", "adamw",
+                        "optimizer.name=adamw")] if request.optimizer.name == "muon" else []
 
     @classmethod
     def inspect_for(cls, request, programs, target):
         for refusal in cls.refusals(request):
-            raise refusal.error()
+            raise refusal
         if target.name == "l4":
             raise NotInspected("the third engine has never seen this card")
         cls.asked.append((target.name, sorted(programs)))

@@ -447,19 +447,13 @@ class ReportingEngine(Protocol):
         """Texts by file name, such as ``cuda_check.txt``, without names of people or processes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """A feature that a request asks for and an engine does not have, with the three parts of a `RequestError`."""
+class Refusal(RequestError):
+    """A request asks for a feature that an engine does not have."""
 
-    feature: str
-    """The feature in a few words (`mesh.tp above 1`)."""
-    given: str
-    expected: str
-    try_next: str
-
-    def error(self) -> RequestError:
-        """The refusal as the error of a request."""
-        return RequestError(self.given, self.expected, self.try_next)
+    def __init__(self, feature: str, given: str, expected: str, try_next: str) -> None:
+        """``feature``: in a few words (`mesh.tp above 1`)."""
+        super().__init__(given, expected, try_next)
+        self.feature = feature
 
 
 class NotInspected(WorkingsError):

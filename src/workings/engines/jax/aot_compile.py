@@ -54,7 +54,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
     array = jax.ShapeDtypeStruct
-    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.replicated())
+    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.sharding())
     # Another number of stop tokens than these two is another program, but differs by bytes only.
     return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),

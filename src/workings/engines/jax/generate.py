@@ -309,7 +309,7 @@ class Generator:
         room, sampled = bucket(max_new_tokens), seeds is not None
         if (room, sampled) not in self._programs:
             self._programs[room, sampled] = jax.jit(partial(generate, self.spec, room, sampled),
-                                                    out_shardings=self.spec.layout.replicated())
+                                                    out_shardings=self.spec.layout.sharding())
         program, stops = self._programs[room, sampled], stop_array(stop_ids)
 
         devices = self.spec.layout.shape.row_devices
