@@ -11,6 +11,8 @@ from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import state_channels
 
+MAX_PROMPTS = 128
+"""Most rows that a process generates at a time."""
 LARGEST_ACTIVATION = 128 << 20
 """Most bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole, with the same
 bits as in records of earlier versions."""

@@ -12,14 +12,12 @@ from workings.engines.base import (
     ProgramShape,
     ProgramShapes,
 )
+from workings.engines.prefill import MAX_PROMPTS
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.ways.base import way_of
-
-MAX_PROMPTS = 128
-"""Prompts that a process of an engine answers at a time, however many it is given."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,13 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
+from workings.engines.prefill import MAX_PROMPTS
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.further_memory import with_frozen_models
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
-from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of
+from workings.planning.planned_run import PlannedRun, mesh_of
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
 from workings.ways.base import way_of

@@ -21,7 +21,7 @@ from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
 from workings.engines.child_process import wrong
-from workings.engines.jax.generate import MAX_ROWS, bucket, generate, padded_prompts
+from workings.engines.jax.generate import bucket, generate, padded_prompts
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import (
     abstract_state,
@@ -34,7 +34,7 @@ from workings.engines.jax.spec import (
 from workings.engines.jax.step import MASTER, StepSpec, evaluate, log_probs
 from workings.engines.jax.target import PACKAGES, inspection, refusal
 from workings.engines.jax.top_tokens import most_likely
-from workings.engines.prefill import largest_divisor
+from workings.engines.prefill import MAX_PROMPTS, largest_divisor
 from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.objectives.top_tokens import TopTokens
@@ -63,7 +63,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
 
 def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
     """Padded numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens."""
-    copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // devices)
+    copies = largest_divisor(drawn, min(MAX_PROMPTS, size.prompts) // devices)
     prompts = padded_prompts(size.prompts // copies, copies, devices)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
 

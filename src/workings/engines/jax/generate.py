@@ -36,13 +36,11 @@ from workings.engines.jax.model import (
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, P
 from workings.engines.jax.step import StepSpec
-from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
+from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.family import EMBEDDING
 
 MIN_LENGTH = 16
 """Shortest padded length: shorter prompts share its program."""
-MAX_ROWS = 128
-"""Most rows that are generated at a time."""
 
 
 def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
@@ -252,7 +250,7 @@ class PromptBatch:
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, copies: int = 1) -> list[PromptBatch]:
-    """Prompts grouped by padded length, in batches of at most `MAX_ROWS` rows.
+    """Prompts grouped by padded length, in batches of at most `MAX_PROMPTS` rows.
 
     The number of prompts of a batch is a multiple of ``rows_multiple``; ``copies``: this many equal prompts are next to
     each other, and stay together.
@@ -267,7 +265,7 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, 
 
 def max_prompts(copies: int, multiple: int) -> int:
     """The most prompts of a batch, each with this many copies; every device gets equally many, and at least one."""
-    return MAX_ROWS if copies == 1 else max(1, MAX_ROWS // copies // multiple) * multiple
+    return MAX_PROMPTS if copies == 1 else max(1, MAX_PROMPTS // copies // multiple) * multiple
 
 
 def padded_prompts(count: int, copies: int, multiple: int) -> int:
@@ -314,7 +312,7 @@ class Generator:
 
         devices = self.spec.layout.shape.row_devices
         # At least one prompt for each device, because every device reads its own.
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // devices) if sampled else 1
+        copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts)) // devices) if sampled else 1
         answers: dict[int, Completion] = {}
         for rows in prompt_batches(prompts, devices, copies=copies):
             own_seeds = np.zeros(len(rows.real), np.uint32)  # of padding, too

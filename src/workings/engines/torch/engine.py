@@ -21,7 +21,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.prefill import check_prompts, check_sampling, copies_of_each
+from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch import checkpoint, four_bit, processes
 from workings.engines.torch.backward_optimizer import refuse_conflicts
@@ -36,7 +36,7 @@ from workings.engines.torch.device import (
     slow_formats,
     versions,
 )
-from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
+from workings.engines.torch.generate import batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.length_bucketing import Part, one_part, parts_by_length
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
@@ -236,7 +236,7 @@ class TorchEngine(TorchPlanning):
         # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows
         # cannot be repeated.
         processes = mesh.processes
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // processes)) if self.spec.shape.verified else 1
+        copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts) // processes)) if self.spec.shape.verified else 1
         for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.model)):
             pick: PickToken = greedy if not temperature else sampled(temperature, uniform_numbers(
                 [seeds[i] for i in indices[mesh.rows(len(indices))]], max_new_tokens, self.device.device))
