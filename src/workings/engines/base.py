@@ -444,7 +444,7 @@ class ReportingEngine(Protocol):
     """Optional: texts about its libraries and drivers for a run's record."""
 
     def environment_files(self) -> Mapping[str, str]:
-        """Texts by file name, such as ``cuda_check.txt``, without names of people or processes."""
+        """Texts by file name, such as ``nvidia_smi.txt``, without names of people or processes."""
 
 
 class Refusal(RequestError):

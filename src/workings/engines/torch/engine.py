@@ -300,5 +300,5 @@ class TorchEngine(TorchPlanning):
         return check_kernels(self.device.device, self.request.precision.compute)
 
     def environment_files(self) -> Mapping[str, str]:
-        """Texts about PyTorch, CUDA and the driver, by file name, for the record."""
-        return environment_files(self.device.device)
+        """Texts about PyTorch and the driver, by file name, for the record."""
+        return environment_files()
