@@ -30,7 +30,6 @@ def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> in
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
     """Number of completions for which each prompt can be read once, if equal prompts are neighbors: 1 to ``most``."""
-    # If prompts have different numbers of completions, the largest number that divides them all.
     return largest_divisor(gcd(*(sum(1 for _ in same) for _, same in groupby(prompts))), most)
 
 

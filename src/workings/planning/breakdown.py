@@ -95,7 +95,6 @@ def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, 
     else:
         parts = {name: size for name, size in forward_program_parts(
             run.request, program, shape, *mesh, run.target.platform).items() if name not in counted}
-    # Formulas are only scaled down: what exceeds their total stays unexplained.
     share = min(1.0, max(0, rest) / sum(parts.values()))
     return {name: int(size * share) for name, size in parts.items()}
 

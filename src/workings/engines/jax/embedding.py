@@ -74,7 +74,6 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
 def _add_local(layout: Layout, table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
     def turn(total: jax.Array, xs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         chunk, rows = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
-        # Tokens of other devices have the index past the end, which `drop` leaves out.
         return total.at[_own_index(chunk, table.shape[0])].add(rows.astype(jnp.float32), mode="drop"), None
 
     # In float32, because a frequent token's gradient is a sum of many small terms; rounded once at the end.

@@ -102,7 +102,6 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
     def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
         x, caches = prefill(*(merged(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0)
                               for array in (tokens, lengths)))
-        # Layers come first in caches.
         return write(buffers[0], x, part, 0), jax.tree.map(
             lambda buffer, rows: write(buffer, rows, part, 1), buffers[1], caches)
 

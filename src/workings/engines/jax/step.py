@@ -97,7 +97,6 @@ class StepSpec:
     def fresh_moments(self, params: Params) -> dict[str, Any]:
         """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
         trained = self.trained(params)
-        # Stored weights are the rounded master; updates start from the master.
         master = {MASTER: {name: x.astype(jnp.float32) for name, x in trained.items()}}
         return self.optimizer.init(trained) | (master if self.rounding == "master_fp32" else {})
 
@@ -186,7 +185,6 @@ def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.A
     keys = round_keys(spec.seed, step, [*old]) if spec.rounding == "stochastic" else {}
     for name, param in old.items():
         slots = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
-        # A float32 master keeps the part of an update that the stored weight loses by rounding.
         source = slots.pop(MASTER, param)
         value, slots = spec.optimizer.update(name, source, grads[name], slots, step, learning_rate)
         if MASTER in moments:

@@ -34,7 +34,6 @@ class FourBitLinear(nn.Linear):
         # The JAX engine rounds as well, so that one file gives both the same codes, in any format.
         rounded = weight.to(device=self.codes.device, dtype=self.rounded_to).float()
 
-        # `compress_statistics` would quantize the scales as well, which QLoRA calls double quantization.
         codes, state = quantize_4bit(rounded, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)

@@ -117,7 +117,6 @@ def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
     def zeros(*size: int) -> Tensor:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
 
-    # Indices and tokens are 0: a trace reads sizes and no values.
     request = spec.request
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
                  index=zeros(count * length), targets=zeros(count * length), packed=request.packed,
