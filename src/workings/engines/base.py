@@ -374,7 +374,7 @@ class TeachingEngine(Protocol):
 
 @runtime_checkable
 class AdapterEngine(Protocol):
-    """Optional: the model without its adapters, as a reference."""
+    """Optional: the model without its adapters, as a reference, or with those of a checkpoint, as a teacher."""
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters, for `log_probs` alone; it shares its frozen weights with ``state``.
@@ -382,11 +382,6 @@ class AdapterEngine(Protocol):
         The next `step` may consume these weights: after it, ask again with the state that it returned. Raises
         `RequestError` for method ``full``: use ``load(weights, trainable=False)`` there.
         """
-
-
-@runtime_checkable
-class AdapterReadingEngine(Protocol):
-    """Optional: read the adapters of a checkpoint without its optimizer's state."""
 
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint's directory; ``state`` is consumed.

@@ -4,8 +4,6 @@
 line of standard output; `target.py` starts it. The program is built by the same functions as `JaxEngine` builds it.
 """
 
-import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -20,7 +18,7 @@ import numpy as np
 from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
-from workings.engines.child_process import wrong
+from workings.engines.child_process import answer_parent
 from workings.engines.jax.generate import bucket, generate, padded_prompts
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import (
@@ -35,7 +33,6 @@ from workings.engines.jax.step import MASTER, StepSpec, evaluate, log_probs
 from workings.engines.jax.target import PACKAGES, inspection, refusal
 from workings.engines.jax.top_tokens import most_likely
 from workings.engines.prefill import MAX_PROMPTS, largest_divisor
-from workings.errors import RequestError
 from workings.models.batch import BatchShape
 from workings.objectives.top_tokens import TopTokens
 
@@ -175,8 +172,4 @@ def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, i
 
 
 if __name__ == "__main__":
-    try:
-        result = main(json.load(sys.stdin))
-    except RequestError as error:
-        result = wrong(error)
-    sys.stdout.write(json.dumps(result) + "\n")
+    answer_parent(main)
