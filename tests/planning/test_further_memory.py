@@ -121,17 +121,6 @@ def test_a_teacher_that_does_not_fit_is_stored_in_fewer_bits():
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_the_shipped_recipe_fits_its_card_with_its_teacher():
-    found = plan("gemma-3-1b-distill-rtx5090", "rtx5090", nearest=False)
-    assert set(found.peaks) == {"step", "drawing", "generation", TEACHER}
-    assert found.verdict.fits
-    teacher, = (part.size_bytes for part in found.parts if part.name == TEACHER)
-    assert teacher == 2 * parameter_count(published_shape("gemma-3-4b"))
-    assert found.time.seconds > found.time.training_seconds + found.time.teacher_seconds > found.time.training_seconds
-    assert not any("teacher" in each for each in found.time.not_counted)
-
-
-@pytest.mark.usefixtures("no_compiler")
 def test_a_teacher_reads_each_row_of_traces_once(tmp_path):
     (tmp_path / "traces.jsonl").write_text("{}\n" * 40)
     (tmp_path / "config.json").write_text(json.dumps(to_hf_config(shape())))

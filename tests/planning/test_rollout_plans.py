@@ -146,11 +146,11 @@ def test_completions_get_shorter_and_prompts_keep_their_room():
     assert list(way_of(recipe()).shorter_completions(recipe())) == []
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_recipes() if load_recipe(name).recipe.rewards
+@pytest.mark.parametrize("name", [name for name in shipped_recipes() if way_of(load_recipe(name).recipe).rollouts(8)
                                   and not name.endswith("-cpu")])
-def test_shipped_recipes_that_learn_from_rewards(no_compiler, name):
+def test_shipped_recipes_that_learn_from_rewards_or_a_teacher(no_compiler, name):
     found = plan(name, target_in_name(name), nearest=False)
-    assert set(found.peaks) == {"step", "drawing", "generation"}
+    assert set(found.peaks) - {"teacher"} == {"step", "drawing", "generation"}
     assert found.verdict.fits
 
 
