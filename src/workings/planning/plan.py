@@ -91,8 +91,6 @@ class Nearest:
     peak_bytes: int
     limit_bytes: int
     source: str
-    tried: tuple[str, ...]
-    """Overrides of candidates that were compiled before it and refused."""
 
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
