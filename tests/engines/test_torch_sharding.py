@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from tests.engines.tiny import request, same_tensors, tiny_shape
 from tests.engines.torch_two_processes import CASES, GROUPS, curve, drawn, engine, report
-from workings.config.training import MemoryConfig
+from workings.config.training import AdamW8bitConfig
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.errors import RequestError
 
@@ -111,5 +111,5 @@ def test_rows_are_split_among_processes() -> None:
 
 def test_what_cannot_be_split_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RequestError, match="cannot be split among 2 processes"):
-        find_mesh(request(tiny_shape(), memory=MemoryConfig(optimizer_in_backward=True)), "cpu")
+    with pytest.raises(RequestError, match="adamw8bit cannot be split among 2 processes"):
+        find_mesh(request(tiny_shape(), optimizer=AdamW8bitConfig(name="adamw8bit")), "cpu")

@@ -101,5 +101,10 @@ def test_the_cpu_is_compiled_for_as_training_does() -> None:
 
     asked = request_of(recipe())
     ahead = compile_for(asked, (1, 4, 64), HOST)
-    here = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"}))).inspect(Batch.blank((1, 4, 64)))
+    engine = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"})))
+    here = engine.inspect(Batch.blank((1, 4, 64)))
     assert ahead.peak_bytes == here.peak_bytes
+    # Parameters and two moments come in and go out in the same memory.
+    assert here.breakdown["aliased"] >= 3 * ahead.exact["parameters"]
+    larger = engine.inspect(Batch.blank((1, 32, 64)))
+    assert larger.breakdown["temporaries"] > 3 * here.breakdown["temporaries"]
