@@ -53,10 +53,6 @@ updates = pytest.mark.parametrize(("config", "name", "start", "grads", "rate", "
         [[[1.0, 3.0], [2.0, 6.0]]], 0.1, [[0.9, 0.9], [0.9, 0.9]],
         {"exp_avg_sq_row": [5.0, 20.0], "exp_avg_sq_col": [2.5, 22.5]},
         id="one step of Adafactor with decay, clipped by its own size"),
-    # A vector's first update is the sign of its gradient.
-    pytest.param(
-        AdafactorConfig(name="adafactor", weight_decay=0.5), "model.norm.weight", [1.0, 1.0], [[4.0, -0.5]], 0.1,
-        [0.9, 1.1], {"exp_avg_sq": [16.0, 0.25]}, id="one step of Adafactor on a vector"),
 ])
 """A tensor, its gradients step by step, and what comes out."""
 

@@ -10,11 +10,6 @@ from workings.errors import DeviceError
 without_cuda = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a working GPU")
 
 
-def test_auto_on_a_bare_machine_says_why_it_is_the_cpu() -> None:
-    found = find_device("auto", {})
-    assert (found.platform, found.reason) == ("cpu", "auto: this machine shows no accelerator")
-
-
 @without_cuda
 @pytest.mark.parametrize("asked", ["gpu", "cuda", "auto"])
 def test_a_card_that_cannot_be_used_is_refused_with_the_finding(asked: str) -> None:
