@@ -168,9 +168,9 @@ ARGUMENTS: dict[str, str] = {
                                          _VERBS),
              group="distributed/test_process_group.py::test_two_processes_are_stopped_and_one_goes_on",
              weights="runs/test_eval_weights.py::test_both_engines_answer_from_weights_what_the_run_answers"),
-    **_shown("plan", recipe=_PLAN.format("test_too_large_a_plan_comes_with_one_that_fits"),
+    **_shown("plan", recipe=_PLAN.format("test_without_a_compiler_it_is_estimated_and_says_what_to_install"),
              **dict.fromkeys(("on", "nearest"), _PLAN.format("test_several_targets_at_once")),
-             overrides=_PLAN.format("test_the_worst_program_decides")),
+             overrides=_PLAN.format("test_the_largest_part_is_a_group_of_parts")),
     **_shown("compare", **dict.fromkeys(("a", "b"), _VERBS),
              equivalent_within="evaluation/test_equivalence.py::test_compare_says_what_is_ruled_out"),
     **_shown("verify", path=_VERBS, expect_root="publish/test_push.py::"

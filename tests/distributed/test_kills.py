@@ -58,18 +58,11 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start
 
 
 # `python -m proof.kills` kills either one at random moments.
-@pytest.mark.parametrize("index", [0, pytest.param(1, marks=pytest.mark.full)])
-def test_a_process_of_jax_is_killed(tmp_path: Path, start_forked, whole: Path, index: int) -> None:
-    write_recipe(tmp_path, RECIPE)
-    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(index, 3, 0.0)], *SMALL) == (1, [])
-    assert killing.problems_at_end(tmp_path / "killed", killing.contents(whole / "whole")) == []
-
-
-def test_a_killed_run_in_shards_has_the_bits_of_one_with_whole_files(
+def test_a_run_in_shards_whose_processes_are_killed_has_the_bits_of_one_with_whole_files(
         tmp_path: Path, start_forked, whole: Path) -> None:
     write_recipe(tmp_path, RECIPE)
-    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(1, 3, 0.0)], *SMALL,
-                                  "checkpoint.sharded=true") == (1, [])
+    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(1, 3, 0.0), (0, 1, 0.0)], *SMALL,
+                                  "checkpoint.sharded=true") == (2, [])
     runs = [whole / "whole", tmp_path / "killed"]
     first, second = (killing.contents(run) for run in runs)
     assert second["metrics"] == first["metrics"]

@@ -149,7 +149,7 @@ def places() -> dict:
     moments = compiled.input_shardings[0][0]["moments"]["exp_avg"]["layers.mlp.up_proj.weight"].shard_shape((3, 48, 32))
     split = e.shardings["moments"]["exp_avg"]["layers.mlp.up_proj.weight"]
     stack = jax.ShapeDtypeStruct((3, 48, 32), np.float32, sharding=split)
-    saved = checkpoint.gather(e.layout.replicated(), of_a_stack=True).lower(stack, 0).compile()
+    saved = checkpoint.gather(e.layout.sharding(), of_a_stack=True).lower(stack, 0).compile()
     return {"tokens": batch, "moment": moments, "text": compiled.as_text(), "saved": saved.as_text()}
 
 

@@ -1,13 +1,16 @@
 """`auto` settles for the CPU only where the machine shows no accelerator; nothing is replaced silently."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 
 from workings.engines.hardware_probe import accelerators
 from workings.engines.jax.device import find_devices
+from workings.engines.torch.device import find_device
 from workings.errors import DeviceError
 
 PCI = "sys/bus/pci/devices/0000:01:00.0"
@@ -33,8 +36,9 @@ def test_a_device_node_a_driver_or_a_card_is_seen(tmp_path: Path, files: dict[st
     assert accelerators(machine(tmp_path, files)) == found
 
 
-def test_auto_on_a_bare_machine_says_why_it_is_the_cpu() -> None:
-    found = find_devices("auto", {})
+@pytest.mark.parametrize("find", [find_devices, find_device])
+def test_auto_on_a_bare_machine_says_why_it_is_the_cpu(find: Callable[..., Any]) -> None:
+    found = find("auto", {})
     assert (found.platform, found.reason) == ("cpu", "auto: this machine shows no accelerator")
 
 

@@ -61,27 +61,6 @@ def test_drawn_tokens_follow_the_softmax_at_the_temperature(engine: JaxEngine, s
     assert chisquare(found, expected * count).pvalue > 1e-4
 
 
-@pytest.mark.slow
-def test_a_completion_depends_on_its_prompt_and_seed_and_on_nothing_beside_it(engine: JaxEngine, state: dict) -> None:
-    draw = np.random.default_rng(0)
-    prompts = [draw.integers(0, 61, n).tolist() for n in (3, 14, 30, 5, 21, 9, 3, 3, 2, 11)]
-    seeds = [*range(9), 2 ** 32 - 1]
-
-    def ask(which: list[int]) -> list[list[int]]:
-        answers = engine.sample(state, [prompts[i] for i in which], max_new_tokens=12, stop_ids=[60], temperature=1.0,
-                                seeds=[seeds[i] for i in which])
-        return [answer.tokens for answer in answers]
-
-    together = ask([*range(10)])
-    assert ask([*range(10)][::-1]) == together[::-1]
-    for i in (0, 2, 4, 9):
-        assert ask([i]) == [together[i]]
-    same_prompt = [answer.tokens for answer in engine.sample(
-        state, [prompts[0]] * 20, max_new_tokens=12, stop_ids=[], temperature=1.0, seeds=[*range(19), 0])]
-    assert same_prompt[0] == same_prompt[-1]
-    assert len({tuple(tokens) for tokens in same_prompt}) == 19
-
-
 def test_what_cannot_be_drawn_is_refused(engine: JaxEngine, state: dict) -> None:
     assert isinstance(engine, Sampler)
     for temperature, seeds, said in ((0.0, [1], "above 0"), (1.0, [], "one per prompt"), (1.0, [2 ** 32], "below 2")):

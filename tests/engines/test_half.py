@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from workings.engines.base import EngineRequest
 from workings.engines.torch.attention import Attention, in_half, plain_attention
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.half import half_product
-from workings.errors import RequestError
 from workings.models.batch import Batch
 
 LORA, QLORA = LoraConfig(name="lora"), QloraConfig(name="qlora")
@@ -96,12 +94,3 @@ def test_a_gradient_that_is_not_finite_is_shown() -> None:
     assert not math.isfinite(result.grad_norm)
 
 
-def test_what_has_no_products_in_float16_is_refused() -> None:
-    from workings.engines.jax.engine import JaxEngine
-
-    request = EngineRequest(shape=tiny_shape("gemma"), device="cpu", precision=PrecisionConfig(compute="fp16"))
-    for engine, changes, said in (
-            (JaxEngine, {}, "engine jax does not take precision.compute: fp16(?s:.*)engine=torch"),
-            (TorchEngine, {"shape": tiny_shape("qwen3_5")}, "layers that keep a state")):
-        with pytest.raises(RequestError, match=said):
-            engine.open(replace(request, **changes))

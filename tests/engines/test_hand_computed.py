@@ -1,48 +1,28 @@
-"""One table of numbers worked out by hand or in plain float64, for both engines: losses, updates, clipping.
+"""One table of numbers worked out by hand or in plain float64, for both engines: updates, clipping, a step.
 
 `Jax` and `Torch` translate the table into each engine's own calls and hold no numbers.
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
 from tests.engines.tiny import request, tiny_shape
-from workings.config.training import AdafactorConfig, AdamWConfig, MeshConfig
-from workings.engines.jax import loss as jax_loss
+from workings.config.training import AdafactorConfig, AdamWConfig
 from workings.engines.jax import optimizers as jax_optimizers
 from workings.engines.jax.engine import JaxEngine
 from workings.engines.jax.optimizers import clip_factor as jax_clip_factor
 from workings.engines.jax.params_tree import flatten_params
-from workings.engines.jax.sharding import make_layout
-from workings.engines.torch import loss as torch_loss
 from workings.engines.torch import optimizers as torch_optimizers
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.optimizers import update_tensor
 from workings.engines.torch.optimizers.base import UpdateContext
 from workings.engines.torch.optimizers.base import clip_factor as torch_clip_factor
 from workings.models.batch import Batch
-
-losses = pytest.mark.parametrize(("hidden", "head", "targets", "weights", "softcap", "expected"), [
-    # Logits are logs of 1/2, 1/4, 1/4: ln 2 + ln 4 + ln 4.
-    pytest.param(np.ones((3, 1)), np.log([[0.5], [0.25], [0.25]]), [0, 1, 2], [1, 1, 1], 0.0, 5 * math.log(2),
-                 id="known probabilities"),
-    # All logits zero: every token costs ln V, and two of four positions count.
-    pytest.param(np.zeros((4, 8)), np.ones((61, 8)), [3, 1, 4, 1], [0, 1, 0, 1], 0.0, 2 * math.log(61),
-                 id="only supervised positions count"),
-    pytest.param(np.zeros((2, 8)), np.ones((7, 8)), [3, 1], [0.25, 2.0], 0.0, 2.25 * math.log(7),
-                 id="weights multiply"),
-    # One logit of 60, capped at 30: 30 tanh 2, against one of 0.
-    pytest.param([[1.0]], [[60.0], [0.0]], [1], [1], 30.0, math.log1p(math.exp(30 * math.tanh(2.0))),
-                 id="the soft cap is applied"),
-])
-"""Hidden states ``[N, D]``, head ``[V, D]``, targets and weights ``[N]``, and the sum of weighted losses."""
 
 
 def adamw_in_float64(start: float, grads: list[float], rate: float) -> float:
@@ -73,10 +53,6 @@ updates = pytest.mark.parametrize(("config", "name", "start", "grads", "rate", "
         [[[1.0, 3.0], [2.0, 6.0]]], 0.1, [[0.9, 0.9], [0.9, 0.9]],
         {"exp_avg_sq_row": [5.0, 20.0], "exp_avg_sq_col": [2.5, 22.5]},
         id="one step of Adafactor with decay, clipped by its own size"),
-    # A vector's first update is the sign of its gradient.
-    pytest.param(
-        AdafactorConfig(name="adafactor", weight_decay=0.5), "model.norm.weight", [1.0, 1.0], [[4.0, -0.5]], 0.1,
-        [0.9, 1.1], {"exp_avg_sq": [16.0, 0.25]}, id="one step of Adafactor on a vector"),
 ])
 """A tensor, its gradients step by step, and what comes out."""
 
@@ -85,14 +61,6 @@ class Jax:
     """The table in the JAX engine's calls."""
 
     engine = JaxEngine
-
-    @staticmethod
-    def loss(hidden: Any, head: Any, targets: list[int], weights: list[float], softcap: float) -> float:
-        hidden, head = (jnp.asarray(x, jnp.float32) for x in (hidden, head))
-        shape = replace(tiny_shape(), final_softcap=softcap)
-        layout = make_layout(tuple(jax.devices("cpu")[:1]), MeshConfig(fsdp=1))
-        return float(jax_loss.loss_sum(hidden[None], head, jnp.asarray([targets]), jnp.asarray([weights], jnp.float32),
-                                       shape, layout, 0))
 
     @staticmethod
     def update(config: Any, name: str, start: Any, grads: list[Any], rate: float) -> tuple[Any, dict[str, Any]]:
@@ -119,12 +87,6 @@ class Torch:
     engine = TorchEngine
 
     @staticmethod
-    def loss(hidden: Any, head: Any, targets: list[int], weights: list[float], softcap: float) -> float:
-        hidden, head = (torch.tensor(np.asarray(x), dtype=torch.float32) for x in (hidden, head))
-        return float(torch_loss.linear_cross_entropy(hidden, head, torch.tensor(targets), torch.tensor(
-            weights, dtype=torch.float32), chunk=2, soft_cap=softcap))
-
-    @staticmethod
     def update(config: Any, name: str, start: Any, grads: list[Any], rate: float) -> tuple[Any, dict[str, Any]]:
         optimizer = torch_optimizers.make_optimizer(config, torch.float32)
         value = torch.tensor(start)
@@ -144,12 +106,6 @@ class Torch:
 
 
 both = pytest.mark.parametrize("engine", [Jax, Torch])
-
-
-@both
-@losses
-def test_losses(engine: Any, hidden: Any, head: Any, targets: Any, weights: Any, softcap: Any, expected: Any) -> None:
-    np.testing.assert_allclose(engine.loss(hidden, head, targets, weights, softcap), expected, rtol=1e-6)
 
 
 @both

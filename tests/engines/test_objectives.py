@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.engines.objective_oracle import expected_step
-from tests.engines.tiny import random_batch, request, tiny_shape, with_signals
+from tests.engines.tiny import random_batch, request, tiny_shape, with_signals, with_top_tokens
 from workings.config.method import LoraConfig, QloraConfig
 from workings.config.training import MemoryConfig, PrecisionConfig
 from workings.engines.base import AdapterEngine, EngineRequest
@@ -17,12 +17,14 @@ from workings.engines.torch.engine import TorchEngine
 from workings.errors import RequestError
 from workings.models.batch import Batch
 from workings.objectives.policy_gradient import ADVANTAGE, PolicyGradient
+from workings.objectives.top_tokens import TopTokens
 
 ENGINES = {"jax": JaxEngine, "torch": TorchEngine}
 OBJECTIVES = {
     "grpo with a reference": PolicyGradient(kl_beta=0.3, normalize="sequences"),
     "gspo": PolicyGradient(ratio="sequence", normalize="sequences", clip_low=0.05, clip_high=0.05),
-    "hot": PolicyGradient(temperature=1.7)}
+    "hot": PolicyGradient(temperature=1.7),
+    "top tokens": TopTokens(top_k=5)}
 
 
 def opened(name: str, **changes: Any) -> tuple[Any, Any, EngineRequest]:
@@ -50,7 +52,8 @@ def test_log_probs_are_those_of_the_softmax_of_all_logits(name: str, chunk: int)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "chunk"), [
-    ("grpo with a reference", 5), ("gspo", 0), pytest.param("hot", 0, marks=pytest.mark.full)])
+    ("grpo with a reference", 5), ("gspo", 0), ("top tokens", 5), *(
+        pytest.param(*case, marks=pytest.mark.full) for case in (("hot", 0), ("top tokens", 0)))])
 def test_both_engines_take_the_step_that_all_logits_imply(name: str, chunk: int, tmp_path: Any) -> None:
     """Value, gradient and metrics of the first step; then both take two further ones."""
     ours, state, asked = opened("jax", objective=OBJECTIVES[name], memory=MemoryConfig(loss_chunk=chunk))
@@ -58,7 +61,10 @@ def test_both_engines_take_the_step_that_all_logits_imply(name: str, chunk: int,
     theirs = TorchEngine.open(asked)
     other = theirs.load(tmp_path)
     plain = random_batch(asked.shape, micro=2)
-    batch = with_signals(plain, ours.log_probs(state, plain), divided_by=17.0)
+    if name == "top tokens":
+        batch = with_top_tokens(plain, *ours.most_likely(ours.init(1), plain, 5, 61))
+    else:
+        batch = with_signals(plain, ours.log_probs(state, plain), divided_by=17.0)
     value, norm, metrics = expected_step(ours, state, batch)
     for number in range(3):
         state, here = ours.step(state, batch, 1e-3)
@@ -66,7 +72,7 @@ def test_both_engines_take_the_step_that_all_logits_imply(name: str, chunk: int,
         if number == 0:
             np.testing.assert_allclose([here.loss, here.grad_norm], [value, norm], rtol=2e-5)
             assert here.metrics == pytest.approx(metrics, rel=1e-4, abs=1e-6)
-            assert here.metrics["clip_fraction"] > 0
+            assert here.metrics.get("clip_fraction", 1.0) > 0
         np.testing.assert_allclose([there.loss, there.grad_norm], [here.loss, here.grad_norm], rtol=2e-4, atol=1e-6)
         assert there.metrics == pytest.approx(dict(here.metrics), rel=1e-3, abs=1e-5)
 

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-import torch
 import transformers
-from torch.nn.functional import cross_entropy
 
 from tests.engines.tiny import random_batch, request, roughened
+from tests.engines.torch_oracle import plain, their_loss
 from tests.models.other_family import install
 from workings.config.load import load_recipe
 from workings.engines.jax.engine import JaxEngine
@@ -35,16 +34,11 @@ def test_from_a_config_to_a_step_on_both_engines(tmp_path: Path) -> None:
     recipe = load_recipe("smoke-tiny", [f"model={{source: pretrained, id: {tmp_path}}}"])
     assert find_shape(recipe) == shape
 
-    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    model = plain(tmp_path)
     assert type(model).__name__ == "SeedOssForCausalLM"
     assert {name: tuple(x.shape) for name, x in model.named_parameters()} == tensor_shapes(shape)
     batch = random_batch(shape)
-    with torch.no_grad():
-        logits = model(torch.from_numpy(batch.tokens[0]).long()).logits
-        losses = cross_entropy(logits.flatten(0, 1), torch.from_numpy(batch.targets).long().flatten(), reduction="none")
-    mask = torch.from_numpy(batch.loss_mask).flatten()
-    expected = float((losses * mask).sum() / mask.sum())
-
+    expected = float(their_loss(model, batch).detach())
     held = other.load(tmp_path)
     _, jax_step = ours.step(state, batch, 1e-3)
     _, torch_step = other.step(held, batch, 1e-3)

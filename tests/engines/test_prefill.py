@@ -77,7 +77,7 @@ def test_batches_hold_whole_groups_and_are_those_that_are_planned(rows: int, gro
     pytest.param(JaxEngine, "gemma2", marks=pytest.mark.slow), (TorchEngine, "gemma2"),
     *(pytest.param(*case, marks=pytest.mark.full) for case in ((JaxEngine, "gemma4"), (TorchEngine, "gemma4")))])
 def test_a_prompt_that_is_read_once_has_the_completions_of_one_that_is_read_for_each(engine: Any, family: str) -> None:
-    """Four completions of each of five prompts, drawn side by side and drawn in turns.
+    """Four completions of each of five prompts, drawn side by side, in turns, and a few alone.
 
     Tokens are equal; log probabilities but for the last bits, which depend on how many prompts are read at once.
     """
@@ -92,6 +92,8 @@ def test_a_prompt_that_is_read_once_has_the_completions_of_one_that_is_read_for_
 
     together, in_turns = ask([*range(20)]), ask([4 * prompt + number for number in range(4) for prompt in range(5)])
     assert together == in_turns
+    for few in ([0], [9, 7]):
+        assert ask(few) == {i: together[i] for i in few}
     for i, one in together.items():
         np.testing.assert_allclose(one.log_probs, in_turns[i].log_probs, atol=1e-5)
     assert len({tuple(each.tokens) for each in together.values()}) > 15

@@ -3,7 +3,6 @@
 What it has in common with other families is compared in `test_torch_engine` and `test_every_family_torch`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 import torch
 from transformers.models.qwen3_5 import modeling_qwen3_5
 
-from tests.engines.tiny import our_logits, packed_batch, request, tiny_shape
+from tests.engines.tiny import our_logits, packed_batch
 from tests.engines.torch_oracle import opened as form_opened
 from tests.engines.torch_oracle import roughened
 from workings.config.training import PrecisionConfig
@@ -162,11 +161,6 @@ def test_a_transformers_that_calls_its_kernels_otherwise_is_refused(monkeypatch:
 
 
 def test_rows_share_neither_a_sequence_nor_their_beginnings() -> None:
-    with pytest.raises(RequestError, match=r"data\.packing does not work with a qwen3_5 model") as caught:
-        TorchEngine.open(replace(request(tiny_shape("qwen3_5")), packed=True))
-    assert caught.value.try_next == "data.packing=none"
-    [refused] = TorchEngine.refusals(replace(request(tiny_shape("qwen3_5")), packed=True))
-    assert (str(refused.error()), TorchEngine.refusals(request(tiny_shape("qwen3_5")))) == (str(caught.value), [])
     engine = opened(cpu_optimizations=True, objective=Preference())
     assert not engine.spec.share_prefixes
     engine = opened()

@@ -6,7 +6,7 @@ process, so these run in their own pytest. In `make test` the quickstart's test 
 
 import pytest
 
-CASES = ("test_hand_computed.py", "test_generate.py", "test_jax_engine.py")
+CASES = ("test_hand_computed.py", "test_generate.py", "test_jax_lora.py")
 
 
 @pytest.mark.full

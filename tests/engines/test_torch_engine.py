@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.engines.tiny import random_batch, request, tiny_shape
-from workings.config.training import AdamW8bitConfig, AdamWConfig, MemoryConfig, PrecisionConfig
+from workings.config.training import AdamW8bitConfig, AdamWConfig, PrecisionConfig
 from workings.engines.base import ReportingEngine, Sampler, StreamingEngine
 from workings.engines.torch import attention
 from workings.engines.torch.attention import AttentionMask
@@ -15,17 +15,14 @@ from workings.models.batch import Batch
 
 
 def test_the_split_into_micro_batches_does_not_change_the_gradient() -> None:
-    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss and norm to 1e-5; all are reported."""
+    """1 x 8, 2 x 4 and 8 x 1 with rows of very different length: same loss and norm to 1e-5."""
     whole = random_batch(tiny_shape(), rows=8, seed=4)
     engine = TorchEngine.open(request(tiny_shape()))
     results = []
     for micro in (1, 2, 8):
         split = {name: x.reshape(micro, 8 // micro, -1) for name, x in whole.arrays.items()}
-        done: list[tuple[int, int]] = []
-        engine.report_micro_batches_to(lambda *told, done=done: done.append(told))
         _, result = engine.step(engine.init(0), Batch(**split), 1e-3)
         results.append((result.loss, result.grad_norm))
-        assert done == [(number, micro) for number in range(1, micro + 1)]
     np.testing.assert_allclose(results[1:], [results[0]] * 2, rtol=1e-5)
 
 
@@ -113,10 +110,8 @@ def test_what_it_says_about_itself() -> None:
     assert engine.check_device()["max_difference_to_numpy"] < 1e-4
     assert isinstance(engine, ReportingEngine)
     texts = engine.environment_files()
-    assert set(texts) == {"torch_version.txt", "cuda_check.txt", "nvidia_smi.txt"}
+    assert set(texts) == {"torch_version.txt", "nvidia_smi.txt"}
     assert torch.__version__ in texts["torch_version.txt"]
-    with pytest.raises(RequestError, match="flash does not cap scores, and a gemma2 model"):
-        TorchEngine.open(request(tiny_shape("gemma2"), memory=MemoryConfig(attention="flash")))
     # Bytes are 8-bit codes in moments: a checkpoint holds no four bits there, and `verify` compares the two.
     in_8_bits = TorchEngine.open(request(tiny_shape(vocab=160), optimizer=AdamW8bitConfig(name="adamw8bit")))
     assert in_8_bits.dtypes()["moments"] == "float32 and uint8"

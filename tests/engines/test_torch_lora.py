@@ -1,6 +1,5 @@
 """LoRA and QLoRA of the PyTorch engine against peft and bitsandbytes, and what is kept and refused."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from workings.engines.torch.checkpoint import write
 from workings.engines.torch.engine import TorchEngine
 from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.lora import base_weights
-from workings.errors import DeviceError, RecordError
+from workings.errors import RecordError
 
 TARGETS = ("q_proj", "v_proj", "o_proj", "gate_proj", "down_proj")
 LORA = LoraConfig(name="lora", rank=3, alpha=7.5, target_modules=TARGETS, rank_stabilized=True)
@@ -136,30 +135,3 @@ def test_bf16_storage_and_arithmetic_keep_float32_adapters(method: Any, tmp_path
     engine.export(state, tmp_path)
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     assert model.dtype == torch.bfloat16
-
-
-def test_four_bits_on_a_device_are_held_against_those_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu = torch.device("cpu")
-    four_bit.difference_from_cpu.cache_clear()
-    assert four_bit.difference_from_cpu(cpu) == ""
-    right, calls = four_bit.on_device, []
-
-    def other(change: Callable[[dict[str, torch.Tensor]], None]) -> Callable[..., dict[str, torch.Tensor]]:
-        def tried(*arguments: object) -> dict[str, torch.Tensor]:
-            found = right(*arguments)
-            calls.append(1)
-            if len(calls) % 2 == 0:  # the device, after the CPU
-                change(found)
-            return found
-        return tried
-
-    try:
-        monkeypatch.setattr(four_bit, "on_device", other(lambda found: found["codes"][:3].add_(1)))
-        four_bit.difference_from_cpu.cache_clear()
-        assert "3 of 3072 bytes differ" in four_bit.difference_from_cpu(cpu)
-        monkeypatch.setattr(four_bit, "on_device", other(lambda found: found["values"].neg_()))
-        four_bit.difference_from_cpu.cache_clear()
-        with pytest.raises(DeviceError, match="comes back off by"):
-            four_bit.difference_from_cpu(cpu)
-    finally:
-        four_bit.difference_from_cpu.cache_clear()

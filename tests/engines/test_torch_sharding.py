@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 
 from tests.engines.tiny import request, same_tensors, tiny_shape
 from tests.engines.torch_two_processes import CASES, GROUPS, curve, drawn, engine, report
-from workings.config.training import MemoryConfig, MeshConfig
-from workings.engines.torch.engine import TorchEngine
+from workings.config.training import AdamW8bitConfig
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.errors import RequestError
 
@@ -110,12 +109,7 @@ def test_rows_are_split_among_processes() -> None:
         ProcessMesh(fsdp=4).rows(6)
 
 
-def test_other_meshes_than_were_started_are_refused(monkeypatch) -> None:
-    with pytest.raises(RequestError, match=r"mesh\.fsdp: 2 needs 2 processes, not 1") as caught:
-        TorchEngine.open(request(tiny_shape(), mesh=MeshConfig(fsdp=2)))
-    assert caught.value.try_next.startswith("torchrun --nproc-per-node 2")
-    with pytest.raises(RequestError, match=r"engine torch does not take mesh\.tp: 2"):
-        TorchEngine.open(request(tiny_shape(), mesh=MeshConfig(tp=2)))
+def test_what_cannot_be_split_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RequestError, match="cannot be split among 2 processes"):
-        find_mesh(request(tiny_shape(), memory=MemoryConfig(optimizer_in_backward=True)), "cpu")
+    with pytest.raises(RequestError, match="adamw8bit cannot be split among 2 processes"):
+        find_mesh(request(tiny_shape(), optimizer=AdamW8bitConfig(name="adamw8bit")), "cpu")

@@ -60,3 +60,10 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(engine: Any, tmp_path: Path)
     (tmp_path / "optimizer.safetensors").unlink()
     with pytest.raises(RecordError, match=r"no optimizer\.safetensors"):
         own.restore(tmp_path)
+
+
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
+    engine = JaxEngine.open(request(tiny_shape()))
+    engine.export(engine.init(0), tmp_path)
+    with pytest.raises(RequestError, match="vocab_size=60"):
+        JaxEngine.open(request(tiny_shape(vocab=60))).load(tmp_path)

@@ -39,23 +39,18 @@ def ask(run_python, tmp_path):
 
 @pytest.mark.parametrize("revision", ["main", *(pytest.param(name, marks=pytest.mark.full) for name in ("v1", COMMIT))])
 def test_the_commit_is_recorded_whatever_was_asked_for_and_nothing_is_pickled(ask, revision):
+    """What judges a run is downloaded before the tensors."""
     with hub(FILES) as (address, asked):
-        (names, recorded), = ask(f"{REPOSITORY} {revision} True", address=address)
+        (without, recorded), (names, _) = ask(f"{REPOSITORY} {revision} False", f"{REPOSITORY} {COMMIT} True",
+                                              address=address)
     assert recorded == COMMIT
     assert names == ["LICENSE", "USE_POLICY.md", "added_tokens.json", "config.json", "model.safetensors",
                      "tokenizer.json", "tokenizer.model"]
+    assert without == [name for name in names if name != "model.safetensors"]
     assert "pytorch_model.bin" not in asked
+    assert (asked[-1], asked.count("config.json")) == ("model.safetensors", 1)
     # And again without a network, from the cache.
     assert ask(f"{REPOSITORY} {revision} True", offline=True) == [[names, COMMIT]]
-
-
-def test_what_judges_a_run_is_downloaded_before_the_tensors(ask):
-    with hub(FILES) as (address, asked):
-        (without, commit), (names, _) = ask(f"{REPOSITORY} main False", f"{REPOSITORY} {COMMIT} True", address=address)
-    assert (without, commit) == (sorted({*FILES} - {"model.safetensors", "pytorch_model.bin"}), COMMIT)
-    assert "model.safetensors" in names
-    assert asked[-1] == "model.safetensors"
-    assert asked.count("config.json") == 1
 
 
 def test_refusals_say_what_to_do(ask):

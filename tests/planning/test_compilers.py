@@ -57,7 +57,6 @@ def test_every_program_of_a_run_on_devices_that_are_not_here(
         assert any("put together from its datasheet" in reason for reason in found.reasons)
     kept = [json.loads(file.read_text("utf-8")) for file in (tmp_path / "plans").iterdir()]
     assert sorted(each["peak_bytes"] for each in kept) == sorted(found.peaks.values())
-    assert all(sum(each["heap"].values()) <= each["breakdown"]["temporaries"] for each in kept)
     monkeypatch.setattr("workings.engines.jax.planning.compile_for", lambda *_: pytest.fail("compiled again"))
     assert make_plan(asked, shape, machine).verdict == found.verdict
 
@@ -102,6 +101,10 @@ def test_the_cpu_is_compiled_for_as_training_does() -> None:
 
     asked = request_of(recipe())
     ahead = compile_for(asked, (1, 4, 64), HOST)
-    here = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"}))).inspect(Batch.blank((1, 4, 64)))
+    engine = JaxEngine.open(asked.__class__(**(vars(asked) | {"device": "cpu"})))
+    here = engine.inspect(Batch.blank((1, 4, 64)))
     assert ahead.peak_bytes == here.peak_bytes
-    assert sum(ahead.heap.values()) <= ahead.breakdown["temporaries"]
+    # Parameters and two moments come in and go out in the same memory.
+    assert here.breakdown["aliased"] >= 3 * ahead.exact["parameters"]
+    larger = engine.inspect(Batch.blank((1, 32, 64)))
+    assert larger.breakdown["temporaries"] > 3 * here.breakdown["temporaries"]

@@ -60,11 +60,14 @@ def test_a_factored_moment_is_a_row_and_a_column_and_accumulation_and_a_master_a
 
 
 def test_operations_by_hand():
-    """Forward: 2 x matrix elements x tokens, half of the score matrix twice, and the vocabulary; three passes."""
+    """Forward: 2 x matrix elements x tokens, half of the score matrix twice, and the vocabulary; three passes, four
+    of the layers with `remat: layer`."""
     matrices = 2 * (16 * 16 + 2 * 8 * 16 + 16 * 16 + 3 * 32 * 16)
     scores = 2 * 2 * 2 * 2 * 8 * (64 * 65 / 2)
-    assert step_operations(request_of(recipe()), (1, 1, 64)) == 3 * (
-        2 * matrices * 64 + scores + 2 * 96 * 16 * 64)
+    layers, head = 2 * matrices * 64 + scores, 2 * 96 * 16 * 64
+    for remat, passes in (("none", 3), ("layer", 4)):
+        asked = request_of(recipe(memory={"attention": "plain", "remat": remat}))
+        assert step_operations(asked, (1, 1, 64)) == passes * layers + 3 * head
 
 
 def test_a_step_time_needs_a_rate():

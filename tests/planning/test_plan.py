@@ -39,21 +39,10 @@ def test_jax_takes_a_share_of_a_card(no_compiler, monkeypatch):
     assert plan("gemma-2b-rtx5090", "rtx5090").verdict.limit_bytes == card // 2
 
 
-def test_too_large_a_plan_comes_with_one_that_fits(no_compiler):
-    words = ["batch.micro_batch=8", "batch.accumulation=1", "data.max_length=1024", "memory.remat=none",
-             "memory.loss_chunk=0"]
-    found = plan("gemma-2b-rtx5090", "rtx5090", words)
-    assert not found.verdict.fits
-    assert found.nearest is not None
-    again = plan("gemma-2b-rtx5090", "rtx5090", [*words, *found.nearest.overrides])
-    assert again.verdict.fits
-    assert again.verdict.peak_bytes == found.nearest.peak_bytes
-
-
 @pytest.mark.parametrize(("share", "certainty"), [(0.5, "by proportion"), (3.0, "unexplained")])
 def test_parts_add_up_to_what_the_compiler_says(share, certainty):
     request, batch = request_of(recipe()), (1, 4, 64)
-    exact = sum(exact_parts(request, batch, 1, 1).values())
+    exact = sum(size for name, size in exact_parts(request, batch, 1, 1).items() if name != "gradients")
     formula = sum(largest_phase_parts(request, batch, 1, 1, "tpu").values())
     peak = exact + int(share * formula)
     found = split_parts(planned_run(recipe(), "v5e-1", request=request, step=batch), "step", Inspection(
@@ -61,16 +50,6 @@ def test_parts_add_up_to_what_the_compiler_says(share, certainty):
     assert abs(sum(part.size_bytes for part in found) - peak) < 10
     assert found[-1].certainty == certainty
     assert sum(part.size_bytes for part in found if part.certainty == "exact") == exact
-
-
-def test_the_least_change_comes_first():
-    asked = recipe(memory={"attention": "plain", "remat": "none"}, mesh={"fsdp": 1})
-    found = candidates(asked, targets()["v5e-8"], shape())
-    assert overrides_between(asked, next(found)) == ("mesh.fsdp=auto",)
-    assert overrides_between(asked, next(found)) == ("memory.attention=auto",)
-    asked = recipe(batch={"micro_batch": 8, "accumulation": 2}, mesh={"fsdp": 1})
-    assert overrides_between(asked, next(candidates(asked, targets()["v5e-8"], shape()))) == (
-        "batch.micro_batch=2", "batch.accumulation=1", "mesh.fsdp=auto"), "more devices share the rows that there are"
 
 
 @pytest.mark.slow
@@ -82,6 +61,7 @@ def test_no_candidate_changes_the_global_batch_and_adapters_are_the_last_resort(
     found = [overrides_between(asked, each) for each in every]
     methods = [next((word for word in words if word.startswith("method=")), "") for words in found]
     assert methods == sorted(methods, key=["", "method={name: lora}", "method={name: qlora}"].index)
+    assert any("memory.attention=auto" in words for words in found)
     lora = next(words for words in found if "method={name: lora}" in words)
     assert set(lora) == {"method={name: lora}", "precision.rounding=nearest"}
 
@@ -138,15 +118,6 @@ def test_several_targets_at_once(no_compiler):
     assert [line.split()[0] for line in lines[1:]] == ["v5e-8", "rtx5090", "t4"]
 
 
-def test_the_worst_program_decides(no_compiler):
-    many = ["evaluation.batch_size=128", "evaluation.max_new_tokens=8192", "data.max_length=128"]
-    found = plan("gemma-2b-rtx5090", "t4", many, nearest=False)
-    assert found.program == "generation"
-    assert found.verdict.peak_bytes == found.peaks["generation"] > found.peaks["step"]
-    assert sum(part.size_bytes for part in found.parts) == found.verdict.peak_bytes
-    assert any("decided by the generation" in reason for reason in found.reasons)
-
-
 def test_a_plan_counts_at_most_so_many_steps_and_says_so_where_data_are_absent(no_compiler):
     asked = ("training.epochs=2",)
     here = plan("smoke-tiny", "h100", asked, nearest=False)
@@ -166,15 +137,3 @@ def test_the_largest_part_is_a_group_of_parts(no_compiler):
     assert "optimizer state, 18.67 GiB" in found.largest_part
     assert "(exact)" in found.largest_part
     assert largest_part_sentence(found.parts, 1, 8, found.verdict).startswith("7 of 8 devices are idle")
-
-
-def test_what_the_compiler_assigned_is_kept_apart_from_what_shapes_say():
-    request, batch = request_of(recipe()), (1, 4, 64)
-    found = split_parts(planned_run(recipe(), "t4", request=request, step=batch), "step", Inspection(
-        peak_bytes=10_000_000, source="compiled", breakdown={}, versions={},
-        exact={"parameters": 4_000_000, "batch": 0},
-        heap={"gradients": 4_000_000, "logits": 1_500_000, "other temporaries": 500_000}))
-    assert [(part.name, part.certainty) for part in found] == [
-        ("parameters", "exact"), ("gradients", "assigned"), ("logits", "assigned"),
-        ("everything else", "unexplained")]
-    assert found[-1].size_bytes == 500_000

@@ -27,13 +27,13 @@ class Third:
 
     @classmethod
     def refusals(cls, request):
-        return [Refusal(feature="optimizer muon", given="optimizer.name: muon with engine third", expected="adamw",
-                        try_next="optimizer.name=adamw")] if request.optimizer.name == "muon" else []
+        return [Refusal("optimizer muon", "optimizer.name: muon with engine third", "adamw",
+                        "optimizer.name=adamw")] if request.optimizer.name == "muon" else []
 
     @classmethod
     def inspect_for(cls, request, programs, target):
         for refusal in cls.refusals(request):
-            raise refusal.error()
+            raise refusal
         if target.name == "l4":
             raise NotInspected("the third engine has never seen this card")
         cls.asked.append((target.name, sorted(programs)))
@@ -41,7 +41,7 @@ class Third:
         step = Inspection(
             peak_bytes=2**36 if large else 3000, source="compiled", breakdown={"all": 3000}, versions={"third": "1"},
             refused="too large" if large else "", limit_bytes=2**30 if large else 0,
-            exact={"parameters": 1000}, heap={"activations": 1500}, notes=("said by the third engine",))
+            exact={"parameters": 1000}, notes=("said by the third engine",))
         return {"step": step} if large else dict.fromkeys(programs, step)
 
     @classmethod
@@ -80,8 +80,8 @@ def test_a_third_engine_is_planned_by_what_it_says(third, target):
     assert (plan.verdict.source, plan.verdict.peak_bytes, plan.verdict.limit_bytes) == ("compiled", 3000, 4000)
     assert "half of a toy" in plan.verdict.reasons[0]
     assert "said by the third engine" in plan.reasons
-    assert [(part.name, part.size_bytes, part.certainty) for part in plan.parts] == [
-        ("activations", 1500, "assigned"), ("parameters", 1000, "exact")]
+    assert ("parameters", 1000, "exact") in [(part.name, part.size_bytes, part.certainty) for part in plan.parts]
+    assert {part.certainty for part in plan.parts} == {"exact", "by proportion"}
     again = make_plan(third_recipe(), shape(), find_target(target))
     assert len(Third.asked) == 1
     assert again == plan

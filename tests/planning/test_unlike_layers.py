@@ -25,7 +25,6 @@ from workings.planning.memory_formulas import (
     layer_tensors,
     linear_attention_cache_bytes,
 )
-from workings.planning.run_time import generation_seconds, step_operations
 from workings.planning.search import candidates, overrides_between, with_changes
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan
@@ -122,27 +121,13 @@ def test_activations_are_those_of_the_widest_layer() -> None:
     assert found["activations of the layer at hand"] == 2 * (2 * widest + extra)
 
 
-def test_seconds_count_what_a_token_meets() -> None:
-    request = asked()
-    matrices = sum(size[0] * size[1] * count for (_, size), count in layer_tensors(E2B).items() if len(size) == 2)
-    attention = 4 * 8 * (28 * 256 + 7 * 512) * 512 * 513 / 2
-    outer = 2.0 * (262144 * 1536 + 35 * 256 * 1536) * 512
-    assert step_operations(request, (1, 1, 512)) == 4 * 2.0 * matrices * 512 + 4 * attention + 3 * outer
-    # A new token reads every weight once, but of the table one row.
-    card = find_target("l4")
-    found = [generation_seconds(request, GenerationShape(1, 1, new), card, MeshShape(1, 1), 0.0) for new in (1, 11)]
-    assert found[1] - found[0] == pytest.approx(10 * 2 * (parameter_count(E2B) - TABLE) / (
-        card.bandwidth_gb_s * 1e9 * 0.5))
-
-
 def test_parts_of_a_compiler_that_counts_the_table_among_the_parameters() -> None:
     every = 2 * parameter_count(E2B)
     found = Inspection(peak_bytes=every + 3000, source="compiled", versions={}, breakdown={"temporaries": 2000},
-                       exact={"parameters": every, "moments": 1000}, heap={"activations of the layer at hand": 2000})
+                       exact={"parameters": every, "moments": 1000})
     run = replace(planned_run(recipe(), "l4", request=asked()), programs={"step": BatchShape(1, 1, 512)})
-    parts = {part.name: part.size_bytes for part in split_parts(run, "step", found)}
-    assert parts == {"parameters": every - 2 * TABLE, PER_LAYER_TABLE: 2 * TABLE, "moments": 1000,
-                     "activations of the layer at hand": 2000}
+    parts = {part.name: part.size_bytes for part in split_parts(run, "step", found) if part.certainty == "exact"}
+    assert parts == {"parameters": every - 2 * TABLE, PER_LAYER_TABLE: 2 * TABLE, "moments": 1000}
     # While a teacher is asked, the parameters are the teacher's.
     asked_about = split_parts(run, "teacher", found)
     assert {part.name: part.size_bytes for part in asked_about}["parameters"] == every

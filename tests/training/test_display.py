@@ -4,7 +4,6 @@
 from workings.hardware.memory import PROCESS_PEAK
 from workings.record.metrics import pace
 from workings.record.number_text import about, duration
-from workings.record.progress import ProgressListener, report_progress_to
 from workings.training.display import Display
 from workings.training.loop import Progress
 
@@ -37,22 +36,6 @@ def test_nothing_is_said_of_speed_before_the_third_step(capsys):
                        "step 3/4  loss 1.0000  lr 0.1  100 tokens/s  1 s left"]
     assert "<reasoning>" * 32 in log[3]  # the log keeps what the line leaves out
     assert capsys.readouterr().err.splitlines()[-1] == "sample after step 3: 'Q' -> '<reasoning> x32 ' (length)"
-
-
-def test_the_first_step_is_followed_by_its_micro_batches():
-    class Listener(ProgressListener):
-        def reaches(self, done, total, unit=""):
-            heard.append((done, total, unit))
-
-    heard = []
-    planned = {"peak_bytes": 5, "source": "compiled", "limit_bytes": 9}, {}
-    with (report_progress_to(Listener()),
-          Display("run", 4, Progress(step=0, position=None), [].append, planned) as display):
-        display.first_step_begins()
-        display.micro_batch_done(1, 2)
-        display.show(line(1, 60.0), Progress(step=1, position=None))
-        display.micro_batch_done(1, 2)  # of the second step, whose speed the line of the first one says
-    assert heard == [(1, 2, "micro-batches")]
 
 
 def test_no_time_is_said_in_powers_of_ten():

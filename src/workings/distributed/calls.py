@@ -19,7 +19,7 @@ from workings.models.shards import missing_shards
 
 IDLE, LAST = "idle", "last"
 """Names of a call that does nothing, and of the last one."""
-NEW_STATE = ("init", "load", "restore", "without_adapters")
+NEW_STATE = ("init", "load", "restore", "without_adapters", "with_adapters")
 """Methods whose result is a state; `step` returns one as well."""
 SAVE_SHARDS = "save_shards"
 SEEN_SECONDS = 60.0
@@ -223,8 +223,9 @@ class LeadingEngine:
         return handle
 
     # Calls that all processes make, as `workings.engines.base` describes them.
-    init, load, restore, without_adapters, step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
-        _of_all, (*NEW_STATE, "step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
+    init, load, restore, without_adapters, with_adapters = map(_of_all, NEW_STATE)
+    step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
+        _of_all, ("step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
     describe, dtypes, memory, inspect, check_device = map(
         _of_this_process, ("describe", "dtypes", "memory", "inspect", "check_device"))
 

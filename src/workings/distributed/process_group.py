@@ -43,7 +43,6 @@ def facts_of(engine: Engine) -> dict[str, Any]:
 def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Dotted keys with both values, down to the innermost mapping, such as ``recipe.training.learning_rate``."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
-        # Sorted, so that the same difference gives the same message.
         for key in sorted(here.keys() | there.keys()):
             yield from differing(here.get(key, "(absent)"), there.get(key, "(absent)"),
                                   f"{prefix}.{key}" if prefix else key)

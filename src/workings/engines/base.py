@@ -25,11 +25,10 @@ from workings.models.shape import ModelShape
 from workings.objectives import registry as objectives
 from workings.objectives.base import CROSS_ENTROPY, Objective
 
-ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher", "saving"]
+ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
 """``step``: one optimizer update. ``evaluation``: loss of a held-out batch. ``generation``: greedy answers to items.
 ``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as those of these
-completions. ``teacher``: the same under a teacher, which a second engine runs. ``saving``: no program, but a checkpoint
-that several processes save."""
+completions. ``teacher``: the same under a teacher, which a second engine runs."""
 
 
 class GenerationShape(NamedTuple):
@@ -261,8 +260,6 @@ class Inspection:
     exact: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the program's arguments by part (`parameters`, `moments`, `batch`, …), from shapes and shardings; empty
     if these are not known."""
-    heap: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the program's heap by part, where the compiler wrote down its buffer assignment."""
     assumed: tuple[str, ...] = ()
     """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
     why_estimated: str = ""
@@ -345,14 +342,6 @@ class EngineClass(Protocol):
 
 
 @runtime_checkable
-class MicroBatchEngine(Protocol):
-    """Optional: progress within a long step."""
-
-    def report_micro_batches_to(self, tell: Callable[[int, int], None]) -> None:
-        """Call ``tell`` in each further step with the number of micro-batches that are computed, and of all."""
-
-
-@runtime_checkable
 class ShardSavingEngine(Protocol):
     """Optional: checkpoints to which each process writes what its devices hold (`models.shards`)."""
 
@@ -385,7 +374,7 @@ class TeachingEngine(Protocol):
 
 @runtime_checkable
 class AdapterEngine(Protocol):
-    """Optional: the model without its adapters, as a reference."""
+    """Optional: the model without its adapters, as a reference, or with those of a checkpoint, as a teacher."""
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters, for `log_probs` alone; it shares its frozen weights with ``state``.
@@ -393,11 +382,6 @@ class AdapterEngine(Protocol):
         The next `step` may consume these weights: after it, ask again with the state that it returned. Raises
         `RequestError` for method ``full``: use ``load(weights, trainable=False)`` there.
         """
-
-
-@runtime_checkable
-class AdapterReadingEngine(Protocol):
-    """Optional: read the adapters of a checkpoint without its optimizer's state."""
 
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint's directory; ``state`` is consumed.
@@ -455,22 +439,16 @@ class ReportingEngine(Protocol):
     """Optional: texts about its libraries and drivers for a run's record."""
 
     def environment_files(self) -> Mapping[str, str]:
-        """Texts by file name, such as ``cuda_check.txt``, without names of people or processes."""
+        """Texts by file name, such as ``nvidia_smi.txt``, without names of people or processes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """A feature that a request asks for and an engine does not have, with the three parts of a `RequestError`."""
+class Refusal(RequestError):
+    """A request asks for a feature that an engine does not have."""
 
-    feature: str
-    """The feature in a few words (`mesh.tp above 1`)."""
-    given: str
-    expected: str
-    try_next: str
-
-    def error(self) -> RequestError:
-        """The refusal as the error of a request."""
-        return RequestError(self.given, self.expected, self.try_next)
+    def __init__(self, feature: str, given: str, expected: str, try_next: str) -> None:
+        """``feature``: in a few words (`mesh.tp above 1`)."""
+        super().__init__(given, expected, try_next)
+        self.feature = feature
 
 
 class NotInspected(WorkingsError):
@@ -485,7 +463,7 @@ class PlanningEngine(Protocol):
     ``workings.planning_engines``. Its module loads no framework: programs are compiled or traced in a child process.
 
     A class may have one attribute more, ``process_per_device = True``: of many prompts each device of ``fsdp`` then
-    answers 128 at a time, and gathers a whole tensor when a checkpoint is saved; without it all devices of a host do.
+    answers 128 at a time; without it all devices together do.
     """
 
     name: str

@@ -3,7 +3,6 @@
 Of a multimodal model only the text part is trained; its other weights are skipped on load and merged into an export.
 """
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from workings.config.method import AdapterFields, FullConfig
 from workings.engines.safetensors_file import WHOLE, Index, StoredTensors, TensorFile, open_tensors, write_tensors
 from workings.engines.weight_files import model_weights
 from workings.errors import RecordError
-from workings.models.json_file import read_object
+from workings.models.json_file import read_object, write_object
 from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 from workings.models.weights import PEFT_PREFIX, tensor_shapes
@@ -61,15 +60,10 @@ def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, A
 def write_configs(directory: Path, config: Mapping[str, Any], method: FullConfig | AdapterFields,
                   targets: Sequence[str] = ()) -> None:
     """Write ``config.json`` of an export and, with adapters, `adapter_config` into a new folder ``adapter``."""
-    write_json(directory / CONFIG, config)
+    write_object(directory / CONFIG, config)
     if not isinstance(method, FullConfig):
         (directory / ADAPTER_FOLDER).mkdir()
-        write_json(directory / ADAPTER_FOLDER / ADAPTER_CONFIG, adapter_config(method, targets))
-
-
-def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write settings, sorted, so that the same model gives the same bytes."""
-    path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_object(directory / ADAPTER_FOLDER / ADAPTER_CONFIG, adapter_config(method, targets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +116,7 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
     combined.replace(text / MODEL_FILE)
     config = read_object(base / CONFIG)
     config["text_config"] = config["text_config"] | {"dtype": dtype}
-    write_json(text / CONFIG, config | {"dtype": dtype})
+    write_object(text / CONFIG, config | {"dtype": dtype})
     # Programs that load the whole model look for the settings of images and sound next to its weights.
     for path in base.glob(PROCESSORS):
         shutil.copyfile(path, text / path.name)
@@ -141,4 +135,4 @@ def _rename_adapters(adapter: Path) -> None:
     config = read_object(adapter / ADAPTER_CONFIG)
     # A plain list would also match the vision and audio towers, whose projections have the same names.
     config["target_modules"] = rf"model\.language_model\.layers\..*\.({'|'.join(sorted(config['target_modules']))})"
-    write_json(adapter / ADAPTER_CONFIG, config)
+    write_object(adapter / ADAPTER_CONFIG, config)

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from workings.errors import RequestError, WorkingsError
@@ -33,9 +33,13 @@ def ask_child(module: str, ask: Mapping[str, Any], what: str,
     return answer, done.stderr
 
 
-def wrong(error: RequestError) -> dict[str, Any]:
-    """The child's answer to a request that is wrong."""
-    return {"wrong": [error.given, error.expected, error.try_next]}
+def answer_parent(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+    """In the child: answer the JSON on standard input, or say that the request is wrong."""
+    try:
+        said = answer(json.load(sys.stdin))
+    except RequestError as error:
+        said = {"wrong": [error.given, error.expected, error.try_next]}
+    sys.stdout.write(json.dumps(said) + "\n")
 
 
 def crash(what: str, said: str) -> WorkingsError:

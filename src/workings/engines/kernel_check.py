@@ -23,7 +23,6 @@ def check_products(devices: Sequence[Any], dtype: str,
     # From the factors as they were rounded, so that what is left is the device's own error.
     expected = left.astype(np.float64) @ right.astype(np.float64)
     # Rounding to bfloat16 moves a number by at most 2 ** -8 of its size; the limit is twice that of the largest one.
-    # Products of fp16 are added up and kept in float32.
     allowed = 2**-7 * float(np.max(np.abs(expected))) if dtype == "bf16" else 1e-3
     worst = 0.0
     for device in devices:

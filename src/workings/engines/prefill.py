@@ -11,6 +11,8 @@ from workings.errors import RequestError
 from workings.models.shape import ModelShape
 from workings.models.weights import state_channels
 
+MAX_PROMPTS = 128
+"""Most rows that a process generates at a time."""
 LARGEST_ACTIVATION = 128 << 20
 """Most bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole, with the same
 bits as in records of earlier versions."""
@@ -28,7 +30,6 @@ def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> in
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
     """Number of completions for which each prompt can be read once, if equal prompts are neighbors: 1 to ``most``."""
-    # If prompts have different numbers of completions, the largest number that divides them all.
     return largest_divisor(gcd(*(sum(1 for _ in same) for _, same in groupby(prompts))), most)
 
 

@@ -10,9 +10,9 @@ from workings.models.weights import tensor_shapes
 
 
 def refuse(refusals: Iterable[Refusal]) -> None:
-    """Raise the `RequestError` of the first refusal, if there is one."""
+    """Raise the first refusal, if there is one."""
     for refusal in refusals:
-        raise refusal.error()
+        raise refusal
 
 
 def refuse_uneven_rows(rows: int, mesh: MeshShape) -> None:
@@ -30,20 +30,17 @@ def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:
     shape = request.shape
     yield from _optimizer(request, "jax")
     if request.memory.optimizer_in_backward:
-        yield Refusal(feature="memory.optimizer_in_backward",
-                      given="engine jax does not take memory.optimizer_in_backward: true",
-                      expected="false: the compiled step donates its state and frees each gradient as it is used",
-                      try_next="leave it out, or engine=torch")
+        yield Refusal("memory.optimizer_in_backward", "engine jax does not take memory.optimizer_in_backward: true",
+                      "false: the compiled step donates its state and frees each gradient as it is used",
+                      "leave it out, or engine=torch")
     yield from _table_on_host(request, "jax")
     if request.precision.compute == "fp16":
-        yield Refusal(feature="fp16", given="engine jax does not take precision.compute: fp16",
-                      expected="fp32 or bf16: this engine has no products in fp16",
-                      try_next="engine=torch, or precision.compute=bf16")
+        yield Refusal("fp16", "engine jax does not take precision.compute: fp16",
+                      "fp32 or bf16: this engine has no products in fp16", "engine=torch, or precision.compute=bf16")
     try:
         family_of(shape).check_engine("jax", shape)
     except RequestError as error:
-        yield Refusal(feature=f"family {shape.family}", given=error.given, expected=error.expected,
-                      try_next=error.try_next)
+        yield Refusal(f"family {shape.family}", error.given, error.expected, error.try_next)
 
 
 def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
@@ -51,25 +48,21 @@ def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
     shape, memory = request.shape, request.memory
     # Whole layers are checkpointed here; which products inside of one are kept cannot be chosen.
     if memory.remat not in ("none", "layer"):
-        yield Refusal(feature=f"memory.remat {memory.remat}",
-                      given=f"engine torch does not take memory.remat: {memory.remat}",
-                      expected="none or layer", try_next="memory.remat=layer, or engine=jax")
+        yield Refusal(f"memory.remat {memory.remat}", f"engine torch does not take memory.remat: {memory.remat}",
+                      "none or layer", "memory.remat=layer, or engine=jax")
     if request.mesh.tp > 1:
-        yield Refusal(feature="mesh.tp above 1", given=f"engine torch does not take mesh.tp: {request.mesh.tp}",
-                      expected="tp of 1: this engine splits rows and parameters, not matrices", try_next="mesh.tp=1")
+        yield Refusal("mesh.tp above 1", f"engine torch does not take mesh.tp: {request.mesh.tp}",
+                      "tp of 1: this engine splits rows and parameters, not matrices", "mesh.tp=1")
     yield from _optimizer(request, "torch")
     yield from _table_on_host(request, "torch")
     # The state of an unverified model is found when it is opened.
     if request.packed and shape.verified and shape.has_state:
-        yield Refusal(feature="packed rows in layers with a state",
-                      given=f"data.packing does not work with a {shape.family} model",
-                      expected="one row per sequence: its layers keep a state of the row before",
-                      try_next="data.packing=none")
+        yield Refusal("packed rows in layers with a state", f"data.packing does not work with a {shape.family} model",
+                      "one row per sequence: its layers keep a state of the row before", "data.packing=none")
     yield from _half(request)
     yield from _own_class(request)
     if request.device == "tpu":
-        yield Refusal(feature="a TPU", given="engine torch cannot use a TPU", try_next="engine=jax",
-                      expected="device cpu or gpu, or engine jax")
+        yield Refusal("a TPU", "engine torch cannot use a TPU", "device cpu or gpu, or engine jax", "engine=jax")
 
 
 def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
@@ -77,10 +70,8 @@ def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
     config = request.optimizer
     if engine not in config.engines:
         *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
-        yield Refusal(feature=f"optimizer {config.name}",
-                      given=f"engine {engine} does not have optimizer.name: {config.name}",
-                      expected=f"{', '.join(names)} or {last}",
-                      try_next=f"optimizer.name=adamw, or engine={config.engines[0]}")
+        yield Refusal(f"optimizer {config.name}", f"engine {engine} does not have optimizer.name: {config.name}",
+                      f"{', '.join(names)} or {last}", f"optimizer.name=adamw, or engine={config.engines[0]}")
 
 
 def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
@@ -89,27 +80,25 @@ def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
     if request.memory.per_layer_embeddings == "device":
         return
     if not request.shape.per_layer_width:
-        yield Refusal(feature=feature, given=f"a {request.shape.family} model has no table for {asked}",
-                      expected="device: there is nothing to keep on the host",
-                      try_next="memory.per_layer_embeddings=device")
+        yield Refusal(feature, f"a {request.shape.family} model has no table for {asked}",
+                      "device: there is nothing to keep on the host", "memory.per_layer_embeddings=device")
     elif engine != "torch":
-        yield Refusal(feature=feature, given=f"engine {engine} does not take {asked}",
-                      expected="device: this engine holds all weights on the device",
-                      try_next="memory.per_layer_embeddings=device, or engine=torch")
+        yield Refusal(feature, f"engine {engine} does not take {asked}",
+                      "device: this engine holds all weights on the device",
+                      "memory.per_layer_embeddings=device, or engine=torch")
 
 
 def _half(request: EngineRequest) -> Iterator[Refusal]:
     """`precision.compute: fp16` with what has no such products."""
-    shape, given = request.shape, "precision.compute: fp16"
+    shape = request.shape
     if request.precision.compute != "fp16":
         return
     what = ("experts" if shape.experts else "layers that keep a state" if shape.has_state
             else "" if shape.verified else "a class that is not verified")
     if what:
-        yield Refusal(feature=f"fp16 with {what}",
-                      given=f"{given} does not work with {what} of a {shape.family} model",
-                      expected="fp32 or bf16: only attention and feed-forward layers have products in fp16",
-                      try_next="precision.compute=fp32")
+        yield Refusal(f"fp16 with {what}", f"precision.compute: fp16 does not work with {what} of a {shape.family} "
+                      "model", "fp32 or bf16: only attention and feed-forward layers have products in fp16",
+                      "precision.compute=fp32")
 
 
 def _own_class(request: EngineRequest) -> Iterator[Refusal]:
@@ -117,15 +106,15 @@ def _own_class(request: EngineRequest) -> Iterator[Refusal]:
     shape, precision = request.shape, request.precision
     what = "experts" if shape.experts else "" if shape.verified else "model.verified: false"
     if what and precision.parameters != precision.compute:
-        yield Refusal(feature=f"two number formats with {what}",
-                      given=f"precision.parameters: {precision.parameters} and precision.compute: "
-                            f"{precision.compute} do not work with {what}",
-                      expected="one format for both: these modules of transformers compute in their storage format",
-                      try_next=f"precision.compute={precision.parameters}")
+        yield Refusal(f"two number formats with {what}",
+                      f"precision.parameters: {precision.parameters} and precision.compute: {precision.compute} do not "
+                      f"work with {what}",
+                      "one format for both: these modules of transformers compute in their storage format",
+                      f"precision.compute={precision.parameters}")
     if what and isinstance(request.optimizer, AdafactorConfig) and request.method.name == "full":
         blocks = [name for name, size in tensor_shapes(shape).items() if len(size) > 2]
         if blocks:
-            yield Refusal(feature=f"Adafactor with {what}",
-                          given=f"optimizer.name: adafactor cannot train {blocks[0]}: it has more than two axes",
-                          expected="an optimizer that does not factor: Adafactor has a rule for matrices",
-                          try_next="optimizer.name=adamw")
+            yield Refusal(f"Adafactor with {what}",
+                          f"optimizer.name: adafactor cannot train {blocks[0]}: it has more than two axes",
+                          "an optimizer that does not factor: Adafactor has a rule for matrices",
+                          "optimizer.name=adamw")

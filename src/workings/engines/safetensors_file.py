@@ -144,7 +144,6 @@ class ShardedFile:
         wanted = [side.indices(length)[:2] for side, length in zip(sides, tensor.shape, strict=False)]
         part = np.empty([end - first for first, end in wanted], tensor.format)
         for held in tensor.slices:
-            # First and last number that are both wanted and held, along each axis.
             both = [(max(first, start), min(end, start + length))
                     for (first, end), start, length in zip(wanted, held.start, held.size, strict=True)]
             if all(first < end for first, end in both):

@@ -1,6 +1,5 @@
 """Versions of libraries and the digest of our own source: what a kept compilation or trace depends on."""
 
-import ast
 import hashlib
 from collections.abc import Iterable
 from functools import cache
@@ -11,10 +10,7 @@ from importlib.resources.abc import Traversable
 
 @cache
 def source_digest(*packages: str, modules_of: str = "") -> str:
-    """SHA-256 of the code of packages, folders below them included; of ``modules_of`` without the folders below it.
-
-    Comments, docstrings and blank space are left out: they change no program.
-    """
+    """SHA-256 of the code of packages, folders below them included; of ``modules_of`` without the folders below it."""
     digest = hashlib.sha256()
     for package in packages:
         _add(digest, files(package))
@@ -25,21 +21,11 @@ def source_digest(*packages: str, modules_of: str = "") -> str:
 
 def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) -> None:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            if below:
-                _add(digest, entry)
+        if entry.is_dir() and below:
+            _add(digest, entry)
         elif entry.name.endswith((".py", ".json")):
-            content = entry.read_bytes()
-            if entry.name.endswith(".py"):
-                content = ast.unparse(_WithoutDocstrings().visit(ast.parse(content))).encode()
             # The zero byte keeps a name apart from the content after it.
-            digest.update(entry.name.encode() + b"\0" + content)
-
-
-class _WithoutDocstrings(ast.NodeTransformer):
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        """A statement that is only a string is left out."""
-        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+            digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
 
 
 def library_versions(distributions: Iterable[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workings.errors import RequestError
-from workings.models.hf_config import layer_types, read_rotation, read_sliding, require, write_rotation
+from workings.models.hf_config import SLIDING, layer_types, read_pattern, read_rotation, require, write_rotation
 from workings.models.shape import ModelShape
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -179,8 +179,10 @@ class Family:
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of `ModelShape` that say what attention sees and how scores are scaled."""
         if "sliding_pattern" in self.switches:
-            return read_sliding(config, self.switches["sliding_pattern"],
-                                last_global=self.switches.get("last_layer_global", False))
+            return {"sliding_window": int(config["sliding_window"]), **read_pattern(
+                config, SLIDING, "sliding_pattern",
+                config.get("sliding_window_pattern") or self.switches["sliding_pattern"],
+                last_global=self.switches.get("last_layer_global", False))}
         if config.get("use_sliding_window"):
             raise RequestError(f"a {self.name} model cannot have use_sliding_window: true",
                                "a model without sliding windows")

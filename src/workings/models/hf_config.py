@@ -160,18 +160,11 @@ def write_rotation(shape: ModelShape) -> dict[str, Any]:
     return {}
 
 
-def read_sliding(config: Mapping[str, Any], usual_pattern: int, *, last_global: bool = False) -> dict[str, Any]:
-    """Window and pattern of sliding layers; with ``last_global`` the family's last layer is global in any case."""
-    return {"sliding_window": int(config["sliding_window"]), **read_pattern(
-        config, SLIDING, "sliding_pattern", config.get("sliding_window_pattern") or usual_pattern,
-        last_global=last_global)}
-
-
 def read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, *,
                  last_global: bool = False) -> dict[str, Any]:
     """``field``: every how many layers one is global, the others being ``other``; or else the kind of each layer.
 
-    ``usual``: the pattern of files from before `layer_types`.
+    ``usual``: the pattern of files from before `layer_types`; ``last_global``: the last layer is global in any case.
     """
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
     if not kinds:

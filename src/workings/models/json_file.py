@@ -1,6 +1,7 @@
 """JSON of published models. A broken file is an error that names it, and is read in bounded memory."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ def read_object(path: Path) -> dict[str, Any]:
     return parse_object(read_bytes(path), str(path))
 
 
-def write_object(path: Path, values: dict[str, Any]) -> None:
+def write_object(path: Path, values: Mapping[str, Any]) -> None:
     """Write settings as published models have them: indented, sorted, in UTF-8."""
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 

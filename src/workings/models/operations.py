@@ -44,7 +44,6 @@ def pairs(length: int, window: int = 0) -> int:
     """Pairs of query and key in causal attention over one row; ``window``: positions that a query sees, 0: all."""
     if not window or window >= length:
         return length * (length + 1) // 2
-    # The first positions see 1, 2, … up to `window` keys, all further ones exactly `window`.
     return window * (window + 1) // 2 + (length - window) * window
 
 

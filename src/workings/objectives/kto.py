@@ -48,7 +48,6 @@ class Kto(OfCompletions):
 
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
-        # An example's two rows are neighbors.
         is_example_E, _, now_E2, reference_E2, verdict_E2 = row_pairs(mask_BS, log_probs_BS, signals[REFERENCE],
                                                                       signals[VERDICT])
         log_ratio_E2, verdict_E = now_E2 - reference_E2, verdict_E2[:, 0]

@@ -78,7 +78,6 @@ class Preference(OfCompletions):
         difference_P = log_ratio_P2[:, 0] - log_ratio_P2[:, 1]
         if self.loss == "ipo":
             return (difference_P - 1 / (2 * self.beta)) ** 2
-        # DPO: -log sigmoid(beta (log ratio of the chosen row - log ratio of the rejected one)).
         losses_P = -(1 - self.label_smoothing) * array.log_sigmoid(self.beta * difference_P)
         if self.label_smoothing:
             losses_P = losses_P - self.label_smoothing * array.log_sigmoid(-self.beta * difference_P)
@@ -147,7 +146,6 @@ class Orpo(OfCompletions):
         """Value of the objective for some rows; see `Objective.terms`."""
         is_pair_P, tokens_P2, sums_P2 = row_pairs(mask_BS, log_probs_BS)
         means_P2 = sums_P2 / tokens_P2
-        # log(p / (1 - p)), the same as the logarithm of p minus that of its complement.
         bounded_P2 = array.minimum(means_P2, means_P2 * 0 + MOST)
         odds_P2 = bounded_P2 - array.log(-array.expm1(bounded_P2))
         difference_P = odds_P2[:, 0] - odds_P2[:, 1]

@@ -7,7 +7,7 @@ from typing import Literal
 from workings.engines.base import Inspection, ProgramName
 from workings.hardware.memory import gib
 from workings.planning.further_memory import FROZEN_MODELS, TEACHER
-from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, table_bytes
+from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, forward_program_parts, table_bytes
 from workings.planning.planned_run import PlannedRun
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.verdict import Verdict
@@ -16,18 +16,14 @@ from workings.record.number_text import percent
 UNEXPLAINED = "everything else"
 NEGLIGIBLE_BYTES = 1024
 """Fewer unexplained bytes are rounding."""
-UNNAMED_HEAP_PART = "other temporaries"
-"""Arrays of the heap that no rule names."""
 PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("optimizer state", ("moments", "master weights")),
-    ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32",
-                   "embedding in fp32 (gradient and update)", "update in fp32")),
+    ("gradients", ("gradients", "gradient accumulator", "gradient of the embedding", "head gradient in fp32")),
     ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
-    ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering",
-                                 "weights and gradients of the layer at hand")),
+    ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering")),
 )
 """Names for humans -> parts; a part outside all groups is its own group."""
-Certainty = Literal["exact", "assigned", "by proportion", "traced", "estimated", "assumed", "unexplained"]
+Certainty = Literal["exact", "by proportion", "traced", "estimated", "assumed", "unexplained"]
 """How the size of a part is known (`docs/planning.md`, parts of the peak)."""
 
 
@@ -56,24 +52,19 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -
 
 def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
                     counted: Mapping[str, int]) -> tuple[Part, ...]:
-    """Parts of a compiled program: its arguments, its heap, its code, and what none of these explains."""
-    # Gradients are not arguments of the program: they are in the heap.
+    """Parts of a compiled program: its arguments, its temporary arrays, its code, and what none of these explains."""
+    # Gradients are not arguments of the program: they are temporary arrays.
     gradients = {name: size for name, size in counted.items() if name.startswith("gradient")}
     exact = with_per_layer_table(inspection.exact, run, program) or {
         name: size for name, size in counted.items() if name not in gradients} | {
         name: inspection.breakdown[name] for name in FROZEN_MODELS if name in inspection.breakdown}
-    sizes: list[tuple[Certainty, Mapping[str, int]]] = [("exact", exact)]
     rest = inspection.peak_bytes - sum(exact.values())
-    if inspection.heap:
-        sizes.append(("assigned", {name: size for name, size in inspection.heap.items() if name != UNNAMED_HEAP_PART}))
-    elif program == "step":
-        # Nothing says what is in this heap, but gradients have the sizes of the trained parameters.
-        sizes.append(("exact", gradients))
-        sizes.append(("by proportion", _by_proportion(run, rest - sum(gradients.values()))))
-    rest -= sum(sum(parts.values()) for _, parts in sizes[1:])
+    temporary = _by_proportion(run, program, counted, rest)
+    rest -= sum(temporary.values())
     # Taken from the rest, so that the parts still add up to the peak.
     code = min(max(0, rest), inspection.breakdown.get("code", 0))
-    sizes.append(("exact", {"code of the program": code}))
+    sizes: list[tuple[Certainty, Mapping[str, int]]] = [
+        ("exact", exact), ("by proportion", temporary), ("exact", {"code of the program": code})]
     if abs(rest - code) >= NEGLIGIBLE_BYTES:
         sizes.append(("unexplained", {UNEXPLAINED: rest - code}))
     return tuple(Part(name=name, size_bytes=size, certainty=certainty) for certainty, parts in sizes
@@ -90,14 +81,22 @@ def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: Pro
         name: size for name, size in parts.items() if name != "parameters"}
 
 
-def _by_proportion(run: PlannedRun, rest: int) -> dict[str, int]:
-    """The rest of a step for which the compiler gave only the total, split in the proportion of the formulas."""
-    parts = largest_phase_parts(run.request, run.mesh.share_of_a_copy(run.step), *run.mesh.of_a_copy,
-                                run.target.platform)
-    inside = {name: size for name, size in parts.items() if name != "gradients"}
-    # Formulas are only scaled down: what exceeds their total stays unexplained.
-    share = min(1.0, max(0, rest) / sum(inside.values()))
-    return {name: int(size * share) for name, size in inside.items()}
+def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, int], rest: int) -> dict[str, int]:
+    """Temporary arrays of a compiled program, ``rest`` bytes in total, in the proportion of the formulas.
+
+    Of a teacher nothing: the formulas know the student's shape.
+    """
+    if program == TEACHER:
+        return {}
+    shape, mesh = run.mesh.share_of_a_copy(run.largest_shape(program)), run.mesh.of_a_copy
+    if program == "step":
+        accumulator = {name: size for name, size in counted.items() if name == "gradient accumulator"}
+        parts = accumulator | largest_phase_parts(run.request, shape, *mesh, run.target.platform)
+    else:
+        parts = {name: size for name, size in forward_program_parts(
+            run.request, program, shape, *mesh, run.target.platform).items() if name not in counted}
+    share = min(1.0, max(0, rest) / sum(parts.values()))
+    return {name: int(size * share) for name, size in parts.items()}
 
 
 def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_devices: int, verdict: Verdict) -> str:

@@ -1,18 +1,12 @@
-"""Memory next to the programs of the trained model.
-
-It is a reference model or a teacher, what a server of vLLM takes of the same device, and one tensor that is whole on
-every device while several processes save a checkpoint.
-"""
+"""Memory next to the programs of the trained model: a reference model or a teacher, and a server of vLLM."""
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import prod
 
 from workings.config.recipe import Recipe
 from workings.config.training import BYTES_OF_FORMAT
-from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, PlanningEngine, ProgramName
-from workings.hardware.catalog import Target
+from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, ProgramName
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.batch import BatchShape
@@ -23,7 +17,6 @@ from workings.planning.memory_formulas import (
     PER_LAYER_TABLE,
     forward_program_parts,
     state_parts,
-    trained_tensors,
 )
 from workings.planning.planned_run import PlannedRun
 from workings.ways.base import way_of
@@ -40,10 +33,6 @@ CACHE_GIB = "VLLM_CPU_KVCACHE_SPACE"
 SHARE, USUAL_SHARE = "--gpu-memory-utilization", 0.9
 """Argument with the share of a card that vLLM takes, and its default."""
 WEIGHTS, CACHE = "vLLM: weights", "vLLM: cache"
-SAVING: ProgramName = "saving"
-GATHERED = "a whole tensor of the checkpoint"
-MAX_CHIPS_OF_A_HOST = 8
-"""Most chips of a TPU that one host, and so one process of JAX, has."""
 
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
@@ -139,32 +128,3 @@ def next_to_sampler(device: DeviceFacts, parts: Mapping[str, int]) -> DeviceFact
     taken = sum(parts.values())
     return replace(device, memory_limit_bytes=max(0, device.memory_limit_bytes - taken),
                    memory_limit_source=f"{device.memory_limit_source}, less {gib(taken)} of vLLM")
-
-
-def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Inspections) -> Inspections:
-    """Adds the saving where it needs more than every program of the run. Of a stack of layers one is gathered."""
-    process_per_device = engine is None or getattr(engine, "process_per_device", False)
-    if (run.recipe.checkpoint.sharded or not _gathers(run.target, run.mesh.devices, process_per_device)
-            or inspections["step"].refused):
-        return inspections
-    step = inspections["step"]
-    # With adapters only they are saved, in float32; moments may have four bytes where parameters have two.
-    width = 4 if run.request.method.name != "full" else max(
-        BYTES_OF_FORMAT[run.request.precision.parameters], BYTES_OF_FORMAT[run.request.precision.moments])
-    parts = state_parts(run.request, *run.mesh.of_a_copy) | {
-        name: step.breakdown[name] for name in (*FROZEN_MODELS, *step.assumed) if name in step.breakdown} | {
-        GATHERED: width * max(prod(tensor.size) for tensor in trained_tensors(run.request, 1, 1))}
-    peak = sum(parts.values())
-    if peak <= max(inspection.peak_bytes for inspection in inspections.values()):
-        return inspections
-    return {**inspections, SAVING: Inspection(peak_bytes=peak, source="estimated", breakdown=parts, exact=parts,
-                                              versions=FORMULA_VERSIONS)}
-
-
-def _gathers(target: Target, devices: int, process_per_device: bool) -> bool:
-    """Whether tensors are gathered on devices: the run has several processes, one for each device or for each host."""
-    if process_per_device or target.platform == "cpu":
-        return devices > 1
-    if target.platform == "tpu":
-        return target.chips > MAX_CHIPS_OF_A_HOST
-    return bool(target.topology) and not target.topology.startswith("1x1x")

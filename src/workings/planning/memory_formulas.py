@@ -200,7 +200,6 @@ def checkpoint_bytes(request: EngineRequest) -> int:
 
 def feed_forward_numbers(shape: ModelShape, layer: int, tp: int) -> int:
     """Numbers of one token inside a layer's feed-forward, and inside the experts that it goes through."""
-    # Gate, value and their product exist at one time.
     return 3 * shape.mlp_width_of(layer) // tp + shape.experts_per_token * (3 * shape.expert_width // tp + shape.width)
 
 
@@ -255,7 +254,6 @@ def forward_program_parts(request: EngineRequest, program: ProgramName, size: Pr
     inside = {"activations of the layer at hand": layer, "attention scores": scores,
               CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(request, read * length, fsdp, tp)}
     if isinstance(size, GenerationShape):
-        # One position a row: only the newest token's logits exist.
         cached = number * kv_cache_numbers(shape, length + size.new_tokens) + linear_attention_cache_bytes(shape,
                                                                                                            number)
         arrays = SAMPLING_ARRAYS if program == "drawing" else 1

@@ -22,7 +22,7 @@ from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts
-from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models, with_saving
+from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models
 from workings.planning.inspection_cache import inspect_programs
 from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts, host_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
@@ -91,8 +91,6 @@ class Nearest:
     peak_bytes: int
     limit_bytes: int
     source: str
-    tried: tuple[str, ...]
-    """Overrides of candidates that were compiled before it and refused."""
 
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
@@ -114,9 +112,9 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
         opened = find_engine(recipe.engine).engine.open(run.request)
         return plan_from_inspection(run, opened.inspect(Batch.blank(run.step)), opened.describe())
     asked_engine = engine if inspects else None
-    inspections = with_saving(run, engine, with_frozen_models(
+    inspections = with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
-        inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"]))
+        inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"])
     # The largest program decides. Of equal peaks the first, which is the step.
     worst = max(inspections, key=lambda name: inspections[name].peak_bytes)
     inspection = inspections[worst]

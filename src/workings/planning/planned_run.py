@@ -12,14 +12,12 @@ from workings.engines.base import (
     ProgramShape,
     ProgramShapes,
 )
+from workings.engines.prefill import MAX_PROMPTS
 from workings.errors import RequestError
 from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.ways.base import way_of
-
-MAX_PROMPTS = 128
-"""Prompts that a process of an engine answers at a time, however many it is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +51,8 @@ class PlannedRun:
         return BatchShape(*self.programs["step"])
 
     def largest_shape(self, program: ProgramName) -> ProgramShape:
-        """The largest shape of a program; a teacher's batches are those of the step, and saving has none."""
-        return self.step if program in ("teacher", "saving") else self.programs[program]
+        """The largest shape of a program; a teacher's batches are those of the step."""
+        return self.step if program == "teacher" else self.programs[program]
 
 
 def mesh_of(recipe: Recipe, target: Target) -> MeshShape:

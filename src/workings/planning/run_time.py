@@ -165,7 +165,6 @@ def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: Engi
     every = recipe.checkpoint.every_steps
     if minutes := recipe.checkpoint.every_minutes:
         every = min(every, ceil(60 * minutes / update))
-    # Rounded up: the last step always has one.
     checkpoints = ceil(steps / every)
     missing += way.not_counted()
     teaching = 0.0
@@ -272,7 +271,6 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
     trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
     gradients = trained * (stored if request.method.name == "full" else 4)
     received = batch.accumulation * (gathered + gradients)
-    # Activations are summed among the devices that share a row.
     rows = batch.rows // mesh.row_devices
     recomputed = 1 if request.memory.remat == "layer" else 0
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation

@@ -15,12 +15,13 @@ from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.overrides import set_key
 from workings.config.recipe import Recipe
 from workings.engines.base import EngineRequest, PlanningEngine, ProgramName
+from workings.engines.prefill import MAX_PROMPTS
 from workings.engines.registry import find_planning_engine
 from workings.hardware.catalog import Target
 from workings.models.shape import ModelShape
 from workings.planning.further_memory import with_frozen_models
 from workings.planning.plan import Nearest, Plan, estimate, make_plan
-from workings.planning.planned_run import MAX_PROMPTS, PlannedRun, mesh_of
+from workings.planning.planned_run import PlannedRun, mesh_of
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
 from workings.ways.base import way_of
@@ -187,10 +188,8 @@ def _can_move_table_to_host(recipe: Recipe, shape: ModelShape) -> bool:
     engine = find_planning_engine(recipe.engine)
     if not shape.per_layer_width or engine is None:
         return False
-    on_device, on_host = (EngineRequest.of(with_changes(recipe, {"memory.per_layer_embeddings": memory}), shape)
-                          for memory in ("device", "host"))
-    # Counted and not looked for by name: any further refusal means that this engine cannot.
-    return len(engine.refusals(on_host)) == len(engine.refusals(on_device))
+    on_host = with_changes(recipe, {"memory.per_layer_embeddings": "host"})
+    return not engine.refusals(EngineRequest.of(on_host, shape))
 
 
 def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
@@ -232,7 +231,7 @@ def nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
 def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: Plan,
                  teacher: TeacherModel | None = None) -> Nearest | None:
     """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
-    tried: list[str] = []
+    compiled = 0
     limit = requested.verdict.limit_bytes
     engine = find_planning_engine(recipe.engine)
     estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
@@ -245,14 +244,14 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
             continue
         guess = max(estimate_peaks(candidate).values())
         plan = make_plan(candidate, shape, target, teacher=teacher)
-        words = overrides_between(recipe, candidate)
         if plan.verdict.fits:
-            return Nearest(overrides=words, rows=plan.batch.all_rows, peak_bytes=plan.verdict.peak_bytes,
-                           limit_bytes=plan.verdict.limit_bytes, source=plan.verdict.source, tried=tuple(tried))
-        tried.append(" ".join(words))
+            return Nearest(overrides=overrides_between(recipe, candidate), rows=plan.batch.all_rows,
+                           peak_bytes=plan.verdict.peak_bytes, limit_bytes=plan.verdict.limit_bytes,
+                           source=plan.verdict.source)
         # Never lowered: each compilation costs time, and a formula that was too low once may be so again.
         factor = max(factor, plan.verdict.peak_bytes / max(1, guess))
-        if len(tried) == MAX_COMPILATIONS:
+        compiled += 1
+        if compiled == MAX_COMPILATIONS:
             return None
     return None
 

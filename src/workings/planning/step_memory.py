@@ -126,7 +126,6 @@ class _DeviceStep:
         shape = self.request.shape
         if self.request.memory.remat == "layer":
             return self.compute_bytes * shape.layers * self.tokens * shape.width
-        # Without recomputation backward needs the weights of every layer's attention.
         scores = self._score_bytes() * shape.layers if self.request.memory.remat == "none" else 0
         return sum(map(self._layer_activation_bytes, range(shape.layers))) + scores
 
@@ -167,5 +166,4 @@ class _DeviceStep:
         quantized = self.request.method.name == "qlora"
         elements = sum(tensor.elements for tensor in local_tensors(self.request.shape, self.fsdp, self.tp)
                        if tensor.name in names and tensor.name.endswith(INPUT_SPLIT) == quantized)
-        # Half a byte for a code and four bytes for a block of 64: 9/16 of a byte an element.
         return elements * 9 // 16 if quantized else elements * self.stored_bytes

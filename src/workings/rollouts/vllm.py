@@ -29,6 +29,7 @@ from workings.config.recipe import Recipe
 from workings.engines import checkpoint_files as files
 from workings.engines.base import Completion, Engine, State
 from workings.errors import RequestError, TrainingFailed
+from workings.models.json_file import write_object
 from workings.record.digest import file_digest
 
 FLAGS = ("--enable-lora", "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enforce-eager")
@@ -99,7 +100,7 @@ class VllmSampler:
         if digest == self._loaded:
             shutil.rmtree(folder)
             return
-        files.write_json(folder / files.ADAPTER_CONFIG, files.adapter_config(
+        write_object(folder / files.ADAPTER_CONFIG, files.adapter_config(
             self._method, self._method.target_modules))
         self._ask("/v1/load_lora_adapter", {"lora_name": digest, "lora_path": str(folder)})
         if self._loaded:

@@ -12,7 +12,7 @@ from typing import Any
 from workings.config.training import TrainingConfig
 from workings.data.batches import Position
 from workings.distributed.process_group import ProcessGroup
-from workings.engines.base import MicroBatchEngine, ShardSavingEngine, State
+from workings.engines.base import ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
 from workings.evidence.readmes import run_readme
 from workings.hardware.device import row_devices
@@ -163,8 +163,6 @@ class Attempt:
         writer.checkpoints.keep_last = setup.recipe.checkpoint.keep_last
         memory = read_json(writer.path(layout.PLAN)), read_json(writer.path(layout.MEASURED))
         with Display(setup.recipe.name, setup.recipe.training.steps, progress, writer.log, memory) as display:
-            if isinstance(setup.engine, MicroBatchEngine):
-                setup.engine.report_micro_batches_to(display.micro_batch_done)
             self._spare_memory(display)
             for line in self._preamble():
                 display.say(line)

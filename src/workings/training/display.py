@@ -48,7 +48,6 @@ class Display(ProgressListener):
         self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
         self._going_on: list[str] = []
         self._heard, self._first_step = ExitStack(), ExitStack()
-        self._waiting: ProgressListener | None = None
 
     def __enter__(self) -> "Display":
         self._bar.start()
@@ -58,13 +57,9 @@ class Display(ProgressListener):
         return self
 
     def __exit__(self, *unused: object) -> None:
-        self._end_of_the_first_step()
+        self._first_step.close()
         self._heard.close()
         self._bar.stop()
-
-    def _end_of_the_first_step(self) -> None:
-        self._waiting = None
-        self._first_step.close()
 
     def begins(self, what: str) -> None:
         """Shows the task in the bar."""
@@ -78,12 +73,7 @@ class Display(ProgressListener):
 
     def first_step_begins(self) -> None:
         """Says from now on that the first step is waited for."""
-        self._waiting = self._first_step.enter_context(slow_operation("taking the first step"))
-
-    def micro_batch_done(self, done: int, total: int) -> None:
-        """Shows the progress of the first step, which may take minutes; ``done`` of ``total`` micro-batches."""
-        if self._waiting is not None:
-            self._waiting.reaches(done, total, "micro-batches")
+        self._first_step.enter_context(slow_operation("taking the first step"))
 
     def ends(self) -> None:
         """Shows the task that the finished one was a part of."""
@@ -95,7 +85,7 @@ class Display(ProgressListener):
 
     def show(self, line: dict[str, Any], progress: Progress) -> None:
         """Shows a finished step."""
-        self._end_of_the_first_step()
+        self._first_step.close()
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
         speed = "" if now is None else f"  {now.text}"

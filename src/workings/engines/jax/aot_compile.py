@@ -4,15 +4,12 @@
 line of standard output; `target.py` starts it. The program is built by the same functions as `JaxEngine` builds it.
 """
 
-import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,10 +18,8 @@ import numpy as np
 from jax.experimental import topologies
 
 from workings.engines.base import EngineRequest, GenerationShape, program_shape
-from workings.engines.child_process import wrong
-from workings.engines.jax.buffer_assignment import Sizes, assignment_text, heap_parts
-from workings.engines.jax.generate import MAX_ROWS, bucket, generate, padded_prompts
-from workings.engines.jax.params_tree import stacks
+from workings.engines.child_process import answer_parent
+from workings.engines.jax.generate import bucket, generate, padded_prompts
 from workings.engines.jax.sharding import make_layout
 from workings.engines.jax.spec import (
     abstract_state,
@@ -37,10 +32,8 @@ from workings.engines.jax.spec import (
 from workings.engines.jax.step import MASTER, StepSpec, evaluate, log_probs
 from workings.engines.jax.target import PACKAGES, inspection, refusal
 from workings.engines.jax.top_tokens import most_likely
-from workings.engines.prefill import largest_divisor
-from workings.errors import RequestError
+from workings.engines.prefill import MAX_PROMPTS, largest_divisor
 from workings.models.batch import BatchShape
-from workings.models.weights import layer_shapes
 from workings.objectives.top_tokens import TopTokens
 
 FORWARD: dict[str, Callable[..., Any]] = {"evaluation": evaluate, "log_probs": log_probs}
@@ -58,7 +51,7 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
     params = jax.tree.map(lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
                           abstract["params"], shardings["params"])
     array = jax.ShapeDtypeStruct
-    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.replicated())
+    jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.sharding())
     # Another number of stop tokens than these two is another program, but differs by bytes only.
     return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
@@ -67,12 +60,11 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
 
 def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
     """Padded numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens."""
-    copies = largest_divisor(drawn, min(MAX_ROWS, size.prompts) // devices)
+    copies = largest_divisor(drawn, min(MAX_PROMPTS, size.prompts) // devices)
     prompts = padded_prompts(size.prompts // copies, copies, devices)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
 
 
-HLO_NAMES = {"float32": "f32", "bfloat16": "bf16"}
 WARPS = {"threads_per_block_limit": 1024, "threads_per_warp": 32, "shared_memory_per_block": 49152,
          "block_dim_limit_x": 2147483647, "block_dim_limit_y": 65535, "block_dim_limit_z": 65535,
          "registers_per_core_limit": 65536, "registers_per_block_limit": 65536, "thread_dim_limit_x": 1024,
@@ -93,7 +85,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     state = abstract_state(spec)
     shardings = state_shardings(spec, state)
     start = time.monotonic()
-    lowered, resident_bytes, batch_bytes, sizes = _lower(ask, spec, state, shardings)
+    lowered, resident_bytes, batch_bytes = _lower(ask, spec, state, shardings)
     seconds, start = {"lower": round(time.monotonic() - start, 1)}, time.monotonic()
     try:
         compiled = lowered.compile()
@@ -102,8 +94,7 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
         if answer is None:
             return {"failed": str(error)}
     else:
-        text = assignment_text(Path(ask["dump"]))
-        answer = replace(inspection(compiled), heap=heap_parts(text, sizes) if text else {})
+        answer = inspection(compiled)
         size = program_shape(ask["program"], ask["batch"])
         if isinstance(size, BatchShape):  # prompts of a generation are copied to all devices
             tokens = tuple(compiled.input_shardings[0][1]["tokens"].shard_shape(size))
@@ -143,50 +134,26 @@ def target_config(card: Mapping[str, Any]) -> str:
 
 
 def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
-           shardings: dict[str, Any]) -> tuple[Any, int, int, Sizes]:
-    """The program; bytes per device of waiting state and of its batch; and the sizes of its arrays."""
+           shardings: dict[str, Any]) -> tuple[Any, int, int]:
+    """The program, and bytes per device of waiting state and of its batch."""
     # The arguments of a step are the whole state. The other programs take parameters only, and moments wait.
     program, resident = ask["program"], _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
     size = program_shape(program, ask["batch"])
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
-        prompts, *padded = generation_sizes(size, spec.layout.shape.row_devices, drawn)
+        prompts, _, length, _ = generation_sizes(size, spec.layout.shape.row_devices, drawn)
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
-        return lowered, resident, 4 * prompts * padded[1], _sizes(
-            spec, state, shardings, padded[0], padded[1], padded[1] + padded[2])
+        return lowered, resident, 4 * prompts * length
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
-    sizes = _sizes(spec, state, shardings, size.rows, size.positions, updates=program == "step")
     if program == "step":
-        return lower_step(spec, state, shardings, size), 0, batch, sizes
+        return lower_step(spec, state, shardings, size), 0, batch
     objective, forward = spec.objective, FORWARD[program]
     if program == "log_probs" and isinstance(objective, TopTokens):
         # With this objective the teacher is asked for its most likely tokens.
         forward = partial(most_likely, objective.top_k, spec.shape.vocab_size)
-    return forward_program(forward, spec, shardings).lower(state["params"], arrays), resident, batch, sizes
-
-
-def _sizes(spec: StepSpec, state: dict[str, Any], shardings: dict[str, Any], rows: int, length: int,
-           slots: int = 0, *, updates: bool = False) -> Sizes:
-    layers = state["params"]["layers"]
-    local = {name: shardings["params"]["layers"][name].shard_shape(x.shape) for name, x in layers.items()}
-    unsharded = [*(size for stack in stacks(spec.shape) for size in layer_shapes(spec.shape, stack[0]).values()),
-                 *(x.shape[1:] for x in layers.values())]
-    # Split and whole, because a layer's matrix has both forms in a program that gathers it.
-    single = {_ordered(size) for size in (*unsharded, *(size[1:] for size in local.values())) if len(size) > 1}
-    stored = {str(x.dtype) for x in jax.tree.leaves(state["params"])}
-    # By the alphabet `bfloat16` comes before `float32`, and both come before the integers of quantized matrices.
-    stacked = frozenset(_ordered(size) for size in local.values() if len(size) > 2)
-    mesh = spec.layout.shape
-    return Sizes(shape=spec.shape, rows=max(1, rows // mesh.row_devices), length=length, devices=mesh.devices,
-                 stacked=stacked, single=frozenset(single), parameter_dtype=HLO_NAMES.get(min(stored), "f32"),
-                 cache_slots=slots, updates=updates)
-
-
-def _ordered(size: tuple[int, ...]) -> tuple[int, ...]:
-    # A compiler may reorder axes and drop axes of length one, so sizes are compared in order and without these.
-    return tuple(sorted(n for n in size if n != 1))
+    return forward_program(forward, spec, shardings).lower(state["params"], arrays), resident, batch
 
 
 def _bytes(tree: Any, shardings: Any) -> int:
@@ -205,8 +172,4 @@ def exact_bytes(state: dict[str, Any], shardings: dict[str, Any]) -> dict[str, i
 
 
 if __name__ == "__main__":
-    try:
-        result = main(json.load(sys.stdin))
-    except RequestError as error:
-        result = wrong(error)
-    sys.stdout.write(json.dumps(result) + "\n")
+    answer_parent(main)

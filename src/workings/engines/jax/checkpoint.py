@@ -81,7 +81,6 @@ def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array
         array = held[key]
         if isinstance(array, np.ndarray):
             return array if i < 0 else array[i]
-        # Of several processes, which all make this call for the same array.
         program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=i >= 0)
         return np.asarray(program(array, max(i, 0)).addressable_data(0))
 
@@ -232,7 +231,6 @@ def export(params: Params, spec: StepSpec, directory: Path) -> None:
     # A merged weight is made when its turn has come, so only one at a time exists in addition to the state.
     write(directory / files.MODEL_FILE, shapes,
           lambda name: _full(tensors, name, shapes[name].shape[-1], shapes[name].dtype))
-    # Stored precision by transformers' names, which are JAX's.
     dtype = str(next(iter(shapes.values())).dtype)
     # Every process enters `write`, because gathering needs all of them.
     if jax.process_index() == 0:

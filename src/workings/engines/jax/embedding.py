@@ -16,38 +16,14 @@ GATHERED = 8192
 """Positions of all devices together in one turn: with a number per device, a pod of 256 would gather a gigabyte."""
 CHUNK = 1024
 """Most positions of one device in a turn."""
-SMALL_VOCABULARY = 1024
-"""Up to this size the embedding's gradient is a product with a one-hot matrix; above, a scatter."""
-
-
-@jax.custom_vjp
-def lookup(table: jax.Array, index: jax.Array) -> jax.Array:
-    """Rows of ``table`` ``[V, D]`` by ``index`` ``[...]``: ``[..., D]``."""
-    return jnp.take(table, index, axis=0, mode="clip")
-
-
-def _lookup_forward(table: jax.Array, index: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return lookup(table, index), (index, table)
-
-
-def _lookup_backward(kept: tuple[jax.Array, jax.Array], dy: jax.Array) -> tuple[jax.Array, None]:
-    index, table = kept
-    if table.shape[0] > SMALL_VOCABULARY:
-        # Gradients of a token that occurs often are added up in the table's own number format.
-        return jnp.zeros_like(table).at[index].add(dy.astype(table.dtype), mode="drop"), None
-    hits = jax.nn.one_hot(index.reshape(-1), table.shape[0], dtype=dy.dtype)
-    # By default an accelerator may round float32 factors to fewer bits, and this is a plain sum of gradients.
-    rows = jnp.einsum("rv,rd->vd", hits, dy.reshape(-1, dy.shape[-1]), precision="highest")
-    return rows.astype(table.dtype), None
-
-
-lookup.defvjp(_lookup_forward, _lookup_backward)
 
 
 def table_rows(table: jax.Array, tokens: jax.Array, layout: Layout) -> jax.Array:
     """``[B, S, D]`` rows of a table ``[V, D]`` for tokens ``[B, S]``, wherever the table is."""
     # A table that is split by row has most of a device's tokens elsewhere, so looking up needs a collective.
-    return split_lookup(layout, table, tokens) if layout.splits_vocabulary(table.shape[0]) else lookup(table, tokens)
+    if layout.splits_vocabulary(table.shape[0]):
+        return split_lookup(layout, table, tokens)
+    return jnp.take(table, tokens, axis=0, mode="clip")
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -98,7 +74,6 @@ def _lookup_local(table: jax.Array, tokens: jax.Array) -> jax.Array:
 def _add_local(layout: Layout, table: jax.Array, tokens: jax.Array, dy: jax.Array) -> jax.Array:
     def turn(total: jax.Array, xs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         chunk, rows = (jax.lax.all_gather(x, FSDP, axis=0, tiled=True) for x in xs)
-        # Tokens of other devices have the index past the end, which `drop` leaves out.
         return total.at[_own_index(chunk, table.shape[0])].add(rows.astype(jnp.float32), mode="drop"), None
 
     # In float32, because a frequent token's gradient is a sum of many small terms; rounded once at the end.

@@ -77,7 +77,6 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
 
 def _kernel(heads: int, length: int, window: int, softcap: float, interpret: bool, shards: int) -> Any:
     """A splash kernel for causal attention, within ``window`` positions where it is not 0."""
-    # The window counts the query itself: `window - 1` positions before it and none after it.
     one = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
     block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)
     sizes = splash.BlockSizes(block_q=block, block_kv=block, block_kv_compute=block, block_q_dkv=block,

@@ -36,13 +36,11 @@ from workings.engines.jax.model import (
 from workings.engines.jax.params_tree import Params
 from workings.engines.jax.sharding import FSDP, TP, P
 from workings.engines.jax.step import StepSpec
-from workings.engines.prefill import check_prompts, check_sampling, copies_of_each, prompts_at_a_time
+from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each, prompts_at_a_time
 from workings.models.family import EMBEDDING
 
 MIN_LENGTH = 16
 """Shortest padded length: shorter prompts share its program."""
-MAX_ROWS = 128
-"""Most rows that are generated at a time."""
 
 
 def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
@@ -104,7 +102,6 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
     def prefill_part(part: jax.Array, buffers: tuple[jax.Array, cache.Caches]) -> tuple[jax.Array, cache.Caches]:
         x, caches = prefill(*(merged(jax.lax.dynamic_slice_in_dim(split(array, 0), part, 1, 1), 0)
                               for array in (tokens, lengths)))
-        # Layers come first in caches.
         return write(buffers[0], x, part, 0), jax.tree.map(
             lambda buffer, rows: write(buffer, rows, part, 1), buffers[1], caches)
 
@@ -198,17 +195,8 @@ def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
     return spec.layout.constrain(final_logits(hidden, head, spec.shape), spec.layout.copies, (FSDP, TP))
 
 
-def likeliest(logits: jax.Array) -> jax.Array:
-    """``[B]`` int32: the token with the largest logit; of equals the first."""
-    # Two plain reductions, which a CPU does in vectors; XLA's argmax carries pairs.
-    last = logits.shape[-1] - 1
-    # NaN equals nothing: a row that holds one gives the last token.
-    largest = logits == jnp.max(logits, -1, keepdims=True)
-    return jnp.min(jnp.where(largest, jnp.arange(last + 1, dtype=jnp.int32), last), -1)
-
-
 def _pick_greedy(spec: StepSpec, params: Params, x: jax.Array, count: jax.Array) -> GeneratedTokens:
-    return (likeliest(next_logits(spec, params, x)),)
+    return (jnp.argmax(next_logits(spec, params, x), -1).astype(jnp.int32),)
 
 
 def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Params, x: jax.Array,
@@ -228,7 +216,7 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
     if spec.layout.splits_vocabulary(logits.shape[1]):
         noises = spec.layout.constrain(noises, spec.layout.copies, (FSDP, TP))
     scaled = logits / temperature
-    token = likeliest(scaled + noises)
+    token = jnp.argmax(scaled + noises, -1).astype(jnp.int32)
     # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.
     hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
     return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)
@@ -261,7 +249,7 @@ class PromptBatch:
 
 
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, copies: int = 1) -> list[PromptBatch]:
-    """Prompts grouped by padded length, in batches of at most `MAX_ROWS` rows.
+    """Prompts grouped by padded length, in batches of at most `MAX_PROMPTS` rows.
 
     The number of prompts of a batch is a multiple of ``rows_multiple``; ``copies``: this many equal prompts are next to
     each other, and stay together.
@@ -276,7 +264,7 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, 
 
 def max_prompts(copies: int, multiple: int) -> int:
     """The most prompts of a batch, each with this many copies; every device gets equally many, and at least one."""
-    return MAX_ROWS if copies == 1 else max(1, MAX_ROWS // copies // multiple) * multiple
+    return MAX_PROMPTS if copies == 1 else max(1, MAX_PROMPTS // copies // multiple) * multiple
 
 
 def padded_prompts(count: int, copies: int, multiple: int) -> int:
@@ -318,12 +306,12 @@ class Generator:
         room, sampled = bucket(max_new_tokens), seeds is not None
         if (room, sampled) not in self._programs:
             self._programs[room, sampled] = jax.jit(partial(generate, self.spec, room, sampled),
-                                                    out_shardings=self.spec.layout.replicated())
+                                                    out_shardings=self.spec.layout.sharding())
         program, stops = self._programs[room, sampled], stop_array(stop_ids)
 
         devices = self.spec.layout.shape.row_devices
         # At least one prompt for each device, because every device reads its own.
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts)) // devices) if sampled else 1
+        copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts)) // devices) if sampled else 1
         answers: dict[int, Completion] = {}
         for rows in prompt_batches(prompts, devices, copies=copies):
             own_seeds = np.zeros(len(rows.real), np.uint32)  # of padding, too

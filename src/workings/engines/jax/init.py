@@ -42,7 +42,6 @@ def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: Mode
     if len(size) - name.startswith("layers.") == 1:
         return jnp.full(size, first_value(name, size[-1], shape), dtype)
     # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
-    # A row of per-layer embeddings is many embeddings side by side.
     deviation = (shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]) ** -0.5
     if name.endswith(tuple(f"{each}.weight" for each in family_of(shape).residual)):
         deviation *= (2 * shape.layers) ** -0.5

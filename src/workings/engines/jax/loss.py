@@ -120,7 +120,6 @@ def map_chunks(partition: LossPartition, function: Callable[..., Any], rows: tup
             return carry, found
 
         _, found = jax.lax.scan(of_chunk, None, tuple(chunks(x, chunk) for x in rows))
-        # Cut to the real positions: the last chunk was filled up.
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch * length].reshape(
             batch, length, *x.shape[2:]), found)
 
@@ -147,7 +146,6 @@ def _forward(partition: LossPartition, hidden: Any, head: Any, targets: Any, wei
 def _backward(partition: LossPartition, gradients: list[jax.Array], ct: jax.Array) -> tuple[Any, ...]:
     # `_unpartitioned` rounds the factor before the product, `_local` rounds the product: in bfloat16 the two differ.
     scaled = [x * ct.astype(x.dtype) if partition.is_unpartitioned else (x * ct).astype(x.dtype) for x in gradients]
-    # Targets and weights have no gradient, nor has a frozen head.
     return *scaled, *[None] * (4 - len(scaled))
 
 
@@ -167,7 +165,6 @@ def _sharded(partition: LossPartition, gradient: Gradient) -> Any:
 def _unpartitioned(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head: jax.Array, targets: jax.Array,
                    weights: jax.Array) -> Any:
     """The loss of one device, with all logits in memory at once."""
-    # Rows and positions are one axis here: every position is for itself.
     h = hidden.reshape(-1, hidden.shape[-1])
     t, w = (x.reshape(-1, *x.shape[2:]) for x in (targets, weights))
     loss, d_logits = _add_loss(partition, gradient, jnp.zeros(()), h, head, t, w, 0)
@@ -224,7 +221,6 @@ def _local(partition: LossPartition, gradient: Gradient, hidden: jax.Array, head
     loss = partition.layout.sum_over_copies(loss)
     if gradient == "none":
         return loss
-    # Without the positions that filled up the last chunk.
     d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[:count].reshape(hidden.shape)
     if gradient == "hidden":
         return loss, d_hidden

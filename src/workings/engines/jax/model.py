@@ -213,7 +213,6 @@ def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: ja
 
     def add_embeddings(inputs: Params) -> Params:
         embeddings = jax.lax.dynamic_index_in_dim(rows, inputs[NUMBER], keepdims=False)
-        # The factors are rounded to the format of computation, like that of the token embeddings in `embed`.
         embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
         context = project(x, {"weight": inputs[names.PER_LAYER_PROJECTION]}, name, layout)
         context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[names.PER_LAYER_NORM], shape)

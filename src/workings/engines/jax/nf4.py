@@ -44,7 +44,6 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
     absmax = xp.abs(blocks).max(-1)
     # A block of zeros would divide by zero; divided by 1 all its codes are 7, which is the level 0.
     scaled = blocks * (xp.float32(1) / xp.where(absmax > 0, absmax, xp.float32(1)))[:, None]
-    # The number of limits below an element is its code.
     codes = sum((scaled > xp.float32(limit)).astype(xp.uint8) for limit in LIMITS)
     pairs = codes[:, :BLOCK // 2] * np.uint8(16) + codes[:, BLOCK // 2:]
     if weight.shape[1] % BLOCK == 0:

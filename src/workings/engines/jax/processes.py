@@ -98,7 +98,6 @@ class JaxProcesses:
         """Process 0's value, in every process."""
         data = pickle.dumps(value)
         size = int(multihost_utils.broadcast_one_to_all(np.int32(len(data))))
-        # Few sizes, because each is a program.
         padded = np.zeros(max(MIN_BYTES, 1 << (size - 1).bit_length()), np.uint8)
         if self.index == 0:
             padded[:size] = np.frombuffer(data, np.uint8)
@@ -157,7 +156,6 @@ def join() -> Processes | None:
         if arguments.get("process_id") == 0:
             _refuse_taken_port(arguments["coordinator_address"])
         try:
-            # Waits until all processes are there.
             with leaving_in_order():
                 jax.distributed.initialize(
                     **arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,

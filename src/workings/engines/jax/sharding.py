@@ -48,7 +48,7 @@ class Layout:
         return (REPLICATE, FSDP) if self.copies else FSDP
 
     def sharding(self, *spec: Any) -> NamedSharding:
-        """A sharding on this mesh."""
+        """A sharding on this mesh; without arguments a full copy on every device."""
         return NamedSharding(self.mesh, P(*spec))
 
     def constrain(self, x: jax.Array, *spec: Any) -> jax.Array:
@@ -79,10 +79,6 @@ class Layout:
     def batch(self) -> NamedSharding:
         """Sharding of a step's arrays ``[A, B, S]``."""
         return self.sharding(None, self.row_axes)
-
-    def replicated(self) -> NamedSharding:
-        """Sharding with a full copy on every device."""
-        return self.sharding()
 
     def spec(self, name: str, size: tuple[int, ...]) -> PartitionSpec:
         """Partition of a parameter without its layer axis, by its Hugging Face name. Vectors are copied.

@@ -90,7 +90,7 @@ def state_shardings(spec: StepSpec, abstract: dict[str, Any]) -> dict[str, Any]:
     moments = {slot: {name: shardings[name] if slot == MASTER
                       else spec.optimizer.moment_sharding(slot, name, shardings[name]) for name in tree}
                for slot, tree in abstract["moments"].items()}
-    return {"params": unflatten_params(shardings), "moments": moments, "step": spec.layout.replicated()}
+    return {"params": unflatten_params(shardings), "moments": moments, "step": spec.layout.sharding()}
 
 
 def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[str, jax.ShapeDtypeStruct]:
@@ -110,7 +110,7 @@ def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: 
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())
-    replicated = spec.layout.replicated()
+    replicated = spec.layout.sharding()
     # The state has the same shardings before and after, so that donated buffers take the results.
     jitted = jax.jit(partial(step, spec), donate_argnums=0,
                      in_shardings=(shardings, batch_shardings, replicated, replicated),
@@ -124,4 +124,4 @@ def forward_program(program: Callable[..., Any], spec: StepSpec, shardings: dict
     """A jitted function of a spec, parameters and a batch; its results are on every device."""
     batch = dict.fromkeys(batch_shapes(()), spec.layout.batch())
     return jax.jit(partial(program, spec), in_shardings=(shardings["params"], batch),
-                   out_shardings=spec.layout.replicated())
+                   out_shardings=spec.layout.sharding())

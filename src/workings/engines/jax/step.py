@@ -16,7 +16,7 @@ from workings.engines.jax.init import tensor_key
 from workings.engines.jax.layers import Remat, unroll
 from workings.engines.jax.lora import Lora, dropout_keys, dropout_tensors
 from workings.engines.jax.loss import loss_sum, target_log_probs, with_temperature
-from workings.engines.jax.loss_positions import LOSS_POSITIONS, LossPositions
+from workings.engines.jax.loss_positions import LOSS_POSITIONS, select, spread
 from workings.engines.jax.model import final_norm, run_layers, unembedding
 from workings.engines.jax.objective import objective_sum
 from workings.engines.jax.optimizers import Optimizer, clip_factor, global_norm
@@ -97,7 +97,6 @@ class StepSpec:
     def fresh_moments(self, params: Params) -> dict[str, Any]:
         """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
         trained = self.trained(params)
-        # Stored weights are the rounded master; updates start from the master.
         master = {MASTER: {name: x.astype(jnp.float32) for name, x in trained.items()}}
         return self.optimizer.init(trained) | (master if self.rounding == "master_fp32" else {})
 
@@ -113,14 +112,13 @@ def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array
     return final_norm(_last_layer(spec, params, rows), params, spec.shape)
 
 
-def supervised_hidden_states(spec: StepSpec, params: Params,
-                             rows: Arrays) -> tuple[jax.Array, Arrays, LossPositions | None]:
-    """``[B, M, D]`` normed hidden states of one micro batch, its rows at loss positions, and these, if it has some."""
+def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
+    """``[B, M, D]`` normed hidden states of one micro batch, and its rows: at its loss positions, if it has some."""
     if LOSS_POSITIONS not in rows:
-        return all_hidden_states(spec, params, rows), rows, None
-    loss_at = LossPositions.from_indices(rows[LOSS_POSITIONS], rows["tokens"].shape[1])
-    return (final_norm(loss_at.select(_last_layer(spec, params, rows)), params, spec.shape),
-            {name: loss_at.select(x) for name, x in rows.items() if name != LOSS_POSITIONS}, loss_at)
+        return all_hidden_states(spec, params, rows), rows
+    index = rows[LOSS_POSITIONS]
+    return (final_norm(select(_last_layer(spec, params, rows), index), params, spec.shape),
+            {name: select(x, index) for name, x in rows.items() if name != LOSS_POSITIONS})
 
 
 LossAndMetrics = tuple[jax.Array, jax.Array]
@@ -139,11 +137,11 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
     def micro_batch_objective(trained: Params, rows: Arrays, key: jax.Array | None
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
         all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
-        hidden, rows, loss_at = supervised_hidden_states(spec, all_params, rows)
+        hidden, learned = supervised_hidden_states(spec, all_params, rows)
         differentiated, (total, metrics, log_probs) = objective_sum(
-            spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
-        if loss_at is not None and log_probs is not None:
-            log_probs = loss_at.at_positions(log_probs)
+            spec.objective, hidden, unembedding(all_params), learned, spec.shape, spec.layout, spec.loss_chunk)
+        if LOSS_POSITIONS in rows and log_probs is not None:
+            log_probs = spread(log_probs, rows[LOSS_POSITIONS], rows["tokens"].shape[1])
         # Divided here, so that the sum over micro batches is the gradient of the step.
         return differentiated / divisor, ((total / divisor, metrics), log_probs)
 
@@ -187,7 +185,6 @@ def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.A
     keys = round_keys(spec.seed, step, [*old]) if spec.rounding == "stochastic" else {}
     for name, param in old.items():
         slots = {slot: moments[slot][name] for slot in moments if name in moments[slot]}
-        # A float32 master keeps the part of an update that the stored weight loses by rounding.
         source = slots.pop(MASTER, param)
         value, slots = spec.optimizer.update(name, source, grads[name], slots, step, learning_rate)
         if MASTER in moments:

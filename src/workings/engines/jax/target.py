@@ -8,7 +8,6 @@ same child process compiles for the CPU. Below: what a compiled program, or the 
 import os
 import re
 import site
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -17,7 +16,7 @@ from typing import Any
 
 from workings.engines.base import EngineRequest, Inspection, NotInspected, ProgramName, ProgramShape
 from workings.engines.child_process import ask_child, crash
-from workings.engines.gpu_settings import same_kernels
+from workings.engines.gpu_settings import FLAGS, same_kernels
 from workings.errors import first_line
 from workings.hints import pip_install
 
@@ -55,19 +54,16 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str,
         RequestError: the request is wrong.
         WorkingsError: the compiler failed for another reason than memory.
     """
-    with tempfile.TemporaryDirectory(prefix="workings-compile-") as dump:
-        ask = {"request": replace(request, device=target["platform"]).to_json(), "batch": list(size),
-               "target": dict(target), "program": program, "dump": dump}
-        own = os.environ.get("XLA_FLAGS", "")
+    ask = {"request": replace(request, device=target["platform"]).to_json(), "batch": list(size),
+           "target": dict(target), "program": program}
+    # The child's own platform is the CPU: the compiler gets a description of the target, which is never opened.
+    environment = dict(os.environ) | compiler_environment(target) | {
+        "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    if target["platform"] == "gpu":
         # A run on such a GPU chooses its kernels in this way, and each choice needs its own memory.
-        chosen = same_kernels(own) if target["platform"] == "gpu" else own
-        flags = f"{chosen} --xla_dump_to={dump} --xla_dump_hlo_as_text".strip()
-        # The child's own platform is the CPU: the compiler gets a description of the target, which is never opened.
-        environment = dict(os.environ) | compiler_environment(target) | {
-            "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "1",
-            "JAX_ENABLE_COMPILATION_CACHE": "false"}  # a program out of JAX's own cache leaves no dump
-        where = str(target.get("topology", target["platform"]))
-        answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
+        environment[FLAGS] = same_kernels(environment.get(FLAGS, ""))
+    where = str(target.get("topology", target["platform"]))
+    answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
     if "absent" in answer:
         raise NotInspected(f"this machine lacks {answer['absent']}; to have it compiled: {pip_install('plan')}")
     if "failed" in answer:

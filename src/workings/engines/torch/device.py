@@ -131,27 +131,12 @@ QUERY = ("index", "name", "driver_version", "memory.total", "memory.used", "comp
 """Fields that `nvidia-smi` is asked for. Its table of processes would name other people's programs."""
 
 
-def environment_files(device: torch.device) -> Mapping[str, str]:
-    """File name -> text: ``torch_version.txt``, ``cuda_check.txt``, ``nvidia_smi.txt``."""
+def environment_files() -> Mapping[str, str]:
+    """File name -> text: ``torch_version.txt``, ``nvidia_smi.txt``."""
     # The long form names the compiler and the libraries that do the products.
     lines = [*(f"{name} {number}" for name, number in versions().items()),
              *(line.rstrip() for line in torch.__config__.show().splitlines())]
-    return {"torch_version.txt": "\n".join(lines) + "\n", "cuda_check.txt": cuda_check(device),
-            "nvidia_smi.txt": nvidia_smi()}
-
-
-def cuda_check(device: torch.device) -> str:
-    """Whether CUDA works here, from a kernel that ran, and which device this run uses."""
-    finding = cuda_problem()
-    lines = [f"device of this run: {device}", "CUDA works: " + (f"no ({finding})" if finding else "yes")]
-    if not finding:
-        lines.append(f"CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}")
-        for index in range(torch.cuda.device_count()):
-            facts = torch.cuda.get_device_properties(index)
-            lines.append(f"cuda:{index}: {facts.name}, compute capability {facts.major}.{facts.minor}, "
-                         f"{facts.total_memory} bytes")
-        lines.append("built for " + " ".join(torch.cuda.get_arch_list()))
-    return "\n".join(lines) + "\n"
+    return {"torch_version.txt": "\n".join(lines) + "\n", "nvidia_smi.txt": nvidia_smi()}
 
 
 def nvidia_smi() -> str:

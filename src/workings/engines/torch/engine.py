@@ -21,7 +21,7 @@ from workings.engines.base import (
     require_adapters,
     require_signals,
 )
-from workings.engines.prefill import check_prompts, check_sampling, copies_of_each
+from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
 from workings.engines.torch import checkpoint, four_bit, processes
 from workings.engines.torch.backward_optimizer import refuse_conflicts
@@ -36,7 +36,7 @@ from workings.engines.torch.device import (
     slow_formats,
     versions,
 )
-from workings.engines.torch.generate import MAX_ROWS, batch_indices, complete, greedy, sampled, uniform_numbers
+from workings.engines.torch.generate import batch_indices, complete, greedy, sampled, uniform_numbers
 from workings.engines.torch.length_bucketing import Part, one_part, parts_by_length
 from workings.engines.torch.linear_attention import has_linear_state
 from workings.engines.torch.lora import (
@@ -51,7 +51,6 @@ from workings.engines.torch.planning import TorchPlanning, TracedCard, trace_for
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
 from workings.engines.torch.step import (
-    MicroBatchDone,
     Rows,
     State,
     empty_state,
@@ -84,7 +83,6 @@ class TorchEngine(TorchPlanning):
         self.request = request
         self.device = device
         self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
-        self._tell: MicroBatchDone = lambda done, total: None
         # Before memory is allocated: both need the request and the class of the model alone.
         refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
@@ -103,9 +101,6 @@ class TorchEngine(TorchPlanning):
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
             # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
-        if self.device.platform == "gpu" and self.request.method.name == "qlora" and (
-                how := four_bit.difference_from_cpu(self.device.device)):
-            notes.append(how)
         return DeviceFacts(
             platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
             memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
@@ -151,15 +146,10 @@ class TorchEngine(TorchPlanning):
         require_signals(self.request.objective, batch)
         parts = self._parts(batch)
         rows = [row for _, part in parts for row in to_rows(self.spec, part, self.request.objective.signals)]
-        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate, self._tell)
+        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate)
         # On a card `tolist` waits for the whole step; nothing before it reads a result.
         return state, StepResult.of(numbers.tolist(), self.request.objective.metrics,
                                     None if log_probs is None else self._at_positions(batch, parts, rows, log_probs))
-
-    def report_micro_batches_to(self, tell: MicroBatchDone) -> None:
-        """Call ``tell`` in each step on a CPU; the host of a card does not see when a micro batch is computed."""
-        if self.device.platform == "cpu":
-            self._tell = tell
 
     def _parts(self, batch: Batch) -> list[Part]:
         """The batch in the micro batches that are computed."""
@@ -246,7 +236,7 @@ class TorchEngine(TorchPlanning):
         # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows
         # cannot be repeated.
         processes = mesh.processes
-        copies = copies_of_each(prompts, min(MAX_ROWS, len(prompts) // processes)) if self.spec.shape.verified else 1
+        copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts) // processes)) if self.spec.shape.verified else 1
         for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.model)):
             pick: PickToken = greedy if not temperature else sampled(temperature, uniform_numbers(
                 [seeds[i] for i in indices[mesh.rows(len(indices))]], max_new_tokens, self.device.device))
@@ -310,5 +300,5 @@ class TorchEngine(TorchPlanning):
         return check_kernels(self.device.device, self.request.precision.compute)
 
     def environment_files(self) -> Mapping[str, str]:
-        """Texts about PyTorch, CUDA and the driver, by file name, for the record."""
-        return environment_files(self.device.device)
+        """Texts about PyTorch and the driver, by file name, for the record."""
+        return environment_files()

@@ -3,7 +3,6 @@
 bitsandbytes is imported when the first weight is stored or used: runs without 4-bit weights do not need it.
 """
 
-from functools import cache
 from typing import Any, cast
 
 import torch
@@ -11,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workings.engines.torch.half import half_product
-from workings.errors import DeviceError
 
 BLOCK = 64
 """Elements that share one float32 scale; scales are not quantized again."""
@@ -36,7 +34,6 @@ class FourBitLinear(nn.Linear):
         # The JAX engine rounds as well, so that one file gives both the same codes, in any format.
         rounded = weight.to(device=self.codes.device, dtype=self.rounded_to).float()
 
-        # `compress_statistics` would quantize the scales as well, which QLoRA calls double quantization.
         codes, state = quantize_4bit(rounded, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)
@@ -83,35 +80,3 @@ def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
     linear.register_buffer("codes", torch.empty((count // 2, 1), dtype=torch.uint8, device="meta"))
     linear.register_buffer("absmax", torch.empty(count // BLOCK, dtype=torch.float32, device="meta"))
     linear.register_buffer("level", torch.empty(16, dtype=torch.float32, device="meta"))
-
-
-@cache
-def difference_from_cpu(device: torch.device) -> str:
-    """Difference between 4-bit results on a device and on a CPU, tested with one matrix; empty if they are equal.
-
-    Raises `DeviceError` where what comes back is further from the matrix than rounding to four bits explains.
-    """
-    random = torch.Generator().manual_seed(0)
-    weight, x = torch.randn(96, BLOCK, generator=random), torch.randn(16, BLOCK, generator=random)
-    cpu, there = (on_device(weight, x, tested) for tested in (torch.device("cpu"), device))
-    rounding, off = (float((of["values"] - weight).abs().mean()) for of in (cpu, there))
-    # Four bits move a random matrix by so much in any case; a device may add a tenth.
-    if not off < 1.1 * rounding:
-        raise DeviceError(f"a matrix that is stored in four bits on {device} comes back off by {off:.3g} on average",
-                          f"what rounding explains: {rounding:.3g}", "method=lora, or device=cpu to see the difference")
-    different = int((cpu["codes"] != there["codes"]).sum())
-    product = float((cpu["product"] - there["product"]).abs().max() / cpu["product"].abs().max())
-    return "" if not different and product < 1e-5 else (
-        f"four bits are not those of a CPU here: {different} of {cpu['codes'].numel()} bytes differ, and products by "
-        f"{product:.2g} of the largest")
-
-
-def on_device(weight: Tensor, x: Tensor, device: torch.device) -> dict[str, Tensor]:
-    """Codes, values and a product of a matrix on a device."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
-    to_four_bits(layer, torch.float32)
-    stored = cast(FourBitLinear, layer.to_empty(device=device))
-    with torch.no_grad():
-        stored.store(weight)
-        found = {"codes": stored.codes, "values": stored.full(torch.float32), "product": stored(x.to(device))}
-    return {name: each.cpu() for name, each in found.items()}

@@ -15,15 +15,13 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import Completion
-from workings.engines.prefill import prompts_at_a_time
+from workings.engines.prefill import MAX_PROMPTS, prompts_at_a_time
 from workings.engines.torch.attention import AttentionMask
 from workings.engines.torch.decode import ROOM, Decoder, FixedCache, PickToken
 from workings.engines.torch.linear_attention import empty_cache, join_caches
 from workings.engines.torch.model import caching, hidden_states
 from workings.engines.torch.spec import TorchSpec
 
-MAX_ROWS = 128
-"""Most rows that a process generates at a time."""
 WHOLE = 2.0**62
 """Probability 1 as an integer. The sum over the largest vocabulary, with every term rounded, is below 2**63."""
 
@@ -64,7 +62,7 @@ def sampled(temperature: float, uniform: Tensor) -> PickToken:
 
 def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: int = 1, *,
                   same_length: bool = False) -> list[list[int]]:
-    """Batches of at most `MAX_ROWS` prompt indices a process, sorted by length to save padding.
+    """Batches of at most `MAX_PROMPTS` prompt indices a process, sorted by length to save padding.
 
     Of prompts ``copies`` that are equal are next to each other, and stay together. A batch has equal parts for the
     ``processes``, each of whole prompts; for that the last prompt may be repeated. With ``same_length`` it has prompts
@@ -73,7 +71,7 @@ def batch_indices(prompts: Sequence[Sequence[int]], copies: int = 1, processes: 
     by_length = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     groups = [[*same] for _, same in groupby(by_length, key=lambda i: len(prompts[i]))] if same_length else [by_length]
     # Whole prompts: their copies share one reading and must not be torn apart.
-    rows = MAX_ROWS // copies * copies * processes
+    rows = MAX_PROMPTS // copies * copies * processes
     batches = [group[start:start + rows] for group in groups for start in range(0, len(group), rows)]
     # A row that is there twice ends when the other one does, so nothing waits for it.
     return [batch + batch[-copies:] * (-(len(batch) // copies) % processes) for batch in batches]

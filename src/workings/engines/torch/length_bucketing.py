@@ -22,7 +22,6 @@ def parts_by_length(batch: Batch) -> list[Part]:
     lengths = np.count_nonzero(batch.segment_ids, -1).reshape(-1)
     # By length, and then by tokens: rows with equal prefixes become neighbours, which prefix sharing needs.
     tokens = batch.tokens.reshape(-1, length).T[::-1]
-    # `lexsort` takes its most important key last: the length, then the first token, then the second.
     order = np.lexsort((*tokens, lengths))
     parts = []
     for numbers in order.reshape(-1, rows_at_a_time(first, rows)):

@@ -201,7 +201,6 @@ def random_value(spec: TorchSpec, seed: int, name: str, size: torch.Size) -> Ten
         return torch.tensor([*map(transform, torch.rand(size, generator=tensor_generator(seed, name)).tolist())])
     if len(size) == 1:
         return torch.full(size, first_value(name, size[0], spec.shape))
-    # A row of the per-layer embeddings has one for each layer.
     fan_in = spec.shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]
     deviation = float(fan_in) ** -0.5
     if name.endswith(tuple(f"{matrix}.weight" for matrix in family.residual)):

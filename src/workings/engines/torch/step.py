@@ -117,7 +117,6 @@ def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
     def zeros(*size: int) -> Tensor:
         return torch.zeros(size, dtype=torch.int64, device=spec.device)
 
-    # Indices and tokens are 0: a trace reads sizes and no values.
     request = spec.request
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
                  index=zeros(count * length), targets=zeros(count * length), packed=request.packed,
@@ -219,12 +218,10 @@ def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
 
 LogProbs = list[Tensor] | None
 """``[N]`` float32 log probabilities of this process's targets, for each micro batch; None for cross entropy."""
-MicroBatchDone = Callable[[int, int], None]
-"""Called with the number of micro batches that are computed, and of all."""
 
 
-def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
-              tell: MicroBatchDone) -> tuple[Tensor, Tensor, LogProbs]:
+def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows],
+              divisor: float) -> tuple[Tensor, Tensor, LogProbs]:
     """Add up the gradients of all micro batches in the parameters.
 
     Micro batches are sums, so the split into micro batches does not change the result.
@@ -246,13 +243,12 @@ def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor:
         metrics += more_metrics
         if log_probs is not None:
             all_log_probs.append(log_probs)
-        tell(number, len(micro_batches))
     sum_over_copies(spec.mesh, state.trained.values())
     return total, metrics, all_log_probs or None
 
 
-def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float, learning_rate: float,
-             tell: MicroBatchDone = lambda done, total: None) -> tuple[Tensor, LogProbs]:
+def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
+             learning_rate: float) -> tuple[Tensor, LogProbs]:
     """One update in place.
 
     Returns:
@@ -266,10 +262,10 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
-            value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
+            value, metrics, log_probs = _backward(spec, state, micro_batches, divisor)
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        value, metrics, log_probs = _backward(spec, state, micro_batches, divisor, tell)
+        value, metrics, log_probs = _backward(spec, state, micro_batches, divisor)
         norm, changed = _update(spec, state, context)
     state.step += 1
     # `numel` of a split parameter is that of the whole tensor; `changed` is already summed over processes.

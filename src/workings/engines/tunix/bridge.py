@@ -50,7 +50,6 @@ def _to_layer(w: Mapping[str, jax.Array], shape: ModelShape) -> dict[Path, jax.A
         arrays["attn", "qkv_einsum", "w"] = jnp.stack([q, k, v])
     else:
         arrays |= {("attn", "q_einsum", "w"): q, ("attn", "kv_einsum", "w"): jnp.stack([k, v])}
-    # From `[D, N * H]` by `[D, N, H]` to `[N, H, D]`.
     out = w["self_attn.o_proj.weight"].reshape(shape.width, shape.heads, shape.head_dim)
     arrays["attn", "attn_vec_einsum", "w"] = out.transpose(1, 2, 0)
     return arrays

@@ -21,10 +21,11 @@ from tunix.generate.sampler import CacheConfig, Sampler
 from workings.config.training import AdamWConfig
 from workings.engines.base import Completion, EngineRequest, Inspection, LossSum, Memory, StepResult
 from workings.engines.jax.engine import JaxEngine
-from workings.engines.jax.generate import MAX_ROWS, bucket, prompt_batches
+from workings.engines.jax.generate import bucket, prompt_batches
 from workings.engines.jax.params_tree import flatten_params, unflatten_params
 from workings.engines.jax.spec import DTYPES
 from workings.engines.jax.target import inspection
+from workings.engines.prefill import MAX_PROMPTS
 from workings.engines.tunix.bridge import Path as Place
 from workings.engines.tunix.bridge import filled, from_tunix, to_tunix
 from workings.engines.tunix.trainer import check_request, make_trainer, model_class
@@ -163,8 +164,8 @@ class TunixEngine:
         lengths: dict[int, list[int]] = {}
         for i, prompt in enumerate(prompts):
             lengths.setdefault(len(prompt), []).append(i)
-        return [(together[first:first + MAX_ROWS], length) for length, together in lengths.items()
-                for first in range(0, len(together), MAX_ROWS)]
+        return [(together[first:first + MAX_PROMPTS], length) for length, together in lengths.items()
+                for first in range(0, len(together), MAX_PROMPTS)]
 
     def _sampler(self, state: State, slots: int) -> Any:
         """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""

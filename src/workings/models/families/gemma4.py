@@ -107,7 +107,6 @@ class Gemma4(Family):
         """Tensors outside the layers; with per-layer embeddings their table, a projection and a norm."""
         shapes = super().outer_shapes(shape)
         if shape.per_layer_width:
-            # A token's row holds the numbers of all layers, one layer after the other.
             packed = shape.layers * shape.per_layer_width
             shapes |= {PER_LAYER_EMBEDDING: (shape.vocab_size, packed), PER_LAYER_PROJECTION: (packed, shape.width),
                        PER_LAYER_NORM: (shape.per_layer_width,)}

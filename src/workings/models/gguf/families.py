@@ -95,7 +95,7 @@ def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, added: int, ha
     if shape.norm_plus_one and name.endswith("norm.weight"):
         return tensor + np.asarray(added, tensor.dtype)
     heads = shape.heads if ".q_proj." in name else shape.kv_heads if ".k_proj." in name else 0
-    if heads and ARCHITECTURES[shape.family].pairs_rows:
+    if heads and ARCHITECTURES.get(shape.family, Architecture()).pairs_rows:
         # [heads, half, pair, …] -> [heads, pair, half, …], and the way back.
         return tensor.reshape(heads, *halves, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
     return tensor

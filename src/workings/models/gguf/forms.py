@@ -24,7 +24,7 @@ NOT_ROTATED = 1e30
 
 
 class Form:
-    """A form whose values are those of Hugging Face's files."""
+    """The form of a family that is read as well, and the base of the others."""
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
@@ -32,7 +32,7 @@ class Form:
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         """Keys without the architecture's name. Raises `RequestError` for a setting that llama.cpp does not compute."""
-        return common_header(shape)
+        return hyperparameters(shape)
 
     def names(self, shape: ModelShape) -> dict[str, str]:
         """Name of every tensor in a GGUF file -> Hugging Face's name of the tensor that its values are made of."""
@@ -45,25 +45,10 @@ class Form:
 
     def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
         """Values in a GGUF file of Hugging Face's tensor ``name``, both in float32."""
-        del shape, name
-        return tensor
-
-    def rotation(self, shape: ModelShape) -> np.ndarray | None:
-        """Content of `ROPE_FACTORS`; None for a file without it."""
-        del shape
-        return None
-
-
-class _ReadForm(Form):
-    """A family that is read as well."""
-
-    def header(self, shape: ModelShape) -> dict[str, Any]:
-        return hyperparameters(shape)
-
-    def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
         return to_gguf(shape, name, tensor)
 
     def rotation(self, shape: ModelShape) -> np.ndarray | None:
+        """Content of `ROPE_FACTORS`; None for a file without it."""
         return rope_factors(shape)
 
 
@@ -73,7 +58,7 @@ class _Olmo3(Form):
     def header(self, shape: ModelShape) -> dict[str, Any]:
         if shape.heads * shape.head_dim != shape.width:
             raise _not_computed(shape, f"heads * head_dim = {shape.heads * shape.head_dim}, width {shape.width}")
-        values = super().header(shape) | _sliding(shape)
+        values = common_header(shape) | _sliding(shape)
         if shape.rope_scaling != 1.0:
             raise _not_computed(shape, "linear scaling of rotation")
         if shape.rope_yarn:
@@ -97,7 +82,7 @@ class _Gemma4(Form):
     def header(self, shape: ModelShape) -> dict[str, Any]:
         layers = range(shape.layers)
         large = shape.global_head_dim or shape.head_dim
-        values = super().header(shape) | _sliding(shape) | {
+        values = common_header(shape) | _sliding(shape) | {
             "attention.key_length": large, "attention.value_length": large, "rope.dimension_count": large,
             "attention.key_length_swa": shape.head_dim, "attention.value_length_swa": shape.head_dim,
             "rope.dimension_count_swa": shape.head_dim, "rope.freq_base_swa": shape.local_rope_theta,
@@ -132,7 +117,7 @@ class _Qwen35(Form):
             raise _not_computed(shape, "heads of keys and of values of different sizes")
         turned = int(shape.head_dim * shape.rotated_part)
         each, more = divmod(turned // 2, 3)
-        return super().header(shape) | {
+        return common_header(shape) | {
             "rope.dimension_count": turned,
             # Pairs that turn by time, height and width, which are one number in text.
             "rope.dimension_sections": [each + (more > 0), each + (more > 1), each, 0],
@@ -166,7 +151,7 @@ class _Qwen35(Form):
         return np.concatenate([before, moved.reshape(values.shape)])
 
 
-FORMS: Mapping[str, Form] = {name: _ReadForm(name) for name in ARCHITECTURES} | {
+FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
     "olmo3": _Olmo3("olmo2"), "gemma4": _Gemma4("gemma4"), "qwen3_5": _Qwen35("qwen35")}
 """Family -> how it is written."""
 

@@ -96,7 +96,6 @@ def _merges_any_neighbors(ids: Mapping[str, int], content: Mapping[str, Any], me
     products = [left + right for left, right in merges]
     if sum(1 for _ in groupby(products)) != len(set(products)):
         return False
-    # Added tokens are found in a text before anything is merged.
     added, pairs = {each["content"] for each in content["added_tokens"]}, set(merges)
     return all((text[:at], text[at:]) in pairs for text in ids if text not in added and not _BYTE.fullmatch(text)
                for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids)

@@ -17,7 +17,7 @@ from workings.config.method import FULL, FullConfig, LoraConfig, QloraConfig
 from workings.config.model import FromPretrained
 from workings.config.recipe import Recipe
 from workings.config.training import AdamWConfig, MeshConfig, PrecisionConfig
-from workings.engines.base import AdapterReadingEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
+from workings.engines.base import AdapterEngine, Engine, EngineRequest, LikelihoodEngine, State, TeachingEngine
 from workings.engines.registry import find_engine
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
@@ -161,7 +161,7 @@ class Teacher(TeacherModel):
         device, recipe = student.describe(), resolved.recipe
         engine = self.engine(recipe.engine, EngineRequest.of(
             recipe, resolved.shape, device=device.platform, mesh=MeshConfig(**device.mesh)))
-        if self.base is not None and not isinstance(engine, AdapterReadingEngine):
+        if self.base is not None and not isinstance(engine, AdapterEngine):
             raise RequestError(f"algorithm.teacher: {self.algorithm.teacher} has adapters, and engine {engine.name} "
                                "does not read them", "an engine that does",
                                f"workings export {quote(self.algorithm.teacher)} --out TEACHER, then "
@@ -170,7 +170,7 @@ class Teacher(TeacherModel):
         @cache
         def state() -> State:
             if self.base is not None:
-                assert isinstance(engine, AdapterReadingEngine)  # others were refused above
+                assert isinstance(engine, AdapterEngine)  # others were refused above
                 assert self.weights.directory is not None  # a checkpoint's
                 return engine.with_adapters(self.base.load(engine), self.weights.directory)
             with self._folder() as folder:

@@ -66,7 +66,6 @@ class AdamW(Optimizer):
             return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
                          beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
         # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
-        # A fill, not a copy from the host, for which the host would wait.
         step = torch.full((), float(context.step), device=param.device)
         inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
         size = CARD_BLOCK if context.on_card else FUSED_BLOCK

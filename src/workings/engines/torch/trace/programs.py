@@ -8,9 +8,9 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import GenerationShape, ProgramName
-from workings.engines.prefill import largest_divisor
+from workings.engines.prefill import MAX_PROMPTS, largest_divisor
 from workings.engines.torch.decode import Decoder, FixedCache, PickToken
-from workings.engines.torch.generate import MAX_ROWS, greedy, prefill_prompts, sampled
+from workings.engines.torch.generate import greedy, prefill_prompts, sampled
 from workings.engines.torch.model import caching
 from workings.engines.torch.spec import TorchSpec
 from workings.engines.torch.step import (
@@ -66,7 +66,7 @@ def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickT
 
 def drawing(spec: TorchSpec, state: State, size: GenerationShape) -> None:
     """`answers` with sampling, several of each prompt."""
-    most = min(MAX_ROWS, size.prompts // spec.mesh.processes)
+    most = min(MAX_PROMPTS, size.prompts // spec.mesh.processes)
     copies = largest_divisor(spec.request.completions_of_a_prompt, most) if spec.shape.verified else 1
     uniform = torch.zeros((max(2, size.new_tokens), own_rows(spec, size.prompts, copies)), dtype=torch.float64,
                           device=spec.device)
