@@ -24,7 +24,7 @@ from tests.other_package.other_engine import UnigramEngine
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
+from workings.data.traces import write_items
 from workings.evaluation.predictions import EvaluationSummary, read_predictions
 from workings.evidence.verify import verify
 from workings.runs.replay import ReplayRequest, replay_run

@@ -90,8 +90,7 @@ def test_shipped_names_can_be_listed_and_written(tmp_path: Path) -> None:
 def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_path: Path) -> None:
     code, values, _ = run("check", "dev-reasoning", "--against", "eval")
     assert (code, values["records"], values["passed"]) == (0, 550, True)
-    leaked = vars(make_set("eval")[1][0])
-    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": leaked["prompt"], "steps": ["1"],
+    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": make_set("eval")[0].prompt, "steps": ["1"],
                                                   "answer": "1"}) + "\n")
     code, values, _ = run("check", tmp_path / "t.jsonl", "--against", "eval", "--fix", "--findings",
                           tmp_path / "found.jsonl")

@@ -13,8 +13,7 @@ from tests.engines.tiny import request, tiny_shape
 from tools.key_effects import EFFECTS, WITNESSES, Effect
 from workings.config.recipe import known_keys
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
-from workings.data.traces import write_traces
+from workings.data.traces import write_items, write_traces
 from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
 from workings.models.tokenizer_training import train_tokenizer

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from workings.data.generators.base import write_items
 from workings.data.named_sets import SHIPPED_SETS, make_kind, make_set
 from workings.data.row_fields import path_beside
-from workings.data.traces import write_traces
+from workings.data.traces import write_items, write_traces
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
@@ -52,12 +51,9 @@ def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, f
 def make_named(name: str, out: Path, *, force: bool) -> dict[str, Any]:
     """Write a named data set into one file. Returns the keys of `--json`; errors also as of `make_set`."""
     _refuse([out], force=force, is_file=True)
-    traces, items = make_set(name)
-    if traces:
-        write_traces(out, traces)
-    else:
-        write_items(out, items)
-    return {"traces": len(traces), "items": len(items), "files": {str(out): SHIPPED_SETS[name].sha256}}
+    made, recipe = make_set(name), SHIPPED_SETS[name]
+    (write_traces if recipe.holds == "traces" else write_items)(out, made)
+    return {"traces": 0, "items": 0, recipe.holds: len(made), "files": {str(out): recipe.sha256}}
 
 
 def _refuse(paths: Sequence[Path], *, force: bool, is_file: bool) -> None:

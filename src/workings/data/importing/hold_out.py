@@ -21,9 +21,8 @@ from workings.data.checking.overlap import (
     question_key,
     words,
 )
-from workings.data.importing.completion import final_answer
 from workings.data.row_fields import LABELS, lines_bytes, path_beside
-from workings.data.traces import Trace, read_traces
+from workings.data.traces import Trace, item_json, read_traces, traces_bytes
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
@@ -72,7 +71,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     """
     traces = read_traces(read)
     held = _chosen(traces, n, seed)
-    items = [_item(traces[at]) for at in sorted(held)]
+    items = [item_json(traces[at], LABELS) for at in sorted(held)]
     others = [(at, trace) for at, trace in enumerate(traces) if at not in held]
     like = _like(others, {item["prompt"]: item["id"] for item in items})
     if len(like) == len(others):
@@ -86,7 +85,7 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
                                                  for at, trace in others if at in like))
     else:
         left_out.unlink(missing_ok=True)
-    atomic.write_bytes(out, lines_bytes(trace.to_json() for at, trace in others if at not in like))
+    atomic.write_bytes(out, traces_bytes(trace for at, trace in others if at not in like))
     return HeldOut(items=len(items), path=item_path, sha256=file_digest(item_path), seed=seed,
                    left_out=len(like), left_out_path=left_out if like else None)
 
@@ -128,11 +127,6 @@ def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> 
             if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
                 reasons[at] = f"near_duplicate: {alike:.2f} like {names[number]}"
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in find_leaks(traces, questions)}
-
-
-def _item(trace: Trace) -> dict[str, Any]:
-    labels = {name: label for name in LABELS if (label := getattr(trace, name))}
-    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **labels}
 
 
 def _label(trace: Trace, name: str) -> str:

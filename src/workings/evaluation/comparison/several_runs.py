@@ -25,11 +25,11 @@ from workings.evaluation.comparison.paired import (
 from workings.evaluation.scorecard import cell_text
 from workings.evaluation.statistics import (
     CONFIDENCE,
+    TOST_CONFIDENCE,
     Equivalence,
     Interval,
     bounds,
     holm,
-    welch_equivalence,
     welch_mean,
 )
 from workings.evaluation.unit import EvaluationRecord, find_unit
@@ -79,7 +79,7 @@ def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: fl
         if isinstance(equivalence, str):
             notes.append(f"equivalence over items is unknown: {equivalence}")
         if isinstance(method, Interval):
-            by_seeds = welch_equivalence(seeds_a, seeds_b, equivalent_within)
+            by_seeds = Equivalence(equivalent_within, welch_mean(seeds_a, seeds_b, TOST_CONFIDENCE).interval)
     difference = paired_values(*values)
     verdict = "equivalent" if difference.verdict == "inconclusive" and _shown(equivalence) else difference.verdict
     refused, remarks = noise_of(all_a, all_b, verdict)
