@@ -46,7 +46,7 @@ _IMPROVE, _SELECTED = "runs/test_improve.py", "samples/test_selection.py::{}"
 _PUSHED = "publish/test_push.py::test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download"
 _SELECTION = {"most": _SELECTED.format("test_the_first_that_were_drawn_are_kept"),
               "valid_steps": _SELECTED.format("test_a_right_answer_for_a_wrong_reason"),
-              "most_pairs": _SELECTED.format("test_a_number_of_pairs_needs_a_rule_that_makes_some")}
+              "most_pairs": _SELECTED.format("test_best_against_worst_as_long_as_scores_differ")}
 _JUDGED = "--url http://127.0.0.1:1/v1 --model m --items HERE/rows.jsonl --out out"
 _DRAWN = "--form tags --keep all --prompts HERE/add/items.jsonl --out out --max-new-tokens 4 --samples 2"
 _EVALUATED = "--items HERE/add/items.jsonl --out out --max-new-tokens 4 --temperature 1 --samples 2"

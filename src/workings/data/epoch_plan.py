@@ -44,26 +44,19 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Each row goes into the first sequence that still has room, else opens a new one.
 
     ``lengths`` are those of the rows in the epoch's order, none above ``capacity``. Returns sequences of row numbers,
-    in the order in which the sequences were opened. A tree of maxima finds the first sequence with room in O(log n).
+    in the order in which the sequences were opened.
     """
-    # One leaf per row, because in the worst case each opens a sequence; a power of two makes a full tree.
-    size = 1 << max(len(lengths) - 1, 0).bit_length()
-    # room[size + i] is what sequence i has left; a parent holds the larger of its two children.
-    room = [capacity] * (2 * size)
-    packed: list[list[int]] = []
     _refuse_unfit(lengths, capacity)
+    packed: list[list[int]] = []
+    # What each sequence has left; in the worst case every row opens one.
+    room = np.full(len(lengths), capacity)
     for row, length in enumerate(lengths):
-        node = 1
-        while node < size:
-            node = 2 * node if room[2 * node] >= length else 2 * node + 1
-        # An unused leaf has all its room, so no leaf beyond the next new one is ever reached.
-        if node - size == len(packed):
+        # The next new one has all its room, so one is always found.
+        sequence = int(np.argmax(room[:len(packed) + 1] >= length))
+        if sequence == len(packed):
             packed.append([])
-        packed[node - size].append(row)
-        room[node] -= length
-        while node > 1:
-            node //= 2
-            room[node] = max(room[2 * node], room[2 * node + 1])
+        packed[sequence].append(row)
+        room[sequence] -= length
     return packed
 
 

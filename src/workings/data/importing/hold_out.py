@@ -1,8 +1,7 @@
 """`--hold-out N`: splits evaluation questions off an import and leaves similar ones out of the traces.
 
-Labels and seed decide which ones: the traces that can be asked are put in the order of their labels and numbers of
-steps, in the order of a digest within each of these groups, and every k-th is taken. So the first label keeps its
-share to within one item and the others nearly, and the same records with the same seed give the same items.
+Questions are taken in the order of a digest of seed and question: the same records with the same seed give the same
+items, in any order.
 """
 
 import hashlib
@@ -29,9 +28,6 @@ from workings.record.digest import file_digest
 
 ITEMS, LEFT_OUT = "items.jsonl", "left_out.jsonl"
 """Ends of the names of the files next to the traces: the items, and the traces that are like one."""
-STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
-"""Fields to stratify by, if they have 2 to 50 values."""
-_MAX_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
 """Shared three-word passages from which a question with the same numbers counts as a held-out one. No higher than
 what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
@@ -104,14 +100,7 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
         raise RequestError(f"--hold-out {n} is too many",
                            f"at most {len(questions)}: this number of the {len(traces)} traces have a unique question, "
                            "with one answer and without earlier turns", f"--hold-out {max(1, len(questions) // 10)}")
-    labels = {at: [_label(traces[at], name) for name in STRATA] for at in questions}
-    used = [index for index in range(len(STRATA)) if 2 <= len({own[index] for own in labels.values()}) <= _MAX_VALUES]
-    # Padded, so that they sort as numbers.
-    ordered = sorted(questions, key=lambda at: (*(labels[at][index] for index in used), f"{len(traces[at].steps):>4}",
-                                                _digest(seed, questions[at])))
-    # From 0 to 1, by the seed: a fixed start would always select the same place of every group.
-    start = int.from_bytes(_digest(seed)[:4], "big") / (1 << 32)
-    return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
+    return set(sorted(questions, key=lambda at: _digest(seed, questions[at]))[:n])
 
 
 def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> dict[int, str]:
@@ -127,12 +116,6 @@ def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> 
             if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
                 reasons[at] = f"near_duplicate: {alike:.2f} like {names[number]}"
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in find_leaks(traces, questions)}
-
-
-def _label(trace: Trace, name: str) -> str:
-    value = getattr(trace, name) if name in LABELS else trace.metadata.get(name, "")
-    # Floats and lists are not labels: such fields get one value and are not used.
-    return str(value) if isinstance(value, str | int) else ""
 
 
 def _digest(*parts: object) -> bytes:
