@@ -1,4 +1,4 @@
-"""Gates: pass, fail or open, with the n that would settle it."""
+"""Gates: pass, fail or open."""
 
 from pathlib import Path
 
@@ -21,7 +21,6 @@ def test_verdicts(base: Path, tmp_path: Path, share: float, max_drop: float, ver
     found = gate(base, shuffled(tmp_path, "new", share), max_drop=max_drop)
     assert found["verdict"] == verdict
     assert found["sentence"].startswith(f"{verdict}: accuracy of new changed by {share - 0.8:+.4f} against base")
-    assert ("items_needed" in found) == (verdict == "inconclusive")
 
 
 def test_the_decision_is_the_interval_against_the_allowed_drop(base: Path, tmp_path: Path) -> None:
@@ -32,8 +31,6 @@ def test_the_decision_is_the_interval_against_the_allowed_drop(base: Path, tmp_p
     assert gate(base, new, max_drop=-low + 1e-6)["verdict"] == "pass"
     assert gate(base, new, max_drop=-low - 1e-6)["verdict"] == "inconclusive"
     assert high > -0.02
-    # At the n it names, an interval of this width just reaches: n * (z * error / |change + drop|) ** 2.
-    assert open_result["items_needed"] > 200
 
 
 def test_wrong_requests_are_named(base: Path, tmp_path: Path) -> None:

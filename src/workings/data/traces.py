@@ -89,7 +89,7 @@ def _text_from_json(line: dict[str, Any]) -> Trace:
 
 
 TRACES = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", texts=("prompt", "answer"),
-                  form="traces", make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
+                  form="traces", make="workings data make addition --out DIRECTORY", from_json=trace_from_json)
 iterate_traces, read_traces = TRACES.iterate, TRACES.read
 
 

@@ -6,7 +6,6 @@ items, in any order.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +32,10 @@ SAME_NUMBERS_SIMILARITY = 0.5
 what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """The held-out questions."""
+def split(read: Path, out: Path, n: int, seed: int) -> dict[str, Any]:
+    """Split the traces of one file into items and the traces of another. Returns the keys of `held_out` in `--json`.
 
-    items: int
-    path: Path
-    sha256: str
-    seed: int
-    left_out: int
-    """Traces that repeat a held-out question or are like it."""
-    left_out_path: Path | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `--json`."""
-        return {name: str(value) if isinstance(value, Path) else value
-                for name, value in vars(self).items() if value is not None}
-
-    def text(self) -> list[str]:
-        """Lines for the terminal."""
-        lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed})"]
-        if self.left_out:
-            lines.append(f"{self.left_out} traces that repeat a held-out question or are like it are left out (see "
-                         f"{self.left_out_path})")
-        return lines
-
-
-def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
-    """Split the traces of one file into items and the traces of another.
+    `left_out` counts the traces that repeat a held-out question or are like it.
 
     Raises:
         RequestError: fewer questions than requested, or no trace would be left.
@@ -82,8 +57,8 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
     else:
         left_out.unlink(missing_ok=True)
     atomic.write_bytes(out, traces_bytes(trace for at, trace in others if at not in like))
-    return HeldOut(items=len(items), path=item_path, sha256=file_digest(item_path), seed=seed,
-                   left_out=len(like), left_out_path=left_out if like else None)
+    return {"items": len(items), "path": str(item_path), "sha256": file_digest(item_path), "seed": seed,
+            "left_out": len(like), **({"left_out_path": str(left_out)} if like else {})}
 
 
 def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:

@@ -1,13 +1,12 @@
 """Decide whether B passes: yes if a larger drop from A than allowed is ruled out, no if it is certain."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.no_verdict import measured_side, reasons_against
 from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
-from workings.evaluation.statistics import Interval, bounds, z_value
+from workings.evaluation.statistics import Interval, bounds
 from workings.evaluation.unit import find_pair
 
 
@@ -37,24 +36,22 @@ def gate(a: Path, b: Path, *, max_drop: float) -> dict[str, Any]:
     elif verdict == "fail":
         generous = paired_values(before.scores, after.generous, before.clusters)
         reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == verdict)
-    needed = _needed(paired, max_drop) if verdict == "inconclusive" else None
     # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
     verdict = "inconclusive" if reasons else verdict
-    sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, needed, first.name, second.name),
+    sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, first.name, second.name),
                                       first.warning, second.warning, *reasons]))
     return {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "a": first.name,
             "b": second.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
-            **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {}),
-            **({"items_needed": needed} if needed is not None else {})}
+            **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {})}
 
 
-def _sentence(paired: PairedDifference, verdict: str, max_drop: float, needed: int | None, a: str, b: str) -> str:
+def _sentence(paired: PairedDifference, verdict: str, max_drop: float, a: str, b: str) -> str:
     interval = (f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
                 if isinstance(paired.interval, Interval) else f"no interval: {paired.interval}")
     reason = {"pass": f"a drop of more than {max_drop:g} is ruled out", "fail": f"it dropped by more than {max_drop:g}",
               "inconclusive": f"a drop of more than {max_drop:g} is neither shown nor ruled out"}[verdict]
     return (f"{verdict}: accuracy of {b} changed by {paired.delta:+.4f} against {a} on {paired.n} items ({interval}); "
-            f"{reason}{f'; about {needed} items would settle it' if needed else ''}.")
+            f"{reason}.")
 
 
 def _decide(interval: Interval | str, max_drop: float) -> str:
@@ -64,13 +61,3 @@ def _decide(interval: Interval | str, max_drop: float) -> str:
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"
-
-
-def _needed(difference: PairedDifference, max_drop: float) -> int | None:
-    # The width shrinks with the square root of the number of items.
-    distance = abs(difference.delta + max_drop)
-    if isinstance(difference.interval, str) or distance == 0 or difference.standard_error == 0:
-        return None
-    # Score intervals are asymmetric, so the estimate can be below n, which did not settle it.
-    items = math.ceil(difference.n * (z_value() * difference.standard_error / distance) ** 2)
-    return max(difference.n + 1, items)
