@@ -83,8 +83,7 @@ def test_what_gives_a_held_out_question_away_is_left_out(tmp_path: Path) -> None
             for line in (tmp_path / "out.left_out.jsonl").read_text().splitlines()}
     assert not [trace.id for trace in read_traces(result.out) if int(trace.id[1:]) % 100 in chosen]
     assert held["left_out"] == len(left) == result.read - result.written - held["items"]
-    assert {reason.split(":")[0] for reason in left.values()} == {"leak", "normalized_leak", "near_duplicate",
-                                                                  "ngram_leak"}
+    assert {reason.split(":")[0] for reason in left.values()} == {"leak", "near_duplicate", "ngram_leak"}
     entries = list(enumerate(read_traces(result.out)))
     assert not list(find_leaks(entries, {item.prompt: item.id for item in read_items(Path(held["path"]))}))
 

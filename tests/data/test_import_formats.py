@@ -56,7 +56,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("tagged", {"prompt": "1+1?", "text": "<think>1+1=2\n\nso 2</think>\n<answer>2</answer>"}),
     ("traces", {"prompt": "1+1?", "steps": ["1+1=2", "so 2"], "answer": "2"}),
     ("traces", {"question": "1+1?", "steps": "1+1=2\nso 2\n", "final_answer": "2"}),
-    ("traces", {"prompt": "1+1?", "steps": [{"content": "1+1=2"}, "so 2"], "answer": "2", "final_answer": "2"}),
+    ("traces", {"prompt": "1+1?", "steps": ["1+1=2", "so 2"], "answer": "2", "final_answer": "2"}),
 ]
 
 

@@ -49,10 +49,10 @@ def compare_command(
                            "percentage points above 0 and below 100", "--equivalent-within 2")
     margin = None if equivalent_within is None else equivalent_within / 100
     if with_a or with_b:
-        refuse_unread("with several seeds of a side", "--html with two to four runs", "html")
+        refuse_unread("with several seeds of a side", "these with two runs", "html", "equivalent_within")
         from workings.evaluation.comparison.several_runs import compare_seeds
 
-        values = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])], equivalent_within=margin)
+        values = compare_seeds([a, *(with_a or [])], [b, *(with_b or [])])
         answer(values, "\n".join([values["sentence"], *(f"note: {note}" for note in values["notes"])]),
                CODES.get(values["verdict"], 0))
     else:

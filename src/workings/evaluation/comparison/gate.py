@@ -5,7 +5,8 @@ from typing import Any
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.no_verdict import measured_side, reasons_against
-from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
+from workings.evaluation.comparison.paired import PairedDifference, paired_values
+from workings.evaluation.comparison.several_runs import check_comparable
 from workings.evaluation.statistics import Interval, bounds
 from workings.evaluation.unit import find_pair
 
@@ -21,9 +22,7 @@ def gate(a: Path, b: Path, *, max_drop: float) -> dict[str, Any]:
         raise RequestError(f"--max-drop {max_drop:g} is not a share of the accuracy",
                            "a share from 0 to below 1: 0.02 for two points", "--max-drop 0.02")
     first, second = find_pair(a, b)
-    different, notes, _ = compare_configs(first.config, second.config)
-    if different:
-        raise RequestError(f"{b} does not match {a}: {'; '.join(different)}", "the same way of evaluating")
+    notes = check_comparable([first, second])
     results = first.results()
     before = measured_side(first.name, first.answer_counts, results)
     after = measured_side(second.name, second.answer_counts, second.results_of([result.id for result in results]))
