@@ -111,7 +111,7 @@ def pairs(tmp_path: Path) -> Path:
 
 def test_a_file_of_pairs_is_known_by_its_first_line(pairs: Path, tmp_path: Path) -> None:
     code, values, _ = run("check", pairs, "--recipe", "quickstart", "--fix")
-    assert (code, values["counts"]) == (1, {"opposite_verdicts": 2, "no_label": 3})
+    assert (code, values["counts"]) == (1, {"opposite_verdicts": 2})
     assert (values["kept"], values["removed"]) == (1, 2)
     [kept] = read_pairs(Path(values["clean"]))
     assert (kept.chosen, kept.rejected, kept.source) == ("2+2=4", "I wonder", "hh.jsonl")

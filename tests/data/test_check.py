@@ -184,12 +184,12 @@ def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_long_report_says_what_it_leaves_away(tmp_path: Path) -> None:
-    report = looked_at(tmp_path, *(trace(f"t{number}", section=None, prompt=f"{number}?") for number in range(8)),
+    report = looked_at(tmp_path, *(trace(f"t{number}", licence=None, prompt=f"{number}?") for number in range(8)),
                        trace("bad", steps=["2+2=5", "2"]))
     shown = report.to_json(most=3)
     assert [finding["id"] for finding in shown["findings"]] == ["bad", "t0", "t1"]
     assert (shown["findings_left_out_here"], shown["counts"], shown["passed"]) == (
-        6, {"wrong_equation": 1, "no_label": 8}, False)
+        6, {"wrong_equation": 1, "no_licence": 8}, False)
 
 
 def test_questions_are_read_from_items_gsm8k_and_csv(tmp_path: Path) -> None:

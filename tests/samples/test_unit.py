@@ -15,7 +15,6 @@ from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.gate import gate
 from workings.evaluation.run import sample_seed
 from workings.evidence.verify import verify
-from workings.record.layout import partial_unit_path
 from workings.record.seal import parse_seal
 from workings.samples.draw import reselect
 from workings.samples.selection import PairRule, Selection
@@ -125,16 +124,6 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
     with pytest.raises(RecordError, match="not the file that was sealed"):
         reselect(unit, tmp_path / "out", Selection())
     assert [path.name for path in tmp_path.iterdir()] == ["unit"]
-
-
-def test_what_an_interrupted_sampling_drew_is_not_taken_away(tmp_path: Path) -> None:
-    first = draw(tmp_path / "first").path
-    unfinished = partial_unit_path(tmp_path / "second")
-    unfinished.mkdir()
-    (unfinished / "predictions.jsonl").write_text("drawn")
-    with pytest.raises(RequestError, match="has an unfinished"):
-        reselect(first, tmp_path / "second", Selection())
-    assert (unfinished / "predictions.jsonl").read_text() == "drawn"
 
 
 def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:
