@@ -24,7 +24,7 @@ SLOW = ("run", "program")
 """Witnesses that train or compile."""
 Look = Callable[[str, tuple[str, ...]], Any]
 """A witness and words of a recipe, and what is seen of it."""
-IN_EVERY_TEST = ("checkpoint.keep_last", "evaluation.samples", "optimizer.momentum")
+IN_EVERY_TEST = ("checkpoint.keep_last", "optimizer.momentum")
 
 
 @pytest.fixture(scope="module")
