@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from workings.evaluation.statistics import score_equivalence, t_mean, wilson_effective
+from workings.evaluation.statistics import TOST_CONFIDENCE, score_statistic, t_mean, wilson_effective, z_value
 
 MARGINS = (0.02, 0.05)
 RATES = {"even": (0.5, 0.5), "middling": (2.0, 2.0), "mostly right": (5.0, 1.0), "mostly wrong": (0.3, 3.0),
@@ -36,8 +36,14 @@ def equivalence_claims(n: int, discordant: float, margin: float, difference: flo
         counts = np.arange(m + 1)
         chance = stats.binom.pmf(counts, m, right / (right + wrong)) * weight
         likely = counts[chance > 1e-10]
-        claimed += float(sum(chance[k] for k in likely if score_equivalence(int(k), int(m - k), n, margin).shown))
+        claimed += float(sum(chance[k] for k in likely if _is_shown(int(k), int(m - k), n, margin)))
     return claimed
+
+
+def _is_shown(newly_right: int, newly_wrong: int, n: int, margin: float) -> bool:
+    """`Equivalence.shown` of Tango's interval, by its statistic at both margins, in a hundredth of the time."""
+    above, below = (score_statistic(newly_right, newly_wrong, n, end) for end in (-margin, margin))
+    return min(above, -below) > z_value(TOST_CONFIDENCE)
 
 
 def pass_coverage(rates: tuple[float, float], items: int, k: int, rng: np.random.Generator) -> dict[str, float]:

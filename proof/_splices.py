@@ -24,8 +24,8 @@ from tests.other_package.other_engine import UnigramEngine
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, RECIPE, write_recipe
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
-from workings.evaluation.predictions import EvaluationSummary, read_predictions
+from workings.data.traces import write_items
+from workings.evaluation.predictions import read_predictions, summarize
 from workings.evidence.verify import verify
 from workings.runs.replay import ReplayRequest, replay_run
 from workings.runs.train_and_evaluate import train_and_evaluate
@@ -98,8 +98,8 @@ def answers(run: Path, other: Path, chance: random.Random) -> None:
     reseal.edit_lines(unit / "predictions.jsonl", lambda rows: [
         row | ({"completion": "z" + row["completion"][1:]} if number in numbers else {})
         for number, row in enumerate(rows)])
-    again = EvaluationSummary(read_predictions(unit / "predictions.jsonl"), "mean")
-    reseal.edit_json(unit / "eval_summary.json", lambda value: again.to_json(value["problems"]))
+    reseal.edit_json(unit / "eval_summary.json", lambda value: summarize(
+        read_predictions(unit / "predictions.jsonl"), "mean", value["problems"])[1])
 
 
 KINDS: dict[str, Callable[[Path, Path, random.Random], None]] = {

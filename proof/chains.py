@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.data.labelled import wrong_equations
 from tools.result_file import write_result
-from workings.data.equations.check import find_equations, wrong_equations
+from workings.data.equations.check import find_equations
 from workings.evaluation.first_wrong_step import first_wrong_step
 
 

@@ -23,8 +23,7 @@ from typing import Any
 
 from tools.result_file import write_result
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
-from workings.data.traces import write_traces
+from workings.data.traces import write_items, write_traces
 from workings.evidence.replay.comparison import MEASURES, is_outside, line_differences
 from workings.evidence.replay.conditions import TOLERANCES, Tolerance, number_format
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES

@@ -120,7 +120,7 @@ EFFECTS: dict[str, Effect] = {
                                  "test_a_stopped_and_resumed_run_in_shards_has_the_bits_of_one_with_whole_files"),
     "checkpoint.patience": _named("tests/runs/test_best_checkpoint.py",
                                   "test_it_ends_when_patience_does_and_keeps_the_best"),
-    "rewards.seconds": _named("tests/scoring/test_rewards.py", "test_a_function_that_hangs_is_killed"),
+    "rewards.seconds": _named("tests/scoring/test_rewards.py", "test_what_a_function_does_wrong_is_named"),
     "rewards.memory_gib": _named("tests/scoring/test_rewards.py",
                                  "test_a_function_has_the_memory_that_its_recipe_names"),
     "model.revision": _named("tests/models/test_hub.py",

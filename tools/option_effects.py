@@ -46,7 +46,7 @@ _IMPROVE, _SELECTED = "runs/test_improve.py", "samples/test_selection.py::{}"
 _PUSHED = "publish/test_push.py::test_the_hub_gets_the_very_bytes_and_the_record_verifies_after_a_download"
 _SELECTION = {"most": _SELECTED.format("test_the_first_that_were_drawn_are_kept"),
               "valid_steps": _SELECTED.format("test_a_right_answer_for_a_wrong_reason"),
-              "most_pairs": _SELECTED.format("test_a_number_of_pairs_needs_a_rule_that_makes_some")}
+              "most_pairs": _SELECTED.format("test_best_against_worst_as_long_as_scores_differ")}
 _JUDGED = "--url http://127.0.0.1:1/v1 --model m --items HERE/rows.jsonl --out out"
 _DRAWN = "--form tags --keep all --prompts HERE/add/items.jsonl --out out --max-new-tokens 4 --samples 2"
 _EVALUATED = "--items HERE/add/items.jsonl --out out --max-new-tokens 4 --temperature 1 --samples 2"
@@ -93,11 +93,7 @@ EFFECTS: dict[str, Tried | Named] = {
     **_named("eval", task=_ASKED, limit=_ASKED, few_shot=_ANSWERED, harness_filter=_ANSWERED,
              harness_metric="runs/test_task_against_hf.py::test_log_likelihoods_and_choices"),
     **_tried("compare", "HERE/runs/a HERE/runs/b", "--with-a HERE/runs/a", "--with-b HERE/runs/b", "--html page.html",
-             "--equivalent-within 2"),
-    **_tried("compare", "HERE/runs/b --gate HERE/baselines/a", "--max-drop 0.99"),
-    **_tried("compare", "HERE/runs/a --gate HERE/baselines/a --max-drop 0", "--inconclusive pass"),
-    "compare --gate": Tried("compare HERE/runs/b --gate HERE/baselines/a", "compare HERE/runs/b --gate HERE/others/a"),
-    "compare --save": Tried("compare HERE/runs/a --save d/x", "compare HERE/runs/a --save d/y"),
+             "--equivalent-within 2", "--max-drop 0.02"),
     **_tried("verify", "HERE/runs/a", "--level 1", "--require-level 3", "--expect-root 00", "--key HERE/rows.jsonl",
              "--steps 3", "--whole", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
              "--verbose"),

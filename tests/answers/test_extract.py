@@ -130,15 +130,14 @@ def test_rules_may_be_chosen() -> None:
     check_rules(tuple(RULES))
 
 
-@pytest.mark.parametrize("piece", ["#### ", "\\boxed{", "the answer is ", "Answer:\n", "3 or ", "1,", "= 5 ",
-    "**7** ", "<answer>",
-                                   "Yes. ", "(A) ", "the ", "12 ", "a_", "one ", "((", "$1$ ", "because "])
+@pytest.mark.parametrize("piece", ["#### ", "\\boxed{", "the answer is ", "Answer:\n", "3 or ", "1,", "= 5 ", "**7** ",
+                                   "<answer>", "Yes. ", "(A) ", "the ", "12 ", "a_", "one ", "((", "$1$ ", "because "])
 def test_no_text_is_slow(piece: str) -> None:
-    text = piece * (200_000 // len(piece))
+    text = piece * (50_000 // len(piece))
     begun = time.process_time()
     for kind in ("number", "choice", "yes_no", "name", "text"):
         extract(text, kind, question=OPTIONS)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 2
 
 
 SAID = [

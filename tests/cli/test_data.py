@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from workings.cli.main import app
 from workings.data.named_sets import make_set
 from workings.data.preferences import read_pairs
-from workings.data.traces import read_traces
+from workings.data.traces import read_traces, write_traces
 from workings.errors import RequestError
 
 
@@ -48,9 +48,7 @@ def test_import_counts_and_rejects(gsm: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
     (["make", "algebra", "--out", "x"], "algebra"),
-    (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
-    (["check", "dev-reasoning", "--fix"], "the shipped set dev-reasoning"),
-    (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
+    (["check", "absent.jsonl", "--against", "nothing"], "one of eval"),
     (["preview", "quickstart", "--row", "missing"], "the id of a row"),
 ])
 def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -70,16 +68,13 @@ def test_make_writes_traces_items_and_a_manifest(tmp_path: Path) -> None:
         run("make", "unit_conversion", "--out", tmp_path / "d")
     _, again, _ = run(*words, "--force")
     assert again == values
-    run("make", "addition", "--n", 20, "--items", 6, "--out", tmp_path / "a.jsonl")
-    assert {path.name for path in tmp_path.iterdir()} == {"d", "a.items.jsonl", "a.jsonl", "a.manifest.json"}
 
 
 @pytest.mark.slow
-def test_shipped_names_can_be_listed_and_written(tmp_path: Path) -> None:
+def test_shipped_sets_are_listed_with_the_digests_of_their_files(tmp_path: Path) -> None:
     _, listed, _ = run("list")
-    assert set(listed["sets"]) == {"dev-reasoning", "eval"}
-    _, made, _ = run("make", "dev-reasoning", "--out", tmp_path / "dev.jsonl")
-    assert made["files"] == {str(tmp_path / "dev.jsonl"): listed["sets"]["dev-reasoning"]["sha256"]}
+    _, made, _ = run("make", "unit_conversion", "--n", 550, "--items", 100, "--seed", 2026, "--out", tmp_path)
+    assert list(made["files"].values()) == [listed["sets"][name]["sha256"] for name in ("dev-reasoning", "eval")]
     assert "kinds of `data make`:" in text("list")
     assert {"gsm8k", "traces"} <= set(listed["formats"])
     assert {"hh", "preferences"} <= set(listed["pair_formats"])
@@ -88,10 +83,10 @@ def test_shipped_names_can_be_listed_and_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_path: Path) -> None:
-    code, values, _ = run("check", "dev-reasoning", "--against", "eval")
+    write_traces(tmp_path / "dev.jsonl", make_set("dev-reasoning"))
+    code, values, _ = run("check", tmp_path / "dev.jsonl", "--against", "eval")
     assert (code, values["records"], values["passed"]) == (0, 550, True)
-    leaked = vars(make_set("eval")[1][0])
-    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": leaked["prompt"], "steps": ["1"],
+    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": make_set("eval")[0].prompt, "steps": ["1"],
                                                   "answer": "1"}) + "\n")
     code, values, _ = run("check", tmp_path / "t.jsonl", "--against", "eval", "--fix", "--findings",
                           tmp_path / "found.jsonl")
@@ -99,7 +94,7 @@ def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_pat
     assert (code, values["counts"]["leak"], values["kept"], values["removed"]) == (1, 1, 0, 1)
     assert Path(values["clean"]).read_bytes() == b""
     shown = text("check", tmp_path / "t.jsonl", "--against", "eval")
-    assert "matters       1  leak: a question of the evaluation set, letter by letter" in shown
+    assert "matters       1  leak: a question of the evaluation set, whatever its case" in shown
 
 
 @pytest.fixture
@@ -116,7 +111,7 @@ def pairs(tmp_path: Path) -> Path:
 
 def test_a_file_of_pairs_is_known_by_its_first_line(pairs: Path, tmp_path: Path) -> None:
     code, values, _ = run("check", pairs, "--recipe", "quickstart", "--fix")
-    assert (code, values["counts"]) == (1, {"opposite_verdicts": 2, "no_label": 3})
+    assert (code, values["counts"]) == (1, {"opposite_verdicts": 2})
     assert (values["kept"], values["removed"]) == (1, 2)
     [kept] = read_pairs(Path(values["clean"]))
     assert (kept.chosen, kept.rejected, kept.source) == ("2+2=4", "I wonder", "hh.jsonl")

@@ -13,8 +13,7 @@ from tests.engines.tiny import request, tiny_shape
 from tools.key_effects import EFFECTS, WITNESSES, Effect
 from workings.config.recipe import known_keys
 from workings.data.generators import addition
-from workings.data.generators.base import write_items
-from workings.data.traces import write_traces
+from workings.data.traces import write_items, write_traces
 from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
 from workings.models.tokenizer_training import train_tokenizer
@@ -25,7 +24,7 @@ SLOW = ("run", "program")
 """Witnesses that train or compile."""
 Look = Callable[[str, tuple[str, ...]], Any]
 """A witness and words of a recipe, and what is seen of it."""
-IN_EVERY_TEST = ("checkpoint.keep_last", "evaluation.samples", "optimizer.momentum")
+IN_EVERY_TEST = ("checkpoint.keep_last", "optimizer.momentum")
 
 
 @pytest.fixture(scope="module")

@@ -31,12 +31,6 @@ def test_a_list_of_rewards():
     assert check_recipe(recipe.model_dump(mode="json"), "again").rewards == recipe.rewards
 
 
-def test_every_shipped_reward_is_a_member():
-    for name in SHIPPED_REWARDS:
-        more = {"overlong": {"buffer": 4}, "judge": {"file": "judge.json"}}.get(name, {})
-        assert reward_name(REWARD.validate_python({"scorer": name, **more})) == name
-
-
 @pytest.mark.parametrize("written", ["[{scorer: ansver}]", "[{weight: 2}]", "[answer]", "[{scorer: 3}]"])
 def test_a_wrong_name_is_answered_with_those_that_exist(written):
     with pytest.raises(RequestError) as caught:

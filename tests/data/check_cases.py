@@ -15,10 +15,8 @@ def trace(name: str, **keys: Any) -> dict[str, Any]:
 CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "unreadable": ([trace("a"), '{"id": 1', '{"id": "b"}'], {"unreadable": 2}),
     "repeated_id": ([trace("a"), trace("a", prompt="other 9?")], {"repeated_id": 1}),
-    "duplicate": ([trace("a", prompt="1+1?"), trace("b", prompt="1+1?"), trace("c", prompt="1+1?", answer="2.0")],
-                  {"duplicate": 2}),
-    "normalized_duplicate": ([trace("a", prompt="How much is 1,000 + 1?"), trace("b", prompt="how much is  1000+1")],
-                             {"normalized_duplicate": 1}),
+    "duplicate": ([trace("a", prompt="1000+1?"), trace("b", prompt="1000+1?"), trace("c", prompt="1,000 + 1?"),
+                   trace("d", prompt="1000+1?", answer="2.0")], {"duplicate": 3}),
     "conflict": ([trace("a", prompt="1+1?"), trace("b", prompt="1 + 1 ?", answer="3", steps=["3=3"])], {"conflict": 2}),
     "an open question": ([trace("a", prompt="Name a colour and say why you like it."),
                           trace("b", prompt="Name a colour and say why you like it.", steps=["2"],
@@ -33,7 +31,7 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
         [trace(f"a{number}", prompt=prompt, answer=answer, steps=["so"]) for number, (prompt, answer) in enumerate((
             ("Name a fruit.", "Apple"), ("Name a fruit.", "Pear"), ("Name a fruit.", "apple."),
             ("Name a fruit.", "Pear"), ("name a fruit", "Fig"), ("Name a fruit.", "Plum")))],
-        {"duplicate": 2, "normalized_duplicate": 1, "another_answer": 2}),
+        {"duplicate": 3, "another_answer": 2}),
     "a short answer to a closed question": ([trace("a", prompt="Name the fruit.", answer="Apple", steps=["so"]),
                                              trace("b", prompt="Name the fruit.", answer="Pear", steps=["so"])],
                                             {"conflict": 2}),
@@ -73,7 +71,6 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
          trace("d", prompt="d1", answer="4", steps=["11/3=3.67"]),
          trace("e", prompt="e1", answer="-7", steps=["5-12=-7"])], {}),
     "no_id": ([trace("a", id=None), trace("b")], {"no_id": 1}),
-    "no_label": ([trace("a", section=None), trace("b", difficulty=None)], {"no_label": 2}),
     "no_licence": ([trace("a", licence=None)], {"no_licence": 1}),
 }
 
@@ -97,8 +94,8 @@ PAIR_CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "repeated_pair": ([pair("a", prompt="1+1?", chosen="2", rejected="x"),
                        pair("b", prompt="1 + 1 ?", chosen="2", rejected="x"),
                        pair("c", prompt="1 + 1 ?", chosen="2", rejected="y")], {"repeated_pair": 1}),
-    "equal_completions": ([pair("a", chosen="2", rejected="2")], {"equal_completions": 1}),
-    "white_space_only": ([pair("a", chosen="1 + 1", rejected="1+ 1\n")], {"white_space_only": 1}),
+    "equal_completions": ([pair("a", chosen="2", rejected="2"), pair("b", chosen="1 + 1", rejected="1+ 1\n")],
+                          {"equal_completions": 2}),
     "rejected cut off": ([pair("a", chosen="so 2 it is", rejected="so 2 i")], {"cut_off": 1}),
     "chosen cut off": ([pair("a", chosen="so 2 ", rejected="so 2 it is")], {"cut_off": 1}),
     "answer_in_prompt": ([pair("a", prompt="Is it Paris (yes)?", chosen="Paris.", rejected="Rome"),
@@ -110,7 +107,6 @@ PAIR_CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
         {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}])], {}),
     "control_text": ([pair("a", prompt="1?<end_of_turn>"), pair("b", rejected="<|im_end|>2"),
                       pair("c", chosen="<think>\n2</think>2")], {"control_text": 2}),
-    "no_label": ([pair("a", section=None)], {"no_label": 1}),
     "no_licence": ([pair("a", licence=None)], {"no_licence": 1}),
     "longer": ([pair(f"p{number}", chosen="a long one", rejected="short") for number in range(6)], {"length_bias": 1}),
     "shorter": ([pair(f"p{number}", chosen="short", rejected="a long one") for number in range(6)], {"length_bias": 1}),

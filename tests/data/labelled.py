@@ -36,6 +36,11 @@ def written(name: str) -> list[Labelled]:
     return found
 
 
+def wrong_equations(text: str) -> list[str]:
+    """The equations of a text that do not hold beyond doubt, as written."""
+    return [one.written for one in find_equations(text) if one.verdict == "wrong" and not one.doubt]
+
+
 def found_in(texts: list[Labelled]) -> dict[str, int | float]:
     """What the checker finds: findings, false ones, errors, those that are found; precision and recall."""
     findings = false = errors = hit = 0

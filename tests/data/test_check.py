@@ -56,7 +56,7 @@ def test_leaks_are_named_by_the_plainest(tmp_path: Path) -> None:
                                                       {"role": "assistant", "content": "72"}]), questions=questions)
     leaks = [found for found in report.findings if found.kind.endswith("leak")]
     assert [(found.id, found.kind) for found in leaks] == [
-        ("exact", "leak"), ("words", "normalized_leak"), ("passage", "ngram_leak"), ("earlier", "leak")]
+        ("exact", "leak"), ("words", "leak"), ("passage", "ngram_leak"), ("earlier", "leak")]
     assert "asked as q1: What is 47+25?" in leaks[0].text
     assert "13 words of q2: ada walks from the old mill" in leaks[2].text
     in_pairs = looked_at_pairs(tmp_path, pair("asked", prompt="What is 47+25?"), pair("free"),
@@ -184,12 +184,12 @@ def test_a_cleaned_set_is_clean_and_what_went_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_long_report_says_what_it_leaves_away(tmp_path: Path) -> None:
-    report = looked_at(tmp_path, *(trace(f"t{number}", section=None, prompt=f"{number}?") for number in range(8)),
+    report = looked_at(tmp_path, *(trace(f"t{number}", licence=None, prompt=f"{number}?") for number in range(8)),
                        trace("bad", steps=["2+2=5", "2"]))
     shown = report.to_json(most=3)
     assert [finding["id"] for finding in shown["findings"]] == ["bad", "t0", "t1"]
     assert (shown["findings_left_out_here"], shown["counts"], shown["passed"]) == (
-        6, {"wrong_equation": 1, "no_label": 8}, False)
+        6, {"wrong_equation": 1, "no_licence": 8}, False)
 
 
 def test_questions_are_read_from_items_gsm8k_and_csv(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_questions_are_read_from_items_gsm8k_and_csv(tmp_path: Path) -> None:
 
 def test_all_kinds_are_provoked_somewhere() -> None:
     assert {kind for cases in (CASES, PAIR_CASES) for _, expected in cases.values() for kind in expected} | {
-        "leak", "normalized_leak", "ngram_leak", "contained_leak", "row"} == set(KINDS)
+        "leak", "ngram_leak", "contained_leak", "row"} == set(KINDS)
 
 
 def test_the_length_bias_is_said_with_its_interval(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from tests.data.labelled import FOLDER, found_in, written
-from workings.data.equations.check import find_equations, wrong_equations
+from tests.data.labelled import FOLDER, found_in, written, wrong_equations
+from workings.data.equations.check import find_equations
 
 HOLD = ["7+5=12, write 2 carry 1", "3^2+1 = 10", "5/25*100 = 20%", "5/25=20%", "20/3 = 6.67", "20/3=6.66", "20/3 ≈ 7",
         "$3.50 * 2 = $7", "2x3=6", "2 x 3 = 6", "5 - 10 = -5", "10% * 50 = 5", "-3+5=2", "2.5*4=10.00", "(2+3)*4=20",

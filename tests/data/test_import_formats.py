@@ -56,7 +56,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("tagged", {"prompt": "1+1?", "text": "<think>1+1=2\n\nso 2</think>\n<answer>2</answer>"}),
     ("traces", {"prompt": "1+1?", "steps": ["1+1=2", "so 2"], "answer": "2"}),
     ("traces", {"question": "1+1?", "steps": "1+1=2\nso 2\n", "final_answer": "2"}),
-    ("traces", {"prompt": "1+1?", "steps": [{"content": "1+1=2"}, "so 2"], "answer": "2", "final_answer": "2"}),
+    ("traces", {"prompt": "1+1?", "steps": ["1+1=2", "so 2"], "answer": "2", "final_answer": "2"}),
 ]
 
 
@@ -203,16 +203,6 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "record", "reason"), BAD)
-def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
-    result, _ = imported(tmp_path, kind, FIRST[kind], record)
-    assert (result.read, result.written, result.rejected) == (2, 1, 1)
-    rejected = [json.loads(line) for line in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
-    assert [(line["line"], json.loads(line["raw"])) for line in rejected] == [(2, record)]
-    assert reason in rejected[0]["reason"]
-    assert list(result.reasons.values()) == [1]
-
-
 def test_earlier_turns_become_history(tmp_path: Path) -> None:
     said = [{"role": "system", "content": "Be short."}, USER, BOT, {"role": "user", "content": "2+2?"},
             {"role": "assistant", "content": "4"}]
@@ -308,14 +298,14 @@ MEDIA: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "record", "reason"), MEDIA)
-def test_what_is_no_text_is_refused_with_the_row(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
-    result, _ = imported(tmp_path, kind, record)
-    [rejected] = [json.loads(line) for line in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
-    assert (result.written, rejected["line"]) == (0, 1)
-    assert rejected["reason"].startswith(reason)
-    with pytest.raises(RequestError, match=r"file\.jsonl:1: .*only text can be learned from"):
-        imported(tmp_path, kind, record, on_error="fail")
+@pytest.mark.parametrize(("kind", "record", "reason"), [*BAD, *MEDIA])
+def test_a_bad_record_is_rejected_with_its_reason(tmp_path: Path, kind: str, record: Any, reason: str) -> None:
+    result, _ = imported(tmp_path, kind, FIRST[kind], record)
+    assert (result.read, result.written, result.rejected) == (2, 1, 1)
+    rejected = [json.loads(line) for line in path_beside(result.out, "rejects.jsonl").read_text().splitlines()]
+    assert [(line["line"], json.loads(line["raw"])) for line in rejected] == [(2, record)]
+    assert reason in rejected[0]["reason"]
+    assert list(result.reasons.values()) == [1]
 
 
 def test_empty_columns_of_pictures_hold_none(tmp_path: Path) -> None:

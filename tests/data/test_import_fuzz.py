@@ -30,7 +30,7 @@ RECORDS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6) | VALUES
 PIECES = (b'{"question": "1?", "answer": "#### 1"}', b"question", b"answer", b"#### 1", b"\n", b"\r\n", b"\xef\xbb\xbf",
           b"[", b"]", b",", b"{", b"}", b"\xff", b"1", b'"', b'""', b"\\u", b"\x00", b" ")
 pytestmark = pytest.mark.slow
-FEW = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check(content: bytes, kind: str, name: str = "file.jsonl") -> None:

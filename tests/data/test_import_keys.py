@@ -21,13 +21,10 @@ def run(tmp_path: Path, kind: str, keys: str = "", *records: Any, on_error: str 
 @pytest.mark.parametrize(("kind", "keys"), [
     ("question-answer", "prompt=problem,answer=solution"), ("question-answer", "answer=solution"),
     ("gsm8k", "question=problem, answer=solution"), ("prompt-completion", "prompt=problem,completion=solution"),
-    ("alpaca", "instruction=problem,output=solution"), ("tagged", "answer=solution"),
+    ("alpaca", "instruction=problem,output=solution"),
 ])
 def test_mapped_keys_are_read_as_the_formats(tmp_path: Path, kind: str, keys: str) -> None:
-    if kind == "tagged":
-        run(tmp_path, kind, keys, {**MATH, "solution": "<think>1+1=2</think>2"})
-    else:
-        run(tmp_path, kind, keys)
+    run(tmp_path, kind, keys)
     [trace] = read_traces(tmp_path / "out.jsonl")
     assert (trace.prompt, trace.steps, trace.answer) == ("1+1?", ("1+1=2",), "2")
     assert trace.metadata == {"original_answer": "2", "meta": {"level": 3}}

@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
@@ -17,18 +16,15 @@ from workings.data.epoch_plan import (
     MOST,
     PACKINGS,
     EpochPlan,
-    best_fit,
     bucket_lengths,
     bucket_lengths_before_rows,
     epoch_order,
-    first_fit,
     order_keys,
     plan_bucketed,
     plan_packed,
 )
 
 Plain = list[tuple[int, list[tuple[int, ...]]]]
-Fit = Callable[[list[int], int], list[list[int]]]
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 
 
@@ -82,39 +78,6 @@ def test_an_epoch_ascends_by_whole_keys_also_when_they_begin_alike(monkeypatch) 
     assert len(set(keys.values())) == 16, "the case must hold keys that differ late, and equal ones"
     monkeypatch.setattr(epoch_plan, "order_keys", lambda row_ids, seed, epoch: [keys[row_id] for row_id in row_ids])
     assert ordered(ids, 3, 7) == sorted(ids, key=lambda row_id: (keys[row_id], row_id))
-
-
-def _naive_first(lengths: list[int], capacity: int) -> list[list[int]]:
-    packed: list[list[int]] = []
-    for row, length in enumerate(lengths):
-        for sequence in packed:
-            if sum(lengths[other] for other in sequence) + length <= capacity:
-                sequence.append(row)
-                break
-        else:
-            packed.append([row])
-    return packed
-
-
-def _naive_best(lengths: list[int], capacity: int) -> list[list[int]]:
-    packed: list[list[int]] = []
-    for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
-        rooms = [capacity - sum(lengths[other] for other in sequence) for sequence in packed]
-        enough = [place for place, room in enumerate(rooms) if room >= lengths[row]]
-        if enough:
-            packed[min(enough, key=lambda place: (rooms[place], place))].append(row)
-        else:
-            packed.append([row])
-    return sorted((sorted(sequence) for sequence in packed), key=lambda sequence: sequence[0])
-
-
-@pytest.mark.parametrize(("fit", "naive"), [(first_fit, _naive_first), (best_fit, _naive_best)])
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 8, 9, 300])
-def test_each_fit_is_what_it_is_called(count: int, fit: Fit, naive: Fit) -> None:
-    draw = random.Random(count)
-    for capacity in (1, 5, 40):
-        lengths = [draw.randint(1, capacity) for _ in range(count)]
-        assert fit(lengths, capacity) == naive(lengths, capacity)
 
 
 @pytest.mark.parametrize("length", [0, 11])
@@ -212,11 +175,13 @@ def test_an_update_of_all_rows_has_one_length() -> None:
 
 
 def test_what_the_recipe_names_stays_as_it_was() -> None:
-    """Digests of all batches, computed before lengths could be chosen."""
-    for buckets, digest in (
-            ((6, 9), "f12af8a13496661b41682e4dff012dd307a1c757550ae297b81e07733a9cf914"),
-            ((), "fe38979456326d5b139026b3a665521ce0e8a6ebc60277bb7c15039ca3e0cf07")):
-        source = batches([3 + 7 * number % 13 for number in range(53)], b=3, a=2, buckets=buckets)
+    """Digests of all batches, computed before lengths could be chosen and with another way to look for room."""
+    for keys, digest in (
+            ({"buckets": (6, 9)}, "f12af8a13496661b41682e4dff012dd307a1c757550ae297b81e07733a9cf914"),
+            ({"buckets": ()}, "fe38979456326d5b139026b3a665521ce0e8a6ebc60277bb7c15039ca3e0cf07"),
+            ({"packing": "first_fit"}, "881c220a88cec7d796213aa0f7e85f8446a584a92648e4d2ceabd9ac4a67e992"),
+            ({"packing": "best_fit"}, "9cd22dc56950cc1bf1541192d595d4b48274a8209accef37666cd96cd9cd0b7a")):
+        source = batches([3 + 7 * number % 13 for number in range(53)], b=3, a=2, **keys)
         each = [Batches.digest(source.at(Position(epoch, number))[0])
                 for epoch in range(2) for number in range(source.batches_in_epoch(epoch))]
         assert hashlib.sha256(" ".join(each).encode()).hexdigest() == digest

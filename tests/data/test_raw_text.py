@@ -131,8 +131,9 @@ def overrides_in(folder: Path) -> list[str]:
     """For `smoke-tiny`: raw texts in both kinds of file."""
     write_traces(folder / "texts.jsonl", TEXTS[:20])
     (folder / "held_out.txt").write_text(f"\n{END_OF_TEXT}\n".join(text.answer for text in TEXTS[20:]))
-    return [f"data.traces={folder / 'texts.jsonl'}", "data.template=plain", "data.reasoning=answer_only",
-            f"evaluation={{traces: {folder / 'held_out.txt'}, items: none, every_steps: 2}}", "training.steps=4"]
+    return [f"data.traces={folder / 'texts.jsonl'}", "data.template=plain", "engine=torch",
+            f"evaluation={{traces: {folder / 'held_out.txt'}, items: none, every_steps: 2}}", "training.steps=4",
+            "data.reasoning=answer_only"]
 
 
 def test_recipes_read_both_kinds_of_file_and_ask_no_question_of_a_text(tmp_path: Path) -> None:

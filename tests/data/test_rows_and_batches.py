@@ -125,31 +125,22 @@ def test_the_digest_of_a_batch_by_hand() -> None:
     assert Batches.digest(tampered) != Batches.digest(batch)
 
 
-@pytest.mark.parametrize("keys", [{}, {"buckets": ()}, {"buckets": (4, 8)}, {"packing": "first_fit"},
-                                  {"packing": "best_fit"}], ids=str)
-def test_the_digest_of_every_batch_follows_from_the_row_index(keys: dict[str, object]) -> None:
-    rows = row_set([3, 5, 4, 8, 2, 6, 3], 8)
-    source = Batches(rows, seed=4, rows_per_micro_batch=2, accumulation=2, data_config=config(max_length=8, **keys))
-    by_id, position = {one.id: one.digest for one in rows.rows}, Position()
-    for _ in range(2 * source.batches_in_epoch(0)):
-        batch, after = source.at(position)
-        assert Batches.digest(batch) == source.digest_at(position, by_id)
-        position = after
-
-
 @pytest.mark.parametrize("keys", [{}, {"buckets": ()}, {"buckets": (6, 9)}, {"packing": "first_fit"},
                                   {"packing": "best_fit"}])
 def test_every_row_once_an_epoch_all_shapes_announced_and_all_supervised_positions_kept(keys: dict[str, object]
                                                                                         ) -> None:
     lengths = [3 + number * 7 % 12 for number in range(45)]
     source = batches(lengths, b=3, a=2, **keys)
+    row_digests = {one.id: one.digest for one in row_set(lengths).rows}
     found: dict[int, int] = {}
     position = Position()
     for epoch in range(3):
         seen, supervised = [], 0
         while position.epoch == epoch:
             seen += [row_id for sequence in source.row_ids(position) for row_id in sequence]
+            expected = source.digest_at(position, row_digests)
             batch, position = source.at(position)
+            assert Batches.digest(batch) == expected, "it follows from the row index"
             supervised += batch.supervised_tokens
             assert batch.tokens.shape in source.shapes()
             length = batch.tokens.shape[2]

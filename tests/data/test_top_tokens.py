@@ -42,8 +42,8 @@ def test_rows_are_read_from_their_file_when_they_are_asked_for(tmp_path: Path) -
     assert held < path.stat().st_size / 20
     assert list(kept) == names
     for name in (names[0], names[57], names[-1]):
-        np.testing.assert_array_equal(kept[name].load().tokens_NK, said[name].tokens_NK)
-        np.testing.assert_array_equal(kept[name].load().log_probs_NK, said[name].log_probs_NK)
+        np.testing.assert_array_equal(kept[name].tokens_NK, said[name].tokens_NK)
+        np.testing.assert_array_equal(kept[name].log_probs_NK, said[name].log_probs_NK)
     path.write_bytes(to_bytes(list(said.values())[:-1]))
     with pytest.raises(RecordError, match="expected int32 and float32"):
         files.open_rows(path, part)

@@ -1,67 +1,37 @@
-"""Equivalence within a margin: against statsmodels, a likelihood maximized over a grid, and in `compare`."""
+"""Equivalence within a margin: against the tests that it stands for, by each method, and in `compare`."""
 
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from statsmodels.stats.weightstats import DescrStatsW
 
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.paired import values_equivalence
-from workings.evaluation.statistics import Equivalence, Interval, score_equivalence, t_equivalence, tango
+from workings.evaluation.statistics import TOST_CONFIDENCE, Equivalence, Interval, score_statistic, tango, z_value
 
 
-def z_by_maximizing(newly_right: int, newly_wrong: int, n: int, difference: float) -> float:
-    """The score statistic with the share of newly wrong items found by maximizing the likelihood over a grid."""
-    low, high = max(0.0, -difference), (1 - difference) / 2
-    q = np.linspace(low, high, 2_000_001)[1:-1]
-    same = n - newly_right - newly_wrong
-    likelihood = newly_right * np.log(q + difference) + newly_wrong * np.log(q) + same * np.log(1 - 2 * q - difference)
-    best = float(q[likelihood.argmax()])
-    variance = (2 * best + difference - difference ** 2) / n
-    return ((newly_right - newly_wrong) / n - difference) / math.sqrt(variance)
-
-
-@pytest.mark.parametrize(("newly_right", "newly_wrong", "n", "margin"), [
-    (12, 10, 500, 0.03), (3, 9, 200, 0.05), (40, 38, 1319, 0.02), (5, 5, 100, 0.1), (20, 6, 300, 0.08)])
-def test_the_score_test_is_that_of_the_constrained_likelihood(newly_right: int, newly_wrong: int, n: int,
-                                                              margin: float) -> None:
-    found = score_equivalence(newly_right, newly_wrong, n, margin)
-    above = z_by_maximizing(newly_right, newly_wrong, n, -margin)
-    below = z_by_maximizing(newly_right, newly_wrong, n, margin)
-    expected = max(math.erfc(z / math.sqrt(2)) / 2 for z in (above, -below))
-    assert found.p_value == pytest.approx(expected, rel=1e-4)
-
-
-def test_shown_exactly_where_the_interval_is_within_the_margin() -> None:
+def test_shown_exactly_where_both_score_tests_reject() -> None:
     for right in range(0, 30, 3):
         for wrong in range(0, 30, 3):
-            interval = tango(right, wrong, 400, 0.9)
+            interval = tango(right, wrong, 400, TOST_CONFIDENCE)
             for margin in (0.01, 0.02, 0.04, 0.08):
-                found = score_equivalence(right, wrong, 400, margin)
-                assert found.shown == (-margin < interval.low and interval.high < margin)
-                assert found.interval == interval
+                above, below = (score_statistic(right, wrong, 400, end) for end in (-margin, margin))
+                assert Equivalence(margin, interval).shown == (min(above, -below) > z_value(TOST_CONFIDENCE))
 
 
-@pytest.mark.parametrize("margin", [0.02, 0.05, 0.2])
-def test_the_t_tests_are_those_of_statsmodels(margin: float) -> None:
-    from statsmodels.stats.weightstats import DescrStatsW
-
-    values = np.random.default_rng(3).normal(0.01, 0.3, 250).tolist()
-    found = t_equivalence(values, margin)
-    other = DescrStatsW(values)
-    assert found.p_value == pytest.approx(other.ttost_mean(-margin, margin)[0], rel=1e-9)
-    low, high = other.tconfint_mean(alpha=0.1)
-    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
-
-
-def test_clusters_of_one_size_are_tested_by_their_means() -> None:
-    from statsmodels.stats.weightstats import DescrStatsW
-
-    values = np.random.default_rng(4).normal(0.0, 0.3, (20, 5))
-    found = t_equivalence(values.ravel().tolist(), 0.1, [f"c{k // 5}" for k in range(100)])
-    assert found.p_value == pytest.approx(DescrStatsW(values.mean(1)).ttost_mean(-0.1, 0.1)[0], rel=1e-9)
+@pytest.mark.parametrize("clusters", [0, 20])
+def test_the_t_tests_are_those_of_statsmodels(clusters: int) -> None:
+    values = np.random.default_rng(4).normal(0.01, 0.3, (100, 1) if not clusters else (clusters, 5))
+    # Clusters of one size are tested by their means.
+    other = DescrStatsW(values.mean(1))
+    names = [f"c{k // 5}" if clusters else "" for k in range(values.size)]
+    for margin in (0.02, 0.05, 0.1, 0.2):
+        found = values_equivalence([0.0] * values.size, values.ravel().tolist(), names, margin)
+        assert isinstance(found, Equivalence)
+        assert found.shown == (other.ttost_mean(-margin, margin)[0] < 0.05)
+        assert (found.interval.low, found.interval.high) == pytest.approx(other.tconfint_mean(alpha=0.1))
 
 
 def test_the_method_follows_the_values_and_the_clusters() -> None:
@@ -77,7 +47,7 @@ def test_the_method_follows_the_values_and_the_clusters() -> None:
     assert method(found([0.5, 0.25] * 20, half)) == "t"
     assert method(found(half, [1.0] * 40, clusters=10)) == "clustered t"
     # No item differs: as many pairs as there are clusters.
-    assert found(half, half, clusters=10) == score_equivalence(0, 0, 10, 0.2)
+    assert found(half, half, clusters=10) == Equivalence(0.2, tango(0, 0, 10, TOST_CONFIDENCE))
     assert found(half, half, clusters=4) == "only 4 clusters; an interval needs 8"
     assert found([0.5], [0.25]) == "one item"
 
@@ -101,5 +71,5 @@ def test_compare_says_what_is_ruled_out(tmp_path: Path) -> None:
     assert "a difference of 0.2 points or more is not ruled out" in far.sentence
     # What is better stays better, also where the difference does not matter.
     c = score(tmp_path, "c", asked, [k % 4 > 0 or k < 24 for k in range(400)])
-    assert compare(a, c, equivalent_within=0.1).verdict == "better"
-    assert compare(a, c, equivalent_within=0.1).to_json()["equivalence"]["shown"]
+    better = compare(a, c, equivalent_within=0.1)
+    assert (better.verdict, better.to_json()["equivalence"]["shown"]) == ("better", True)

@@ -21,10 +21,13 @@ from workings.scoring.model_judge import PROMPT, judge_text, question_of, read_j
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory):
-    """A judge that passed its check and still serves, and the requests of its check."""
+    """A judge that was busy at first, passed its check and still serves, and the requests of its check."""
     folder = tmp_path_factory.mktemp("judge")
-    with judge() as (url, asked):
-        check_judge(url, "grader-1", labelled(folder / "labelled.jsonl"), folder / "judge.json", max_tokens=64)
+    with judge(failures=3) as (url, asked):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("WORKINGS_JUDGE_KEY", "sk-secret-1")
+            patch.setattr("workings.scoring.judge_endpoint.time.sleep", lambda seconds: None)
+            check_judge(url, "grader-1", labelled(folder / "labelled.jsonl"), folder / "judge.json", max_tokens=64)
         yield folder / "judge.json", list(asked)
 
 
@@ -44,9 +47,10 @@ def test_agreement_is_measured_and_the_judge_attacked(checked, tmp_path: Path) -
         "items": 201, "right": 134, "share": 1.0, "ci_low": 0, "ci_high": 1.0, "falsely_right": 0, "falsely_wrong": 0,
         "unreadable": 0}
     assert found.attacks == {name: {"tried": 25, "worked": 0} for name in ATTACKS}
-    assert len(asked) == 201 + 5 * 25
-    assert {(one["temperature"], one["model"], one["path"]) for one in asked} == {
-        (0, "grader-1", "/v1/chat/completions")}
+    assert len(asked) == 3 + 201 + 5 * 25, "it is asked again where it was busy"
+    assert {(one["temperature"], one["model"], one["path"], one["key"]) for one in asked} == {
+        (0, "grader-1", "/v1/chat/completions", "Bearer sk-secret-1")}
+    assert "sk-secret" not in file.read_text()
     assert "agrees with 100.0 % of 201 labels" in check_text(found, file)
 
 
@@ -64,16 +68,6 @@ def test_a_judge_without_a_scale_does_not_pass(tmp_path: Path) -> None:
     with judge(replies="I would give it 10, or 9") as (url, _):
         found = check_judge(url, "m", labelled(tmp_path / "l.jsonl"), tmp_path / "judge.json", max_tokens=64)
     assert (found.passed, found.agreement["unreadable"], found.agreement["share"]) == (False, 201, 0.0)
-
-
-def test_a_judge_is_asked_again_where_it_was_busy_and_its_key_is_written_nowhere(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("WORKINGS_JUDGE_KEY", "sk-secret-1")
-    monkeypatch.setattr("workings.scoring.judge_endpoint.time.sleep", lambda seconds: None)
-    with judge(failures=3) as (url, asked):
-        found = check_judge(url, "m", labelled(tmp_path / "l.jsonl"), tmp_path / "judge.json", max_tokens=64)
-    assert found.passed
-    assert {one["key"] for one in asked} == {"Bearer sk-secret-1"}
-    assert "sk-secret" not in (tmp_path / "judge.json").read_text()
 
 
 def test_too_few_labels(tmp_path: Path) -> None:

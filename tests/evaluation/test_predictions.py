@@ -67,13 +67,18 @@ def test_everything_odd_is_named_and_counted(tmp_path: Path) -> None:
     assert result["problems"]["unreadable lines"]["first"][0].startswith("line 2: not JSON")
 
 
-def test_no_answer_at_all_is_a_wrong_request(tmp_path: Path) -> None:
-    file = write_lines(tmp_path / "p.jsonl", [{"id": "x", "completion": "1"}])
-    with pytest.raises(RequestError, match="no line has the id of an item"):
-        evaluate_predictions(file, items(2), tmp_path / "out")
+@pytest.mark.parametrize(("lines", "said"), [
+    ([{"id": "x", "completion": "1"}], "no line has the id of an item"),
+    ([{"id": "i0", "output": "7"}, {"id": "i1", "output": "8"}], "its keys are id, output"),
+    # Every item would get ten thousand lines that say that they are missing.
+    ([{"id": "i0", "sample": number, "completion": "7"} for number in (0, 9999)],
+     "has a sample 9999, and only 2 lines of items")])
+def test_a_file_that_answers_nothing_is_refused(tmp_path: Path, lines: list[Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        judge(tmp_path, lines, items(2))
     with pytest.raises(RequestError, match="gone"):
         evaluate_predictions(tmp_path / "gone.jsonl", items(2), tmp_path / "out")
-    assert not (tmp_path / "out.partial").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["predictions.jsonl"]
 
 
 def test_a_huge_completion_is_named_and_not_scored(tmp_path: Path) -> None:
@@ -85,15 +90,11 @@ def test_a_huge_completion_is_named_and_not_scored(tmp_path: Path) -> None:
     assert found["i1"]["score"] == 1
 
 
-def test_a_bare_answer_has_no_reasoning(tmp_path: Path) -> None:
-    found = judge(tmp_path, [{"id": "i0", "completion": " 7\n"}, {"id": "i1", "completion": "1+7=8"}], items(2))
+def test_a_bare_answer_has_no_reasoning_and_broken_unicode_is_recorded(tmp_path: Path) -> None:
+    found = judge(tmp_path, [{"id": "i0", "completion": " 7\n"}, {"id": "i1", "completion": "1+7=8"},
+                             '{"id": "i2", "completion": "\\ud800 9"}\n'], items(3))
     assert (found["i0"]["reasoning_chars"], found["i1"]["reasoning_chars"]) == (0, 5)
-
-
-def test_broken_unicode_is_recorded(tmp_path: Path) -> None:
-    found = judge(tmp_path, ['{"id": "i0", "completion": "\\ud800 7"}\n'], items(1))
-    assert found["i0"]["completion"] == "? 7"
-    assert found["i0"]["score"] == 1
+    assert (found["i2"]["completion"], found["i2"]["score"]) == ("? 9", 1)
 
 
 def test_samples_of_one_item(tmp_path: Path) -> None:
@@ -106,13 +107,6 @@ def test_samples_of_one_item(tmp_path: Path) -> None:
         scores[how] = card.overall.mean
         assert card.overall.errors == 1  # i1 lacks two of three samples
     assert scores == {"mean": pytest.approx((2 / 3 + 1 / 3) / 2), "majority": 1, "pass": 1}
-
-
-def test_a_wild_number_of_a_sample_is_refused(tmp_path: Path) -> None:
-    """Every item would get ten thousand lines that say that they are missing."""
-    lines = [{"id": "i0", "sample": number, "completion": "7"} for number in (0, 9999)]
-    with pytest.raises(RequestError, match="has a sample 9999, and only 2 lines of items"):
-        evaluate_predictions(write_lines(tmp_path / "p.jsonl", lines), items(2), tmp_path / "out")
 
 
 @pytest.mark.parametrize("scorer", ["ansver", "gone.py:f", "own.py:other", "bad.py:f"])
@@ -130,9 +124,3 @@ def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monk
 def test_settings_out_of_range_are_named(setting: str, value: Any) -> None:
     with pytest.raises(RequestError, match=f"{setting}|nope"):
         EvaluationSettings(**{setting: value})
-
-
-def test_a_file_without_completions_is_refused_with_its_keys(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="its keys are id, output"):
-        judge(tmp_path, [{"id": "i0", "output": "7"}, {"id": "i1", "output": "8"}], items(2))
-    assert not (tmp_path / "out").exists()

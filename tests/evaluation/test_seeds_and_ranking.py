@@ -51,35 +51,9 @@ def test_seeds_that_scatter_leave_the_method_open(tmp_path: Path) -> None:
     assert found["method_verdict"] == "inconclusive"
 
 
-@pytest.mark.slow
-def test_seeds_within_a_margin_are_equivalent_over_items_and_between_seeds(tmp_path: Path) -> None:
-    a, b = runs(tmp_path, "a", [0.5, 0.5, 0.525]), runs(tmp_path, "b", [0.525, 0.5, 0.5])
-    found = compare_seeds(a, b, equivalent_within=0.2)
-    assert (found["verdict"], found["method_verdict"]) == ("equivalent", "equivalent")
-    assert "the methods are equivalent. Over items a difference of 20 points or more is ruled out" in found["sentence"]
-    assert "Over seeds a difference of 20 points or more is ruled out" in found["sentence"]
-    seeds = found["method_equivalence"]
-    # Two one-sided Welch tests, each against its end of the margin.
-    ours, theirs = [0.525, 0.5, 0.5], [0.5, 0.5, 0.525]
-    p_values = [stats.ttest_ind(ours, [value + shift for value in theirs], equal_var=False, alternative=side).pvalue
-                for shift, side in ((-0.2, "greater"), (0.2, "less"))]
-    assert seeds["p_value"] == pytest.approx(max(p_values), rel=1e-9)
-    far = compare_seeds(a, b, equivalent_within=0.01)
-    assert (far["verdict"], far["method_verdict"]) == ("inconclusive", "inconclusive")
-    assert "is not ruled out" in far["sentence"]
-    few = compare_seeds(a[:2], b, equivalent_within=0.2)
-    assert (few["verdict"], few["method_verdict"]) == ("equivalent", "no claim")
-    assert "method_equivalence" not in few
-    assert "equivalence" not in compare_seeds(a, b)
-    better = compare_seeds(a, runs(tmp_path, "c", [0.9, 0.9, 0.875]), equivalent_within=0.9)
-    assert (better["verdict"], better["method_verdict"]) == ("better", "better")
-
-
 def test_seeds_on_other_items_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="items differ"):
         compare_seeds(runs(tmp_path, "a", [0.5]), runs(tmp_path, "b", [0.5], count=60))
-    with pytest.raises(RequestError, match="one side has no runs"):
-        compare_seeds([], [tmp_path])
 
 
 @pytest.mark.slow
@@ -96,8 +70,6 @@ def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
 
 def test_a_table_needs_comparable_runs(tmp_path: Path) -> None:
     (first,) = runs(tmp_path, "a", [0.5])
-    with pytest.raises(RequestError, match="at least two runs, not 1"):
-        rank([first])
     (other,) = runs(tmp_path, "b", [0.5], count=60)
     with pytest.raises(RequestError, match="not comparable"):
         rank([first, other])

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.evidence import walk
 from workings.errors import RecordError
-from workings.evaluation.predictions import EvaluationSummary
+from workings.evaluation.predictions import summarize
 from workings.evidence.verify.checks.run_consistency import views_of
 from workings.evidence.verify.limits import MALFORMED
 from workings.evidence.verify.load import load
@@ -217,8 +217,8 @@ def scored_again(unit: str, *, items: bool = False) -> Fake:
 
     def fake(files: Files) -> None:
         samples = ([*of_item] for _, of_item in groupby(values_in(files, lines), lambda each: each["id"]))
-        again = EvaluationSummary(samples, values_in(files, config)["aggregate"])
-        write(files, card, again.to_json(values_in(files, card)["problems"]))
+        write(files, card, summarize(samples, values_in(files, config)["aggregate"],
+                                     values_in(files, card)["problems"])[1])
         if items:
             asked = {each["id"]: item_from_json({"expected_answer": each["gold"], **{key: each[key] for key in (
                 "id", "prompt", "section", "category", "difficulty")}}) for each in values_in(files, lines)}

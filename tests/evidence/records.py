@@ -22,8 +22,7 @@ from tests.runs import distilled, killed, rewarded
 from tests.runs.pinned import pin_code_version
 from tests.runs.runs_helpers import OTHER_PACKAGE, forty_additions, write_recipe
 from tests.samples.making import samples_unit
-from workings.data.generators.base import write_items
-from workings.data.traces import write_traces
+from workings.data.traces import write_items, write_traces
 from workings.engines.jax.engine import JaxEngine
 from workings.evaluation.run import evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings

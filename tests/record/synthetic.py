@@ -16,9 +16,8 @@ from tests.data.making import tokenizer_for
 from workings.config.data import DataConfig
 from workings.data.batches import Batches, Position
 from workings.data.generators import addition
-from workings.data.generators.base import ItemRecord
 from workings.data.rows import RowSet, build_rows
-from workings.data.traces import Trace
+from workings.data.traces import Trace, item_json
 from workings.engines.base import Completion
 from workings.engines.session import ModelSession
 from workings.evaluation.run import evaluate
@@ -73,7 +72,7 @@ def template() -> ChatTemplate:
 
 
 @cache
-def data() -> tuple[list[Trace], list[ItemRecord]]:
+def data() -> tuple[list[Trace], list[Trace]]:
     """Traces and items."""
     return addition.make(ROWS, ITEMS, 7)
 
@@ -204,7 +203,7 @@ class CannedEngine:
 
 def add_evaluation(run: Path, name: str = "test") -> Path:
     """An evaluation of a sealed run, in it."""
-    items = [item_from_json(vars(item)) for item in data()[1]]
+    items = [item_from_json(item_json(trace)) for trace in data()[1]]
     answers = iter([f"<reasoning>{index}</reasoning><answer>"
                     f"{item.expected_answer if index % 3 else '7'}</answer>" for index, item in enumerate(items)])
     session = ModelSession(engine=CannedEngine(), state=answers, tokenizer=tokenizer(),  # type: ignore[arg-type]

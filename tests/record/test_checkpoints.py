@@ -8,7 +8,7 @@ import pytest
 
 from tests.record.synthetic import names
 from workings.errors import RecordError
-from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
+from workings.evaluation.comparison.kept_checkpoint import kept_checkpoint
 from workings.record.checkpoints import CheckpointStore, best_checkpoint, parse_commit
 
 
@@ -141,17 +141,17 @@ def test_how_far_best_is_noise():
     def kept(first, last):
         log = [{"step": 2 * at, "held_out_score": marks.count("1") / len(marks), "held_out_right": marks}
                for at, marks in ((1, first), (2, last))]
-        return KeptCheckpoint.of(best_checkpoint(BEST | {"measure": "accuracy"}, log, 100),
-                                 [str(number) for number in range(len(first))])
+        return kept_checkpoint(best_checkpoint(BEST | {"measure": "accuracy"}, log, 100),
+                               [str(number) for number in range(len(first))])
 
     little = kept("1" * 21 + "0" * 19, "1" * 20 + "0" * 20)
-    assert "0 is inside, so that no difference is shown" in little.sentence
-    assert little.facts()["interval"]["low"] < 0 < little.facts()["interval"]["high"]
+    assert "0 is inside, so that no difference is shown" in little["sentence"]
+    assert little["interval"]["low"] < 0 < little["interval"]["high"]
     much = kept("1" * 40, "0" * 40)
-    assert "0 is inside" not in much.sentence
-    assert much.facts()["interval"]["low"] > 0
+    assert "0 is inside" not in much["sentence"]
+    assert much["interval"]["low"] > 0
     last = kept("0" * 40, "1" * 40)
-    assert last.sentence.endswith("is the best of 2, and it is the last one")
-    assert "absent" in last.facts()["interval"]
-    loss = KeptCheckpoint.of(best_checkpoint(BEST, lines("evaluation_loss", 1.0, 2.0), 100), [])
-    assert "without the rows needed for an interval" in loss.sentence
+    assert last["sentence"].endswith("is the best of 2, and it is the last one")
+    assert "absent" in last["interval"]
+    loss = kept_checkpoint(best_checkpoint(BEST, lines("evaluation_loss", 1.0, 2.0), 100), [])
+    assert "without the rows needed for an interval" in loss["sentence"]

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from workings.cli.main import app
 from workings.data.generators import addition
-from workings.data.generators.base import ItemRecord, write_items
-from workings.data.traces import Trace, write_traces
+from workings.data.traces import Trace, write_items, write_traces
 from workings.errors import RequestError
 from workings.record.reader import RunRecord
 from workings.runs.train import train
@@ -54,7 +53,7 @@ sys.exit(main())
 
 
 @cache
-def forty_additions() -> tuple[list[Trace], list[ItemRecord]]:
+def forty_additions() -> tuple[list[Trace], list[Trace]]:
     """Traces and ten held-out items. To choose them among all additions takes longer than some runs."""
     return addition.make(40, 10, 5)
 
@@ -64,7 +63,7 @@ def write_recipe(folder: Path, text: str = RECIPE) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     traces, items = forty_additions()
     write_traces(folder / "traces.jsonl", traces)
-    write_traces(folder / "held_out.jsonl", addition.held_out_traces(items, 5))
+    write_traces(folder / "held_out.jsonl", items)
     write_items(folder / "items.jsonl", items)
     path = folder / "recipe.yaml"
     path.write_text(text)

@@ -10,8 +10,7 @@ from tests.evidence.verdicts import failed
 from tests.runs import killed
 from tests.runs.runs_helpers import train_refuses
 from workings.data.generators import addition
-from workings.data.row_fields import lines_bytes
-from workings.data.traces import write_traces
+from workings.data.traces import write_items, write_traces
 from workings.evidence.verify import verify
 from workings.record.layout import EVALUATION_CONFIG, LOG, RECIPE_EVALUATION
 from workings.record.reader import RunRecord
@@ -30,7 +29,7 @@ def write(folder):
     recipe = killed.write_recipe(folder)
     traces, items = addition.make(30, 8, seed=3)
     write_traces(folder / "held_out.jsonl", traces[15:])
-    (folder / "items.jsonl").write_bytes(lines_bytes(vars(item) for item in items))
+    write_items(folder / "items.jsonl", items)
     return recipe
 
 

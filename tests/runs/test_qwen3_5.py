@@ -10,7 +10,7 @@ from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 from tests.engines.tiny import tiny_shape
 from tests.runs.runs_helpers import forty_additions
 from workings.config.load import load_recipe, shipped_recipes
-from workings.data.generators.base import write_items
+from workings.data.traces import Trace, write_items
 from workings.errors import RequestError
 from workings.evidence.verify import verify
 from workings.inputs.resolve import find_shape
@@ -24,7 +24,6 @@ from workings.runs.plan import plan
 from workings.runs.smoke import Smoke
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
-from workings.scoring.items import Item
 
 pytestmark = [pytest.mark.slow, pytest.mark.children]
 WORDS = ["engine=torch", "model={source: pretrained, id: base}", "tokenizer=model", "data.template=plain",
@@ -50,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights = place / "base" / "model.safetensors"
     save_file(load_file(weights) | {GUESSES: torch.arange(32.0)}, weights, {"format": "pt"})
     tokenizer.save(place / "base")
-    write_items(place / "items.jsonl", [Item(id="next", prompt="Which number follows 1?", expected_answer="2")])
+    write_items(place / "items.jsonl", [Trace(id="next", prompt="Which number follows 1?", steps=(), answer="2")])
     (place / "recipe.yaml").write_text(shipped_recipes()["smoke-tiny"])
     asked = "evaluation={items: items.jsonl, max_new_tokens: 4, base: false}"
     done = train_and_evaluate(str(place / "recipe.yaml"), place / "runs" / "straight", [*WORDS, asked])

@@ -8,8 +8,7 @@ import pytest
 from tests.data.conversations import conversations, said_by_the_assistant
 from tests.evidence.reseal import change_config, edit_lines, reseal
 from tests.runs.runs_helpers import OTHER_PACKAGE, write_recipe
-from workings.data.generators.base import ItemRecord, write_items
-from workings.data.traces import write_traces
+from workings.data.traces import Trace, write_items, write_traces
 from workings.errors import RecordError
 from workings.evidence.replay.comparison import wrong_steps
 from workings.evidence.verify import verify
@@ -102,7 +101,6 @@ def test_turns_that_add_up_and_are_others_are_found_when_the_rows_are_made_again
 
 
 def test_a_question_whose_answer_was_learned_in_an_earlier_turn_is_not_asked(recipe, tmp_path):
-    write_items(recipe.parent / "items.jsonl", [ItemRecord(
-        id="q", prompt="what is  5+0?", expected_answer="5", section="core", category="sum", difficulty="easy")])
+    write_items(recipe.parent / "items.jsonl", [Trace(id="q", prompt="what is  5+0?", steps=(), answer="5")])
     result = train_and_evaluate(str(recipe), tmp_path / "run", [*WORDS, "evaluation.max_new_tokens=2"])
     assert verdict(result.training.run, "consistency.disjoint")[0] == "failed"

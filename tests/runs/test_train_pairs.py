@@ -170,14 +170,14 @@ def test_fakes_are_found(other, tmp_path):
 
 @pytest.mark.parametrize(("write", "words", "said"), [
     (killed.write_pairs, ("data.traces=addition",), "preference pairs:"),
-    (killed.write_pairs, ("data.traces=traces.jsonl",), "holds no preference pairs"),
+    (killed.write_pairs, ("data.traces=traces.jsonl",), "holds traces instead of preference pairs"),
     (killed.write_pairs, ("algorithm={name: sft}",), "algorithm.name=dpo, if the recipe is to learn from these pairs"),
     (killed.write_pairs, ("evaluation.traces=pairs.jsonl",), "evaluation.traces=none, or a file of traces"),
     (killed.write_pairs, ("data.max_length=16", "data.buckets=[]"), "both completions inside the window"),
     (killed.write_pairs, ("algorithm={name: kto}", "batch.micro_batch=4"),
-     "algorithm.name=dpo, if the file holds pairs"),
+     "algorithm.name=dpo, if the recipe is to learn from these pairs"),
     (write_verdicts, ("algorithm={name: kto}", "batch.micro_batch=2"), "batch.micro_batch=4"),
-    (write_verdicts, ("algorithm={name: dpo}",), "holds no preference pairs"),
+    (write_verdicts, ("algorithm={name: dpo}",), "holds verdicts instead of preference pairs"),
     (write_verdicts, ("algorithm={name: sft}",), "algorithm.name=kto, if the recipe is to learn from these verdicts"),
     (write_verdicts, ("algorithm={name: kto}", "data.traces=same.jsonl"), "all 9 verdicts have the same prompt"),
 ])

@@ -140,11 +140,3 @@ def test_best_against_worst_as_long_as_scores_differ() -> None:
     assert pair_numbers(prompt, "best-worst", 5) == ["a/2-1", "a/0-4"]
     assert pair_numbers(prompt, "best-worst", 1) == ["a/2-1"]
     assert pair_numbers([row("a", 0), row("a", 1, "x")], "best-worst", 5) == []
-
-
-def test_a_number_of_pairs_needs_a_rule_that_makes_some() -> None:
-    assert PairRule.from_options(None, None) is None
-    assert PairRule.from_options("best-worst", None) == PairRule()
-    assert PairRule.from_options("right-wrong", 3) == PairRule(rule="right-wrong", most_per_prompt=3)
-    with pytest.raises(RequestError, match="--most-pairs 3 needs --pairs"):
-        PairRule.from_options(None, 3)

@@ -1,6 +1,7 @@
 """A unit of samples: what it holds, what a killed one does when it is continued, and choosing again by other rules."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,9 @@ from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.gate import gate, set_baseline
+from workings.evaluation.comparison.gate import gate
 from workings.evaluation.run import sample_seed
-from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
-from workings.record.layout import partial_unit_path
 from workings.record.seal import parse_seal
 from workings.samples.draw import reselect
 from workings.samples.selection import PairRule, Selection
@@ -127,20 +126,8 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
     assert [path.name for path in tmp_path.iterdir()] == ["unit"]
 
 
-def test_what_an_interrupted_sampling_drew_is_not_taken_away(tmp_path: Path) -> None:
-    first = draw(tmp_path / "first").path
-    unfinished = partial_unit_path(tmp_path / "second")
-    unfinished.mkdir()
-    (unfinished / "predictions.jsonl").write_text("drawn")
-    with pytest.raises(RequestError, match="has an unfinished"):
-        reselect(first, tmp_path / "second", Selection())
-    assert (unfinished / "predictions.jsonl").read_text() == "drawn"
-
-
 def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
-    set_baseline(tmp_path / "baselines", "good", EvaluationRecord(unit))
-    with pytest.raises(RequestError, match="has samples to learn from"):
-        compare(unit, unit)
-    with pytest.raises(RequestError, match="has samples to learn from"):
-        gate(unit, baseline="good", folder=tmp_path / "baselines", max_drop=0)
+    for judged in (compare, partial(gate, max_drop=0)):
+        with pytest.raises(RequestError, match="has samples to learn from"):
+            judged(unit, unit)

@@ -152,22 +152,17 @@ def test_values_come_by_name_for_each_completion(own):
     ("no_columns", "raised TypeError: .*unexpected keyword argument"),
     ("wants_more", "raised TypeError: missing a required argument: 'gold'; it is called with prompts, completions, "
      "answer, .*history, .*topic.*expected_answer.*completion_ids$"),
+    ("hangs", r"time limit: not scored within 0.5 s"),
     ("dies", r"the scoring process died \(exit code 9\) \(2 completions"),
     ("eats", r"raised MemoryError: .*\(`memory_gib` is 4\)"),
 ])
 def test_what_a_function_does_wrong_is_named(own, function, said):
-    with (RewardProcess(settings("answer", f"own.py:{function}", base=own)) as process,
-          pytest.raises(RewardError, match=f"reward own.py:{function}: {said}") as caught):
-        process.score([sample(), OTHER])
-    assert caught.value.exit_code == 1
-
-
-@pytest.mark.children
-def test_a_function_that_hangs_is_killed(own):
-    with RewardProcess(settings({"scorer": "own.py:hangs", "seconds": 0.5}, base=own)) as process:
+    seconds = {"seconds": 0.5} if function == "hangs" else {}
+    with RewardProcess(settings("answer", {"scorer": f"own.py:{function}", **seconds}, base=own)) as process:
         child = process.child
-        with pytest.raises(RewardError, match=r"reward own.py:hangs: time limit: not scored within 0.5 s"):
-            process.score([sample()])
+        with pytest.raises(RewardError, match=f"reward own.py:{function}: {said}") as caught:
+            process.score([sample(), OTHER])
+        assert caught.value.exit_code == 1
         assert child.process.poll() is not None
 
 

@@ -27,7 +27,7 @@ def test_what_is_wrong_is_shown() -> None:
     assert (found.start, found.end, found.written, found.expected) == (8, 16, "8+9+1=17", "18")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_gsm8k_solutions_are_nearly_all_valid(shared: Path) -> None:
     """People wrote them and a calculator checked them; those that fail round or mix units."""
     checked = valid = 0

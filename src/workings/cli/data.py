@@ -20,7 +20,7 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 
 
 def check_command(
-    file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
+    file: Annotated[Path, typer.Argument(help="A file of traces or of preference pairs.")],
     against: Annotated[str, typer.Option(help="Items that must not be trained on (or `eval`).")] = "",
     recipe: Annotated[str, typer.Option(help="Also check the rows that this recipe makes of the data.")] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
@@ -30,39 +30,24 @@ def check_command(
 
     Exit code 1 if something that matters is found.
     """
-    import tempfile
-
     from workings.data.checking.findings import write_clean
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
-    from workings.data.generate import make_named
-    from workings.data.named_sets import SHIPPED_SETS
     from workings.data.row_fields import lines_bytes
     from workings.inputs.datasets import read_prompts
     from workings.record import atomic
 
-    # Shipped sets are generated, so write them to a temporary folder for the check.
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(file)
-        if not path.is_file() and file in SHIPPED_SETS:
-            path = Path(folder, f"{file}.jsonl")
-            make_named(file, path, force=False)
-        questions = read_questions(Path(against)) if Path(against).is_file() else {
-            item.prompt: item.id for item in read_prompts(against)} if against else {}
-        pairs = holds_pairs(path)
-        read, report = _check(path, questions, recipe, pairs=pairs)
-        if findings is not None:
-            atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
-        fixed: dict[str, Any] = {}
-        if fix:
-            # The cleaned file would vanish with the temporary folder.
-            if path.parent == Path(folder):
-                raise RequestError(f"--fix cannot change the shipped set {file}",
-                                   "a file of yours; the cleaned file is written next to it",
-                                   f"workings data make {file} --out {file}.jsonl")
-            clean, left_out = write_clean(read, report, path)
-            fixed = {"clean": str(clean), "left_out": str(left_out),
-                     "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
+    questions = read_questions(Path(against)) if Path(against).is_file() else {
+        item.prompt: item.id for item in read_prompts(against)} if against else {}
+    pairs = holds_pairs(file)
+    read, report = _check(file, questions, recipe, pairs=pairs)
+    if findings is not None:
+        atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
+    fixed: dict[str, Any] = {}
+    if fix:
+        clean, left_out = write_clean(read, report, file)
+        fixed = {"clean": str(clean), "left_out": str(left_out),
+                 "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
     lines = _report_lines(report)
     lines += [f"every finding: {findings}"] if findings is not None else []
     lines += [f"kept {fixed['kept']} in {fixed['clean']}, left out {fixed['removed']}"] if fixed else []
@@ -236,8 +221,7 @@ def import_command(
     text = (f"{'the first ' if result.read == rows else ''}{result.read} read, "
             + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
             + f", {result.rejected} rejected" + (f" (see {result.rejects})" if result.rejects else ""))
-    lines = [text, *(result.held_out.text() if result.held_out else ()),
-             *(f"note: {note}" for note in result.notes())]
+    lines = [text, *(f"note: {note}" for note in result.notes())]
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     # An error code without a record, so that a script does not mistake this for an empty data set.
@@ -246,24 +230,17 @@ def import_command(
 
 @data_app.command("make", cls=Verb)
 def make_command(
-    kind: Annotated[str, typer.Argument(help="addition, unit_conversion, a task of the library reasoning-gym, or a "
-                                        "shipped name; see `workings data list`.")],
-    out: Annotated[Path, typer.Option(help="Directory, or a .jsonl file for the traces.")],
+    kind: Annotated[str, typer.Argument(help="addition, unit_conversion, or a task of the library reasoning-gym.")],
+    out: Annotated[Path, typer.Option(help="Directory.")],
     n: Annotated[int, typer.Option(min=0, help="Training traces.")] = 500,
     items: Annotated[int, typer.Option(min=0, help="Number of held-out items, all of them other problems.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal data.")] = 0,
     force: ForceFlag = False,
 ) -> None:
     """Generate problems with answers that are correct by construction, and disjoint evaluation items."""
-    from workings.data.generate import make_files, make_named
-    from workings.data.named_sets import SHIPPED_SETS
+    from workings.data.named_sets import make_files
 
-    # A shipped name is a whole recipe with a recorded digest: counts and seed cannot be changed.
-    if kind in SHIPPED_SETS:
-        refuse_unread(f"with {kind}, whose recipe says it", "these of a generator", "n", "items", "seed")
-        files_made = make_named(kind, out, force=force)
-    else:
-        files_made = make_files(kind, n, items, seed, out, force=force)
+    files_made = make_files(kind, n, items, seed, out, force=force)
     files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made["files"].items())
     answer(files_made, f"{files_made['traces']} traces, {files_made['items']} items\n{files}")
 

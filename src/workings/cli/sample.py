@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli import options
-from workings.cli.options import as_recorded, typed, weights_request
+from workings.cli.options import as_recorded, refuse_unread, typed, weights_request
 from workings.cli.output import answer, say
 from workings.errors import Interrupted, RequestError
 from workings.record.layout import KEPT, PAIRS, partial_unit_path
 
 if TYPE_CHECKING:
+    from workings.samples.selection import PairRule
     from workings.samples.unit import SampleUnit
 
 KeepOption = Annotated[str, typer.Option(
@@ -21,8 +22,7 @@ ValidStepsOption = Annotated[bool, typer.Option("--valid-steps", help="Leave out
 MostOption = Annotated[int, typer.Option("--most", help="Most samples kept per prompt; 0: all.")]
 PairsOption = Annotated[str | None, typer.Option(
     "--pairs", help="Make preference pairs too: best-worst or right-wrong.")]
-MostPairsOption = Annotated[int | None, typer.Option(
-    "--most-pairs", help="With --pairs: most pairs per prompt; 1 if not given.")]
+MostPairsOption = Annotated[int, typer.Option("--most-pairs", help="With --pairs: most pairs per prompt.")]
 PromptsOutOption = Annotated[Path | None, typer.Option(
     "--prompts-out", help="File for the prompts that were solved sometimes: those always or never "
                           "solved teach nothing when learning from rewards.")]
@@ -40,7 +40,7 @@ def sample_command(
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
     pairs: PairsOption = None,
-    most_pairs: MostPairsOption = None,
+    most_pairs: MostPairsOption = 1,
     prompts_out: PromptsOutOption = None,
     device: options.DeviceOption = None,
     template: options.TemplateOption = None,
@@ -64,7 +64,7 @@ def sample_command(
     from workings.inputs.datasets import read_prompts
     from workings.runs.sample import sample_run
     from workings.samples.draw import SampleRequest
-    from workings.samples.selection import PairRule, Selection
+    from workings.samples.selection import Selection
 
     opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     example = f"workings data sample {quote(model)} --template tokenizer --form tags --prompts FILE --out DIR"
@@ -73,7 +73,7 @@ def sample_command(
         **as_recorded(model, opening, example, decoding=("max_new_tokens",))
         | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
     request = SampleRequest(
-        settings=settings, pairs=PairRule.from_options(pairs, most_pairs),
+        settings=settings, pairs=_pair_rule(pairs, most_pairs),
         selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most))
     _refuse_written(prompts_out)
     # Before opening a model, because a bad line is found at once.
@@ -88,6 +88,15 @@ def sample_command(
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
     _answer(unit, request.pairs is not None, prompts_out)
+
+
+def _pair_rule(pairs: str | None, most_pairs: int) -> "PairRule | None":
+    from workings.samples.selection import PairRule
+
+    if pairs is None:
+        refuse_unread("without --pairs", "--pairs best-worst or right-wrong", "most_pairs")
+        return None
+    return PairRule(rule=pairs, most_per_prompt=most_pairs)
 
 
 def _refuse_written(prompts_out: Path | None) -> None:
@@ -125,7 +134,7 @@ def select_command(
     valid_steps: ValidStepsOption = False,
     most: MostOption = 0,
     pairs: PairsOption = None,
-    most_pairs: MostPairsOption = None,
+    most_pairs: MostPairsOption = 1,
     prompts_out: PromptsOutOption = None,
 ) -> None:
     """Select from existing samples by other rules; nothing is sampled again.
@@ -133,10 +142,9 @@ def select_command(
     Seals the same completions and scores as a new unit, with the samples that these rules keep.
     """
     from workings.samples.draw import reselect
-    from workings.samples.selection import PairRule, Selection
+    from workings.samples.selection import Selection
 
     _refuse_written(prompts_out)
-    unit = reselect(
-        samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most),
-        PairRule.from_options(pairs, most_pairs))
+    unit = reselect(samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most),
+                    _pair_rule(pairs, most_pairs))
     _answer(unit, pairs is not None, prompts_out)

@@ -10,7 +10,7 @@ from typing import Any
 
 IGNORED = "ignored"
 """Key of the columns that were left out on purpose."""
-OF_IMPORT = (IGNORED, "calculations", "step_types", "turns_not_learned", "of_rejected")
+OF_IMPORT = (IGNORED, "calculations", "turns_not_learned")
 """Metadata that the import itself writes."""
 ASKED = frozenset((
     "input", "context", "ctx", "passage", "choice", "option", "op", "ending", "document", "doc", "article", "paragraph",

@@ -5,9 +5,9 @@ batches, and a run may take a few of them.
 """
 
 import hashlib
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import numpy as np
 
@@ -44,26 +44,19 @@ def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Each row goes into the first sequence that still has room, else opens a new one.
 
     ``lengths`` are those of the rows in the epoch's order, none above ``capacity``. Returns sequences of row numbers,
-    in the order in which the sequences were opened. A tree of maxima finds the first sequence with room in O(log n).
+    in the order in which the sequences were opened.
     """
-    # One leaf per row, because in the worst case each opens a sequence; a power of two makes a full tree.
-    size = 1 << max(len(lengths) - 1, 0).bit_length()
-    # room[size + i] is what sequence i has left; a parent holds the larger of its two children.
-    room = [capacity] * (2 * size)
-    packed: list[list[int]] = []
     _refuse_unfit(lengths, capacity)
+    packed: list[list[int]] = []
+    # What each sequence has left; in the worst case every row opens one.
+    room = np.full(len(lengths), capacity)
     for row, length in enumerate(lengths):
-        node = 1
-        while node < size:
-            node = 2 * node if room[2 * node] >= length else 2 * node + 1
-        # An unused leaf has all its room, so no leaf beyond the next new one is ever reached.
-        if node - size == len(packed):
+        # The next new one has all its room, so one is always found.
+        sequence = int(np.argmax(room[:len(packed) + 1] >= length))
+        if sequence == len(packed):
             packed.append([])
-        packed[node - size].append(row)
-        room[node] -= length
-        while node > 1:
-            node //= 2
-            room[node] = max(room[2 * node], room[2 * node + 1])
+        packed[sequence].append(row)
+        room[sequence] -= length
     return packed
 
 
@@ -71,30 +64,23 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Longest row first, each goes into the fullest sequence that still has room, else opens a new one.
 
     Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first. Source: Best Fit
-    Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973). Sequences are in a heap for every room
-    that they can have left, and a number's bits say which heaps hold any.
+    Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973).
     """
     _refuse_unfit(lengths, capacity)
-    # having[r]: sequences with room for r more tokens; bit r of `rooms` is set where that heap is not empty.
-    having: list[list[int]] = [[] for _ in range(capacity)]
-    rooms = 0
+    # (room, sequence), ascending, of the sequences that are not full.
+    having_room: list[tuple[int, int]] = []
     packed: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        length = lengths[row]
-        if enough := rooms >> length:
-            # The lowest bit that is set is the least room that is enough; the heap gives the sequence opened first.
-            room = length + (enough & -enough).bit_length() - 1
-            sequence = heappop(having[room])
-            if not having[room]:
-                rooms ^= 1 << room
+        # The least room that is enough; of equal ones the sequence opened first.
+        at = bisect_left(having_room, (lengths[row], 0))
+        if at < len(having_room):
+            room, sequence = having_room.pop(at)
         else:
             room, sequence = capacity, len(packed)
             packed.append([])
         packed[sequence].append(row)
-        # A full sequence goes into no heap: nothing fits into it any more.
-        if left := room - length:
-            heappush(having[left], sequence)
-            rooms |= 1 << left
+        if left := room - lengths[row]:
+            insort(having_room, (left, sequence))
     return sorted(sorted(rows) for rows in packed)
 
 

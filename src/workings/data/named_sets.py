@@ -1,10 +1,10 @@
-"""Data sets by name: kinds of problems that can be made, shipped sets, and files of traces.
+"""Data sets by name: kinds of problems that can be made and written to a folder, shipped sets, and files of traces.
 
 Only the recipe of a shipped set is kept; the bytes are generated on demand and compared with the digest. So a name
 means the same data everywhere, and a changed generator cannot change it silently.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 from workings.data.generators import addition, everyday
-from workings.data.generators.base import ItemRecord, as_item, items_bytes
 from workings.data.importing.completion import split_any
-from workings.data.traces import Trace, read_traces, traces_bytes
+from workings.data.traces import Trace, items_bytes, read_traces, traces_bytes, write_items, write_traces
 from workings.errors import RecordError, RequestError
 from workings.hints import no_file, pip_install
+from workings.record import atomic
 from workings.record.digest import bytes_digest, file_digest
 
-KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[ItemRecord]]]] = {
+KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[Trace]]]] = {
     "addition": addition.make, "unit_conversion": everyday.make_units}
 """Kinds of problems that are made without another library."""
 _DRAWN = 4
 """Attempts per problem before a task of `reasoning-gym` counts as exhausted: small tasks repeat themselves."""
 
 
-def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items of one of `KINDS`, or of a task of the library `reasoning-gym`; no problem is in both.
+def make_kind(kind: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
+    """Traces of one of `KINDS`, or of a task of the library `reasoning-gym`, and others to ask; no problem is in both.
 
     Equal seeds give equal data. Raises `RequestError` for an unknown kind, and for too many problems.
     """
     return KINDS.get(kind, partial(_make_task, kind))(n_traces, n_items, seed)
 
 
-def _make_task(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items of a task of `reasoning-gym`; no question is in both.
+def _make_task(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
+    """`make_kind` of a task of `reasoning-gym`.
 
     Most tasks give no worked solution; their traces have no steps. Some have answers that only the library itself can
     judge, such as a board or a plan: a reward of your own can call its `score_answer`.
@@ -64,7 +64,41 @@ def _make_task(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[
     made = [Trace(id=f"{task}-{number:06d}", prompt=question, answer=str(entry["answer"]), section="core",
                   steps=split_any(entry["metadata"].get("answer_cot", ""))[0], category=task, source=source,
                   licence="Apache-2.0") for number, (question, entry) in enumerate(found.items())]
-    return made[n_items:], list(map(as_item, made[:n_items]))
+    return made[n_items:], made[:n_items]
+
+
+MANIFEST = "manifest.json"
+
+
+def write_manifest(path: Path, files: Iterable[Path], **made_by: Any) -> dict[str, str]:
+    """Write the digests of these files, which are in the manifest's folder or below it, and return them by name.
+
+    ``made_by`` is all that is needed to regenerate the files: generator, version, seed and counts.
+    """
+    # Read back from the disk, so that the manifest describes files and not intentions.
+    digests = {file.relative_to(path.parent).as_posix(): file_digest(file) for file in sorted(files)}
+    atomic.write_json(path, {"schema": 2, "made_by": made_by, "sha256": digests})
+    return digests
+
+
+def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, force: bool) -> dict[str, Any]:
+    """Make problems and write them to a folder. Returns the keys of `--json`.
+
+    Other arguments and errors: see `make_kind`; existing files are refused without ``force``.
+    """
+    names = [out / name for name in ("traces.jsonl", "items.jsonl", MANIFEST)]
+    # Before anything is made: a set of many problems takes a while.
+    existing = [str(path) for path in names if path.exists()]
+    if existing and not force:
+        raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
+                           "--force, or another --out")
+    traces, items = make_kind(kind, n_train, n_items, seed)
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic.together(*names):
+        write_traces(names[0], traces)
+        write_items(names[1], items)
+        digests = write_manifest(names[2], names[:2], generator=kind, seed=seed, traces=n_train, items=n_items)
+    return {"traces": len(traces), "items": len(items), "files": {str(path): digests[path.name] for path in names[:2]}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,23 +121,20 @@ SHIPPED_SETS = {
                       sha256="e7ba22796a308d4a3b3e079aaa6db96b961b4576ae707ea85126766a457fae07")}
 
 
-def make_set(name: str) -> tuple[list[Trace], list[ItemRecord]]:
-    """Make a shipped set; one of the returned lists is empty.
+def make_set(name: str) -> list[Trace]:
+    """The traces of a shipped set, or those whose questions are its items.
 
-    Raises `RequestError` for any other name, and `RecordError` if the generated data differ from the digest.
+    Raises `RecordError` if the generated data differ from the digest.
     """
-    if name not in SHIPPED_SETS:
-        raise RequestError(f"there is no data set {name!r}", f"one of {', '.join(SHIPPED_SETS)}", "workings data list")
     recipe = SHIPPED_SETS[name]
     # Both halves are made: which problems are traces depends on how many items are held out.
-    traces, items = everyday.make_units(recipe.traces, recipe.items, 2026)
-    made: tuple[list[Trace], list[ItemRecord]] = (traces, []) if recipe.holds == "traces" else ([], items)
+    traces, asked = everyday.make_units(recipe.traces, recipe.items, 2026)
     # A name means one set of bytes: results on it stay comparable over versions.
-    digest = bytes_digest(traces_bytes(made[0]) or items_bytes(made[1]))
+    digest = bytes_digest(traces_bytes(traces) if recipe.holds == "traces" else items_bytes(asked))
     if digest != recipe.sha256:
         raise RecordError(f"data set {name}: made {digest}, and its name means {recipe.sha256}: this version of "
                           "the generators makes other data")
-    return made
+    return traces if recipe.holds == "traces" else asked
 
 
 def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[list[Trace], str]:
@@ -121,11 +152,11 @@ def open_traces(name: str, base: Path = Path(), more: str = "") -> tuple[list[Tr
     if SHIPPED_SETS[name].holds != "traces":
         raise RequestError(f"traces: {name} is a set of items", f"one of {_names('traces')}", "workings data list")
     # The digest is of the bytes that a file of these traces would have, so both are known as the same data.
-    return make_set(name)[0], SHIPPED_SETS[name].sha256
+    return make_set(name), SHIPPED_SETS[name].sha256
 
 
-def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
-    """The items of a shipped set.
+def shipped_items(name: str, path: Path, more: str = "") -> list[Trace]:
+    """The traces whose questions are the items of a shipped set.
 
     Raises `RequestError` where no shipped set of that name holds items: ``path`` is missing, and ``more`` values are
     accepted.
@@ -133,7 +164,7 @@ def shipped_items(name: str, path: Path, more: str = "") -> list[ItemRecord]:
     if name not in SHIPPED_SETS or SHIPPED_SETS[name].holds != "items":
         raise RequestError(f"items: {no_file(path)}", f"a file of items{more}, or one of {_names('items')}",
                            "workings data list")
-    return make_set(name)[1]
+    return make_set(name)
 
 
 def _names(holds: str) -> str:

@@ -27,9 +27,10 @@ def pair_from_json(record: object) -> PreferencePair:
     return PreferencePair(**texts_of(line, PreferencePair.OWN), **labels_of(line, PreferencePair.OWN))
 
 
-_PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", form="preferences",
-                  make="workings data import --format preferences FILE --out pairs.jsonl", from_json=pair_from_json)
-iterate_pairs, read_pairs = _PAIRS.iterate, _PAIRS.read
+PAIRS = LineFile(name="preference pairs", keys="id, prompt, chosen, rejected", texts=("prompt", "chosen", "rejected"),
+                 form="preferences", make="workings data import --format preferences FILE --out pairs.jsonl",
+                 from_json=pair_from_json)
+iterate_pairs, read_pairs = PAIRS.iterate, PAIRS.read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,6 @@ def verdict_from_json(record: object) -> Verdict:
     return Verdict(**texts_of(line, Verdict.OWN[:3]), label=line["label"], **labels_of(line, Verdict.OWN))
 
 
-_VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", form="kto",
-                     make="workings data import --format kto FILE --out verdicts.jsonl", from_json=verdict_from_json)
-read_verdicts = _VERDICTS.read
+VERDICTS = LineFile(name="verdicts", keys="id, prompt, completion, label", texts=("prompt", "completion"), form="kto",
+                    make="workings data import --format kto FILE --out verdicts.jsonl", from_json=verdict_from_json)
+read_verdicts = VERDICTS.read

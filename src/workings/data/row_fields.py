@@ -99,6 +99,8 @@ class LineFile(Generic[Line]):
     name: str
     """What it holds: `traces`."""
     keys: str
+    texts: tuple[str, ...]
+    """Keys whose values are texts in every line, and that tell it from lines of other forms."""
     form: str
     """The format of its lines, for the command that imports others."""
     make: str

@@ -7,13 +7,14 @@ seed and row index, so a file holds no ids.
 Shape suffixes: A accumulation, B rows, S positions, N learned positions, K tokens of a position.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from workings.data.batches import Batches, Position
@@ -35,30 +36,8 @@ class TopTokensOfRow:
     log_probs_NK: np.ndarray
     """float32 natural logarithms."""
 
-    def load(self) -> "TopTokensOfRow":
-        """Itself."""
-        return self
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredTopTokens:
-    """Top tokens of a row in a file of the run, read when the row is used: all rows may not fit in memory."""
-
-    path: Path
-    start: int
-    """First position of the row in the file."""
-    end: int
-    """Position after its last one."""
-
-    def load(self) -> TopTokensOfRow:
-        """Reads the row."""
-        # The file is mapped and only these positions are read.
-        with safe_open(self.path, framework="numpy") as file:  # type: ignore[no-untyped-call]
-            return TopTokensOfRow(file.get_slice(TOKENS)[self.start:self.end],
-                                  file.get_slice(LOG_PROBS)[self.start:self.end])
-
-
-TeacherTopTokens = Mapping[str, TopTokensOfRow | StoredTopTokens]
+TeacherTopTokens = Mapping[str, TopTokensOfRow]
 """Top tokens by row id."""
 
 
@@ -112,29 +91,33 @@ class TopTokenFiles:
 
     def read(self, data: bytes, part: range) -> dict[str, TopTokensOfRow]:
         """Reads the rows of these batches as `to_bytes` wrote them. Raises `RecordError` for anything else."""
-        names = [name for number in part for name in self._row_ids(number)]
-        sizes = [self.counts[name] for name in names]
         try:
             # From bytes that were hashed, and not from the file, which may have changed since.
             arrays = load(data)
         except SafetensorError as error:
             raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
         formats = {name: (str(x.dtype), x.shape) for name, x in arrays.items()}
-        shape = sum(sizes), self.count
+        shape = sum(self.counts[name] for number in part for name in self._row_ids(number)), self.count
         if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
             raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
         if not np.isfinite(arrays[LOG_PROBS]).all():
             raise RecordError("top tokens of a teacher: a log probability that is not finite")
-        ends = np.cumsum(sizes)[:-1]
+        return self._by_row(arrays, part)
+
+    def open_rows(self, path: Path, part: range) -> dict[str, TopTokensOfRow]:
+        """The rows of a file, which is mapped: all rows may not fit in memory. Raises `RecordError` as `read` does."""
+        self.read(path.read_bytes(), part)
+        mapped = np.asarray(np.memmap(path, np.uint8, "r"))
+        start = 8 + int.from_bytes(mapped[:8].tobytes(), "little")
+        header = json.loads(mapped[8:start].tobytes())
+        return self._by_row({name: mapped[start:][slice(*header[name]["data_offsets"])].view(kind).reshape(
+            header[name]["shape"]) for name, kind in ((TOKENS, np.int32), (LOG_PROBS, np.float32))}, part)
+
+    def _by_row(self, arrays: Mapping[str, np.ndarray], part: range) -> dict[str, TopTokensOfRow]:
+        names = [name for number in part for name in self._row_ids(number)]
+        ends = np.cumsum([self.counts[name] for name in names])[:-1]
         return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
             names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)}
-
-    def open_rows(self, path: Path, part: range) -> dict[str, StoredTopTokens]:
-        """The rows of a file, to be read when they are used. Raises `RecordError` as `read` does."""
-        sizes = {name: len(row.tokens_NK) for name, row in self.read(path.read_bytes(), part).items()}
-        ends = np.cumsum(list(sizes.values())).tolist()
-        return {name: StoredTopTokens(path=path, start=end - size, end=end)
-                for (name, size), end in zip(sizes.items(), ends, strict=True)}
 
     def _row_ids(self, number: int) -> list[str]:
         return [name for ids in self.batches.row_ids(Position(0, number)) for name in ids]

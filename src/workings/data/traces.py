@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from workings.data.columns import refuse_keys_with_text
+from workings.data.importing.completion import final_answer
 from workings.data.row_fields import (
+    LABELS,
     Labelled,
     LineFile,
     calls_text,
@@ -86,9 +88,9 @@ def _text_from_json(line: dict[str, Any]) -> Trace:
     return Trace(id=texts["id"], prompt="", steps=(), answer=texts["text"], **labels_of(line, ("id", "text")))
 
 
-_FILE = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", form="traces",
-                 make="workings data make addition --out traces.jsonl", from_json=trace_from_json)
-iterate_traces, read_traces = _FILE.iterate, _FILE.read
+TRACES = LineFile(name="traces", keys="id, prompt, steps, answer; or a raw text: text", texts=("prompt", "answer"),
+                  form="traces", make="workings data make addition --out DIRECTORY", from_json=trace_from_json)
+iterate_traces, read_traces = TRACES.iterate, TRACES.read
 
 
 def traces_bytes(traces: Iterable[Trace]) -> bytes:
@@ -99,6 +101,22 @@ def traces_bytes(traces: Iterable[Trace]) -> bytes:
 def write_traces(path: Path, traces: Iterable[Trace]) -> None:
     """Write traces as JSON lines, atomically."""
     atomic.write_bytes(path, traces_bytes(traces))
+
+
+def item_json(trace: Trace, labels: Iterable[str] = LABELS[:3]) -> dict[str, Any]:
+    """The question of a trace as a line that `workings eval --items` reads, with these labels and without the steps."""
+    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer),
+            **{name: label for name in labels if (label := getattr(trace, name))}}
+
+
+def items_bytes(traces: Iterable[Trace]) -> bytes:
+    """The questions of traces as JSON lines of items."""
+    return lines_bytes(map(item_json, traces))
+
+
+def write_items(path: Path, traces: Iterable[Trace]) -> None:
+    """Write the questions of traces as items, atomically."""
+    atomic.write_bytes(path, items_bytes(traces))
 
 
 def completion_text(trace: Trace, reasoning: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workings.errors import RequestError
-from workings.evaluation.predictions import EvaluationSummary, UnscoredCompletion, prediction_line, sanitised
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
 from workings.evaluation.run import unit_config
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings
@@ -102,9 +102,9 @@ def seal_answers(answers: Iterable[ScoredAnswer], out: Path, config: dict[str, A
     with EvaluationWriter(out, config) as unit:
         unit.finished_chunks([])  # an earlier attempt's lines are written again
         unit.append([_line(answer, rule) for answer in answers])
-        summary = EvaluationSummary(unit.recorded_samples(), "mean")
-        unit.seal(summary.to_json({}))
-    return summary.scorecard
+        scorecard, summary = summarize(unit.recorded_samples(), "mean", {})
+        unit.seal(summary)
+    return scorecard
 
 
 def scored_answer(record: Mapping[str, Any], metric: str, where: str, prefix: str = "") -> ScoredAnswer:

@@ -170,50 +170,44 @@ def _measures(sample: dict[str, Any]) -> dict[str, float]:
     return measures | {"no_answer": float(not has_answer(sample)), "names_expected": float(names_expected(sample))}
 
 
-class EvaluationSummary:
-    """One pass over predictions: the scorecard and what else was measured."""
+def summarize(predictions: Iterable[list[dict[str, Any]]], aggregate: str, problems: dict[str, Any]
+              ) -> tuple[Scorecard, dict[str, Any]]:
+    """The scorecard and ``eval_summary.json`` of the samples of each item.
 
-    def __init__(self, predictions: Iterable[list[dict[str, Any]]], aggregate: str) -> None:
-        """Take the samples of each item once; memory grows with the number of items, not with the length of texts."""
-        self.results: list[ItemResult] = []
-        self._rules: Counter[str] = Counter()
-        self._names = 0
-        self._errors: dict[str, list[str]] = {}
-        for samples in predictions:
-            result, first = item_result(samples, aggregate), samples[0]
-            self.results.append(result)
-            self._names += answer_kind(str(first.get("gold", "")), str(first.get("prompt", "")),
-                                       first.get("aliases", [])) == "name"
-            for sample in samples:
-                self._rules[str(sample["rule"])] += 1
-                if "error" in sample:
-                    # What is before the colon is the kind; the rest is about this one completion.
-                    self._errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
-        self.scorecard: Scorecard = build_scorecard(self.results)
+    They are read once; memory grows with the number of items, not with the length of texts. ``problems`` are those of
+    the file the completions came from.
+    """
+    results: list[ItemResult] = []
+    rules: Counter[str] = Counter()
+    names = 0
+    errors: dict[str, list[str]] = {}
+    for samples in predictions:
+        result, first = item_result(samples, aggregate), samples[0]
+        results.append(result)
+        names += answer_kind(str(first.get("gold", "")), str(first.get("prompt", "")), first.get("aliases", [])
+                             ) == "name"
+        for sample in samples:
+            rules[str(sample["rule"])] += 1
+            if "error" in sample:
+                # What is before the colon is the kind; the rest is about this one completion.
+                errors.setdefault(str(sample["error"]).split(":", 1)[0], []).append(result.id)
+    scorecard = build_scorecard(results)
+    return scorecard, {
+        "schema": "eval_summary/1", **({"names": {"items": names, "why": NAMES}} if names else {}),
+        "scorecard": scorecard.to_json(),
+        "behaviour": {name: _behaviour(name, results) for name in (*_RATES, *_LENGTHS)},
+        "rules": dict(sorted(rules.items())),
+        "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]} for kind, ids in sorted(errors.items())},
+        "problems": problems,
+    }
 
-    def to_json(self, problems: dict[str, Any]) -> dict[str, Any]:
-        """The record; ``problems`` are those of the file the completions came from."""
-        names = {"names": {"items": self._names, "why": NAMES}} if self._names else {}
-        return {
-            "schema": "eval_summary/1", **names,
-            "scorecard": self.scorecard.to_json(),
-            "behaviour": self._behaviour(),
-            "rules": dict(sorted(self._rules.items())),
-            "errors": {kind: {"count": len(ids), "first": ids[:_SHOWN_IDS]}
-                       for kind, ids in sorted(self._errors.items())},
-            "problems": problems,
-        }
 
-    def _behaviour(self) -> dict[str, Any]:
-        """Rates and lengths next to the score, each with its own number of items."""
-        behaviour: dict[str, Any] = {}
-        for name in (*_RATES, *_LENGTHS):
-            having = [result for result in self.results if name in result.measures]
-            if not having:
-                behaviour[name] = {"absent": "not measured on any item"}
-                continue
-            values = [result.measures[name] for result in having]
-            # By clusters: items made from one text are not independent, and the interval would be too narrow.
-            interval = mean_interval(values, [result.cluster for result in having])
-            behaviour[name] = {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}
-        return behaviour
+def _behaviour(measure: str, results: Iterable[ItemResult]) -> dict[str, Any]:
+    """A rate or a length next to the score, with its own number of items."""
+    having = [result for result in results if measure in result.measures]
+    if not having:
+        return {"absent": "not measured on any item"}
+    values = [result.measures[measure] for result in having]
+    # By clusters: items made from one text are not independent, and the interval would be too narrow.
+    interval = mean_interval(values, [result.cluster for result in having])
+    return {"n": len(values), "mean": sum(values) / len(values), **interval_json(interval)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workings.errors import RequestError
 from workings.evaluation.external import ExternalPredictions
-from workings.evaluation.predictions import EvaluationSummary, UnscoredCompletion, prediction_line, sanitised
+from workings.evaluation.predictions import UnscoredCompletion, prediction_line, sanitised, summarize
 from workings.evaluation.scorecard import Scorecard
 from workings.evaluation.settings import EvaluationSettings, is_aggregate
 from workings.evaluation.unit import EvaluationWriter, refuse_existing
@@ -148,10 +148,10 @@ def score_and_seal(work: GenerationJob, out: Path, *, kind: str = "eval",
             report_progress.reaches(items, total, f"items ({percent(items / total, 0)})"
                                     + (f", {tokens:,} tokens" if tokens else ""))
         # From the file and not from memory: chunks of an earlier attempt count, and it follows from what is sealed.
-        summary = EvaluationSummary(unit.recorded_samples(), work.settings.aggregate)
+        scorecard, summary = summarize(unit.recorded_samples(), work.settings.aggregate, work.problems)
         finish(unit.partial)
-        unit.seal(summary.to_json(work.problems), kind)
-    return summary.scorecard
+        unit.seal(summary, kind)
+    return scorecard
 
 
 def _pipeline(work: GenerationJob, done: int, scoring: ScoringProcess) -> Iterator[list[dict[str, Any]]]:

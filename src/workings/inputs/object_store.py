@@ -5,7 +5,6 @@ network there is an error, not an old copy.
 """
 
 import json
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,9 +22,6 @@ STORED = "object store"
 EXTRA = "stores"
 MARKS = ("etag", "ETag", "generation", "md5Hash", "crc32c", "mtime", "created", "updated", "LastModified", "size")
 """Attributes of an object that change with its content."""
-RAISED = ("aiohttp.ClientError", "botocore.exceptions.BotoCoreError", "gcsfs.retry.HttpError",
-          "google.auth.exceptions.GoogleAuthError")
-"""Errors of the stores' clients that are not an `OSError`."""
 ADVICE = "check the address and your credentials for the store"
 Listing = Mapping[str, Mapping[str, Any]]
 """Path below a folder -> attributes of the object."""
@@ -147,15 +143,8 @@ def _reading(url: str) -> Iterator[None]:
     """Turns errors of the store's client into `RequestError`."""
     try:
         yield
-    except _client_errors() as error:
+    except Exception as error:  # noqa: BLE001 - each store's client has errors of its own
         # Cut, because clients put whole server responses into it.
         message = " ".join(str(error).split())[:200]
         raise RequestError(f"{url} cannot be read: {type(error).__name__}" + (f": {message}" if message else ""),
                            "an existing object that you may read", ADVICE) from None
-
-
-def _client_errors() -> tuple[type[Exception], ...]:
-    # Only a client that was imported can raise, and importing all of them would take seconds.
-    names = (name.rpartition(".") for name in RAISED)
-    return OSError, *(getattr(sys.modules[module], attribute) for module, _, attribute in names
-                      if module in sys.modules)

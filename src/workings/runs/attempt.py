@@ -13,7 +13,7 @@ from workings.config.training import TrainingConfig
 from workings.data.batches import Position
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import ShardSavingEngine, State
-from workings.evaluation.comparison.kept_checkpoint import KeptCheckpoint
+from workings.evaluation.comparison.kept_checkpoint import kept_checkpoint
 from workings.evidence.readmes import run_readme
 from workings.hardware.device import row_devices
 from workings.hardware.memory import KEPT_SHARE, byte_text, gib, host_memory, keeps_freed_blocks, map_large_blocks
@@ -176,7 +176,7 @@ class Attempt:
                 # The loop makes the first state: it may run out of memory, which is recorded.
                 outcome = loop.run(lambda: self._first_state(observer, display))
             if (best := hooks.best()) is not None:
-                display.say(f"kept       {self._kept(best).sentence}")
+                display.say(f"kept       {self._kept(best)['sentence']}")
             return outcome
 
     def seal(self, outcome: Outcome, facts: Mapping[str, Any]) -> TrainResult:
@@ -201,7 +201,7 @@ class Attempt:
         # Read back from the file: the first lines of a resumed run were written by another process.
         metrics = jsonl.read(writer.path(layout.METRICS))[0]
         if (best := self.best(metrics)) is not None:
-            facts = {**facts, KEPT: self._kept(best).facts()}
+            facts = {**facts, KEPT: self._kept(best)}
         manifest = build_manifest(setup, writer, outcome, dict(facts))
         if outcome.status == "failed":
             writer.event("failed", reason=outcome.reason)
@@ -319,8 +319,8 @@ class Attempt:
                 template=setup.template, max_new_tokens=keys.max_new_tokens, batch_size=keys.batch_size,
                 every_steps=keys.every_steps, last_step=setup.recipe.training.steps, log_sample=log_sample)
 
-    def _kept(self, best: BestCheckpoint) -> KeptCheckpoint:
-        return KeptCheckpoint.of(best, [item.cluster for item in self.setup.watched_items])
+    def _kept(self, best: BestCheckpoint) -> dict[str, Any]:
+        return kept_checkpoint(best, [item.cluster for item in self.setup.watched_items])
 
 
 def rate_text(training: TrainingConfig) -> str:

@@ -13,8 +13,7 @@ from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import refuse_existing
 from workings.record import atomic
 from workings.record.digest import file_digest
-from workings.record.layout import KEPT, PAIRS, SAMPLED, SEAL, SELECTION, SUMS, partial_unit_path
-from workings.record.lock import DirectoryLock
+from workings.record.layout import KEPT, PAIRS, SAMPLED, SEAL, SELECTION, SUMS
 from workings.record.seal import parse_seal, parse_sums, seal_unit
 from workings.record.storage import read_plain
 from workings.samples.selection import RIGHT_SAMPLES, PairRule, Selection
@@ -64,14 +63,7 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
     """
     source = SampleUnit.open(unit)
     refuse_existing(out)
-    partial = partial_unit_path(out)
-    try:
-        partial.mkdir(parents=True)
-    except FileExistsError:  # interrupted sampling keeps its samples there
-        raise RequestError(f"--out {out} has an unfinished {partial} next to it", "another --out",
-                           f"--out {out}-2, or remove {partial}") from None
-    lock = DirectoryLock(partial)
-    try:
+    with atomic.new_folder(out, "make") as partial:
         for name, digest in parse_sums(read_plain(source.path / SUMS)).items():
             if name not in SELECTED_FILES:
                 shutil.copyfile(source.path / name, partial / name)
@@ -81,10 +73,4 @@ def reselect(unit: Path, out: Path, selection: Selection, pairs: PairRule | None
         write_files(partial, selection, pairs)
         origin = parse_seal(read_plain(source.path / SEAL))["made_from"]
         seal_unit(partial, SAMPLED, "complete", origin if isinstance(origin, str) else None)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        partial.rename(out)
-        atomic.sync_directory(out.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        lock.release()
     return SampleUnit.open(out)

@@ -224,16 +224,6 @@ class PairRule:
         if self.most_per_prompt < 1:
             raise RequestError(f"most_per_prompt is {self.most_per_prompt}, too few for a pair", "at least 1")
 
-    @classmethod
-    def from_options(cls, rule: str | None, most_per_prompt: int | None) -> "PairRule | None":
-        """The rule of two options; None without a rule. Raises `RequestError` for a number of pairs without a rule."""
-        if rule is None:
-            if most_per_prompt is not None:
-                raise RequestError(f"--most-pairs {most_per_prompt} needs --pairs", "both",
-                                   f"--pairs {RULES[0]} --most-pairs {most_per_prompt}")
-            return None
-        return cls(rule=rule) if most_per_prompt is None else cls(rule=rule, most_per_prompt=most_per_prompt)
-
 
 def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
                origin: SampleOrigin) -> tuple[PreferencePair, ...]:

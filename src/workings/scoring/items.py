@@ -5,7 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,9 @@ def read_items(path: Path) -> list[Item]:
     if not path.is_file():
         # Imported on demand: the scoring process starts in a fifth of the time without it.
         from workings.data.named_sets import shipped_items
+        from workings.data.traces import item_json
 
-        return [item_from_json(asdict(item)) for item in shipped_items(
+        return [item_from_json(item_json(trace)) for trace in shipped_items(
             str(path), path, " (JSON lines with id, prompt and expected_answer)")]
     items: list[Item] = []
     problems: list[str] = []

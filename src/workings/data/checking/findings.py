@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,18 @@ from workings.record import atomic
 KINDS: dict[str, tuple[bool, str]] = {
     "unreadable": (True, "an invalid line: not a trace or a pair"),
     "repeated_id": (True, "an id that an earlier line has already"),
-    "duplicate": (True, "the question of an earlier trace, letter by letter"),
-    "normalized_duplicate": (True, "the question of an earlier trace but for case, white space and punctuation"),
+    "duplicate": (True, "the question of an earlier trace, whatever its case, white space and punctuation"),
     "conflict": (True, "another answer to the same question"),
     "empty_step": (True, "a step without text"),
     "repeated_step": (True, "the same step twice in a row"),
     "wrong_equation": (True, "an equation that does not hold"),
     "answer_not_reached": (True, "a number as answer that no step mentions, and steps that end in another result"),
     "repeated_pair": (True, "question and both completions of an earlier pair"),
-    "equal_completions": (True, "chosen and rejected are one text"),
-    "white_space_only": (True, "chosen and rejected differ in white space only"),
+    "equal_completions": (True, "chosen and rejected are one text, but for white space"),
     "opposite_verdicts": (True, "pairs of one question by which each of two completions is the better one"),
     "control_text": (True, "text that would forge a turn, or a tag inside a text"),
     "row": (True, "a row that cannot be trained as the recipe asks"),
-    "leak": (True, "a question of the evaluation set, letter by letter"),
-    "normalized_leak": (True, "a question of the evaluation set but for case, white space and punctuation"),
+    "leak": (True, "a question of the evaluation set, whatever its case, white space and punctuation"),
     "ngram_leak": (True, "a long passage of a question of the evaluation set"),
     "contained_leak": (True, "a whole question of the evaluation set within a longer text"),
     "length_bias": (False, "most chosen completions are longer, or most are shorter"),
@@ -43,7 +40,6 @@ KINDS: dict[str, tuple[bool, str]] = {
     "no_steps": (False, "no steps: only usable with data.reasoning: answer_only"),
     "answer_not_in_steps": (False, "a number as answer that no step mentions"),
     "no_id": (False, "no id: numbered by line, so the ids change with the order of the file"),
-    "no_label": (False, "no section, category or difficulty"),
     "no_licence": (False, "no licence"),
 }
 """Every kind of finding: whether it matters (exit code 1, `--fix` leaves the line out), and its description."""
@@ -185,14 +181,6 @@ def learned_texts(entry: Entry) -> tuple[str, ...]:
 def earlier_questions(entry: Entry) -> tuple[str, ...]:
     """The user's earlier texts in a trace, whose answers `data.learn: all` learns; none for a pair."""
     return tuple(turn.text for turn in entry.history if turn.role == "user") if isinstance(entry, Trace) else ()
-
-
-def missing_labels(entry: Entry) -> Iterator[tuple[str, str]]:
-    """(kind, text) of missing labels and licences."""
-    if missing := [name for name in ("section", "category", "difficulty") if not getattr(entry, name)]:
-        yield "no_label", ", ".join(missing)
-    if not entry.licence:
-        yield "no_licence", entry.source or "no source either"
 
 
 def write_clean(read: Numbered, report: CheckReport, path: Path) -> tuple[Path, Path]:

@@ -185,14 +185,10 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str
     for number, entry in entries:
         entry_questions = [entry.prompt, *earlier_questions(entry)]
         spelled_here = [words(prompt) for prompt in entry_questions]
-        same = next((prompt for prompt in entry_questions if prompt in questions), None)
-        same_words_index = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
+        same = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
         other_texts = (*learned_texts(entry), *(turn.text for turn in (*entry.history, *entry.tool_turns)))
         if same is not None:
-            kind, text = "leak", f"asked as {questions[same]}: {excerpt(same)}"
-        elif same_words_index is not None:
-            name = normalized[tuple(spelled_here[same_words_index])]
-            kind, text = "normalized_leak", f"asked as {name}: {excerpt(entry_questions[same_words_index])}"
+            kind, text = "leak", f"asked as {normalized[tuple(spelled_here[same])]}: {excerpt(entry_questions[same])}"
         elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage):
             kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
         elif name := _contained(chain(entry_questions, other_texts), short):

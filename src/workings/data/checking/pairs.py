@@ -3,14 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from workings.data.checking.findings import (
-    ENTIRE_FILE,
-    TURN_MARKS,
-    DataFinding,
-    excerpt,
-    missing_labels,
-    shown,
-)
+from workings.data.checking.findings import ENTIRE_FILE, TURN_MARKS, DataFinding, excerpt, shown
 from workings.data.checking.overlap import question_key, words
 from workings.data.importing.formats import VERDICT_FORMATS
 from workings.data.importing.hints import looks_like
@@ -51,10 +44,8 @@ def pair_findings(pairs: Numbers, name: str) -> Iterator[DataFinding]:
 def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
     """Findings about one pair that do not depend on the others."""
     chosen, rejected = _spaceless(pair.chosen), _spaceless(pair.rejected)
-    if pair.chosen == pair.rejected:
+    if chosen == rejected:
         yield "equal_completions", excerpt(pair.chosen)
-    elif chosen == rejected:
-        yield "white_space_only", excerpt(pair.chosen)
     elif chosen.startswith(rejected):
         yield "cut_off", f"rejected: {excerpt(pair.rejected)}"
     elif rejected.startswith(chosen):
@@ -65,7 +56,8 @@ def _alone(pair: PreferencePair) -> Iterator[tuple[str, str]]:
     # Tags of reasoning belong to completions that reason; marks of turns belong to no text.
     if forged := [mark for text in (pair.prompt, pair.chosen, pair.rejected) for mark in TURN_MARKS.findall(text)]:
         yield "control_text", shown(forged)
-    yield from missing_labels(pair)
+    if not pair.licence:
+        yield "no_licence", pair.source or "no source either"
 
 
 def _spaceless(text: str) -> str:

@@ -10,15 +10,7 @@ from workings.answers.extract import answer_kind
 from workings.answers.latex import plain
 from workings.answers.numbers import parse_number, parse_words
 from workings.answers.texts import same_answer
-from workings.data.checking.findings import (
-    TURN_MARKS,
-    CheckReport,
-    DataFinding,
-    Numbered,
-    excerpt,
-    missing_labels,
-    shown,
-)
+from workings.data.checking.findings import TURN_MARKS, CheckReport, DataFinding, Numbered, excerpt, shown
 from workings.data.checking.overlap import find_leaks, near_duplicates, question_words, words
 from workings.data.checking.pairs import pair_findings
 from workings.data.equations.check import find_equations
@@ -164,7 +156,8 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
         # Steps that end in another result lead elsewhere; others may only leave the last calculation out.
         kind = "answer_not_reached" if ends_elsewhere(trace.steps, number.value) else "answer_not_in_steps"
         yield kind, f"{excerpt(trace.answer, 40)}: {excerpt(trace.steps[-1])}"
-    yield from missing_labels(trace)
+    if not trace.licence:
+        yield "no_licence", trace.source or "no source either"
 
 
 def _is_chain(answer: str) -> bool:
@@ -179,7 +172,7 @@ def _calculations(annotations: Any) -> Iterator[str]:
 
 
 def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
-    """Duplicates of all three kinds, and different answers to one question (about every trace that gives one)."""
+    """Duplicates and near ones, and different answers to one question (about every trace that gives one)."""
     findings: list[DataFinding] = []
     groups: dict[tuple[object, ...], list[tuple[int, Trace]]] = {}
     spelled = [question_words(trace) for _, trace in traces]
@@ -224,10 +217,8 @@ def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
         if like is None and DRAWN_FROM not in trace.metadata:
             like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
         if like is not None:
-            kind = "duplicate" if trace.subject in prompts else "normalized_duplicate"
-            if kind == "duplicate" and same is None and answer not in answers_so_far and (
-                    is_long or asks_for_one_of_many):
-                kind = "another_answer"
+            kind = "another_answer" if trace.subject in prompts and same is None and answer not in answers_so_far and (
+                is_long or asks_for_one_of_many) else "duplicate"
             findings.append(DataFinding(kind, position, trace.id, f"like {like.id}: {excerpt(trace.subject)}"))
         prompts.add(trace.subject)
         answers_so_far.add(answer)

@@ -69,12 +69,6 @@ def find_equations(text: str) -> list[Equation]:
     return sorted([*outer, *alone], key=lambda equation: (equation.start, equation.end))
 
 
-def wrong_equations(text: str) -> list[str]:
-    """The equations of a text that do not hold beyond doubt, as written."""
-    return [equation.written for equation in find_equations(text)
-            if equation.verdict == "wrong" and not equation.doubt]
-
-
 def _before_or_around(outer: Sequence[Equation], one: Equation) -> Sequence[Equation]:
     """The two equations that begin last before another one: these may surround it."""
     at = bisect_right(outer, one.start, key=lambda equation: equation.start)

@@ -7,7 +7,7 @@ There are 8,100 such problems. Problems are split by their unordered pair, so 25
 from collections import Counter
 from typing import Any
 
-from workings.data.generators.base import ItemRecord, as_item, rank
+from workings.data.generators.base import rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
@@ -22,8 +22,8 @@ _CATEGORY = {(0, 0): "no_carry", (1, 0): "carry_from_ones", (0, 1): "carry_from_
 _DIFFICULTY = ("easy", "medium", "hard")
 
 
-def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Training traces and held-out items, disjoint by unordered pair; traces that show new columns come first.
+def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
+    """Traces to train on and held-out ones, disjoint by unordered pair; traces that show new columns come first.
 
     With ``n_items`` = 500 there are about 7,100 traces to choose from. Raises `RequestError` if there are fewer
     problems than requested.
@@ -41,7 +41,7 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemR
             "items: there are 8,100 additions of two 2-digit numbers", "ask for fewer")
     # One order of each pair, by a bit of its hash: half of the items begin with the larger number.
     turned = [pair if rank(seed, "addition", VERSION, "turn", *pair)[0] % 2 else pair[::-1] for pair in held_out]
-    return ([_trace(a, b, seed) for a, b in problems[:n_train]], [as_item(_trace(a, b, seed)) for a, b in turned])
+    return [_trace(a, b, seed) for a, b in problems[:n_train]], [_trace(a, b, seed) for a, b in turned]
 
 
 def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -62,13 +62,6 @@ def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             rest.append((a, b))
     return first + rest
-
-
-def held_out_traces(items: list[ItemRecord], seed: int) -> list[Trace]:
-    """The items with their steps, for an evaluation loss on problems that training never sees."""
-    # Ids are `add-A-B`, so an item's id says its operands.
-    operands = (item.id.split("-")[1:] for item in items)
-    return [_trace(int(a), int(b), seed) for a, b in operands]
 
 
 def worked_steps(a: int, b: int) -> tuple[str, str]:

@@ -8,7 +8,7 @@ Traces and items never share a question.
 import json
 from importlib.resources import files
 
-from workings.data.generators.base import ItemRecord, as_item, rank
+from workings.data.generators.base import rank
 from workings.data.traces import Trace
 from workings.errors import RequestError
 
@@ -26,19 +26,19 @@ UNITS = {
 _NUMBERS = [number for number in range(11, 100) if number % 10]
 
 
-def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items about units; no question is in both. Raises `RequestError` for more than the existing 810."""
+def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
+    """Traces about units, and others to ask; no question is in both. Raises `RequestError` for more than the 810."""
     pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
                    key=lambda pair: rank(seed, "units", VERSION, *pair))
     if not 0 < n_traces + n_items <= len(pairs):
         raise RequestError(f"unit_conversion has {len(pairs)} problems, but {n_traces + n_items} were requested",
                            f"1 to {len(pairs)} traces and items together", "another --n and --items")
     traces = [_trace(number, question, seed) for number, question in pairs[:n_items + n_traces]]
-    return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
+    return traces[n_items:], traces[:n_items]
 
 
-def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
-    """Traces and items about everyday facts; ``n_items`` items, and traces of all other facts."""
+def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
+    """Traces about everyday facts, and ``n_items`` others to ask."""
     kinds = json.loads(files("workings.data.generators").joinpath("facts.json").read_text(encoding="utf-8"))
     facts = sorted(((kind["question"], kind["sentence"], about, answer)
                     for kind in kinds for about, answer in kind["facts"].items()),
@@ -47,7 +47,7 @@ def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[ItemRecord]]:
                     category="everyday", difficulty="easy", steps=(sentence.format(about, answer),),
                     licence="CC0-1.0", source=f"workings:facts version {VERSION} seed {seed}")
               for number, (question, sentence, about, answer) in enumerate(facts)]
-    return traces[n_items:], [as_item(trace) for trace in traces[:n_items]]
+    return traces[n_items:], traces[:n_items]
 
 
 def _trace(number: int, question: str, seed: int) -> Trace:

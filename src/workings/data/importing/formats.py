@@ -96,7 +96,11 @@ def traces(record: Record) -> Parts:
                                                                                             ("answer", "final_answer"))
     if "steps" not in record:
         raise ValueError(f"`steps` is missing; the record has {fields.keys_of(record)}")
-    steps, kinds = _steps(record["steps"])
+    steps = list(lines_of(record["steps"])) if isinstance(record["steps"], str) else record["steps"]
+    if not isinstance(steps, list):
+        raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
+    if others := [step for step in steps if not isinstance(step, str)]:
+        raise ValueError(f"a step must be a text, not {kind_of(others[0])}")
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise ValueError(f"`metadata` must be an object, not {kind_of(metadata)}")
@@ -105,7 +109,7 @@ def traces(record: Record) -> Parts:
     parts = in_own_form(record, values, {question_key, answer_key, "steps", "metadata"})
     # If both spellings of the answer exist, they are equal, and neither is metadata.
     used = parts.used | {key for key in ("answer", "final_answer") if key in record}
-    return Parts(values=parts.values, used=used, metadata=metadata | ({"step_types": kinds} if any(kinds) else {}))
+    return Parts(values=parts.values, used=used, metadata=metadata)
 
 
 def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts:
@@ -116,20 +120,6 @@ def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts
         spoken["history"] = (*system, *spoken.get("history", ()))
     return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in spoken.items()},
                  used=frozenset({*used, "history", "tool_turns", *SYSTEM}))
-
-
-def _steps(steps: object) -> tuple[list[str], list[str]]:
-    if isinstance(steps, str):
-        return list(lines_of(steps)), []
-    if not isinstance(steps, list):
-        raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
-    texts, kinds = [], []
-    for step in steps:
-        if not isinstance(step, dict | str):
-            raise ValueError(f"a step must be a text or an object with `content`, not {kind_of(step)}")
-        texts.append(fields.text(step, "content") if isinstance(step, dict) else step)
-        kinds.append(fields.optional(step, "type") if isinstance(step, dict) else "")
-    return texts, kinds
 
 
 _SIDES = ("chosen", "rejected")

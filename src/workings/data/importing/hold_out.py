@@ -1,13 +1,11 @@
 """`--hold-out N`: splits evaluation questions off an import and leaves similar ones out of the traces.
 
-Labels and seed decide which ones: the traces that can be asked are put in the order of their labels and numbers of
-steps, in the order of a digest within each of these groups, and every k-th is taken. So the first label keeps its
-share to within one item and the others nearly, and the same records with the same seed give the same items.
+Questions are taken in the order of a digest of seed and question: the same records with the same seed give the same
+items, in any order.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,58 +19,30 @@ from workings.data.checking.overlap import (
     question_key,
     words,
 )
-from workings.data.importing.completion import final_answer
 from workings.data.row_fields import LABELS, lines_bytes, path_beside
-from workings.data.traces import Trace, read_traces
+from workings.data.traces import Trace, item_json, read_traces, traces_bytes
 from workings.errors import RequestError
 from workings.record import atomic
 from workings.record.digest import file_digest
 
 ITEMS, LEFT_OUT = "items.jsonl", "left_out.jsonl"
 """Ends of the names of the files next to the traces: the items, and the traces that are like one."""
-STRATA = ("section", "category", "difficulty", "kind", "type", "subject", "level", "length")
-"""Fields to stratify by, if they have 2 to 50 values."""
-_MAX_VALUES = 50
 SAME_NUMBERS_SIMILARITY = 0.5
 """Shared three-word passages from which a question with the same numbers counts as a held-out one. No higher than
 what `data check` reports: a trace too few costs little, a question that was learned by heart costs the evaluation."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """The held-out questions."""
+def split(read: Path, out: Path, n: int, seed: int) -> dict[str, Any]:
+    """Split the traces of one file into items and the traces of another. Returns the keys of `held_out` in `--json`.
 
-    items: int
-    path: Path
-    sha256: str
-    seed: int
-    left_out: int
-    """Traces that repeat a held-out question or are like it."""
-    left_out_path: Path | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Keys of `--json`."""
-        return {name: str(value) if isinstance(value, Path) else value
-                for name, value in vars(self).items() if value is not None}
-
-    def text(self) -> list[str]:
-        """Lines for the terminal."""
-        lines = [f"{self.items} held out as evaluation items in {self.path} (seed {self.seed})"]
-        if self.left_out:
-            lines.append(f"{self.left_out} traces that repeat a held-out question or are like it are left out (see "
-                         f"{self.left_out_path})")
-        return lines
-
-
-def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
-    """Split the traces of one file into items and the traces of another.
+    `left_out` counts the traces that repeat a held-out question or are like it.
 
     Raises:
         RequestError: fewer questions than requested, or no trace would be left.
     """
     traces = read_traces(read)
     held = _chosen(traces, n, seed)
-    items = [_item(traces[at]) for at in sorted(held)]
+    items = [item_json(traces[at], LABELS) for at in sorted(held)]
     others = [(at, trace) for at, trace in enumerate(traces) if at not in held]
     like = _like(others, {item["prompt"]: item["id"] for item in items})
     if len(like) == len(others):
@@ -86,9 +56,9 @@ def split(read: Path, out: Path, n: int, seed: int) -> HeldOut:
                                                  for at, trace in others if at in like))
     else:
         left_out.unlink(missing_ok=True)
-    atomic.write_bytes(out, lines_bytes(trace.to_json() for at, trace in others if at not in like))
-    return HeldOut(items=len(items), path=item_path, sha256=file_digest(item_path), seed=seed,
-                   left_out=len(like), left_out_path=left_out if like else None)
+    atomic.write_bytes(out, traces_bytes(trace for at, trace in others if at not in like))
+    return {"items": len(items), "path": str(item_path), "sha256": file_digest(item_path), "seed": seed,
+            "left_out": len(like), **({"left_out_path": str(left_out)} if like else {})}
 
 
 def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
@@ -105,14 +75,7 @@ def _chosen(traces: Sequence[Trace], n: int, seed: int) -> set[int]:
         raise RequestError(f"--hold-out {n} is too many",
                            f"at most {len(questions)}: this number of the {len(traces)} traces have a unique question, "
                            "with one answer and without earlier turns", f"--hold-out {max(1, len(questions) // 10)}")
-    labels = {at: [_label(traces[at], name) for name in STRATA] for at in questions}
-    used = [index for index in range(len(STRATA)) if 2 <= len({own[index] for own in labels.values()}) <= _MAX_VALUES]
-    # Padded, so that they sort as numbers.
-    ordered = sorted(questions, key=lambda at: (*(labels[at][index] for index in used), f"{len(traces[at].steps):>4}",
-                                                _digest(seed, questions[at])))
-    # From 0 to 1, by the seed: a fixed start would always select the same place of every group.
-    start = int.from_bytes(_digest(seed)[:4], "big") / (1 << 32)
-    return {ordered[int((number + start) * len(ordered) / n)] for number in range(n)}
+    return set(sorted(questions, key=lambda at: _digest(seed, questions[at]))[:n])
 
 
 def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> dict[int, str]:
@@ -128,17 +91,6 @@ def _like(traces: Sequence[tuple[int, Trace]], questions: Mapping[str, str]) -> 
             if alike >= min(least_similarity(same), SAME_NUMBERS_SIMILARITY if same else SIMILARITY):
                 reasons[at] = f"near_duplicate: {alike:.2f} like {names[number]}"
     return reasons | {finding.record: f"{finding.kind}: {finding.text}" for finding in find_leaks(traces, questions)}
-
-
-def _item(trace: Trace) -> dict[str, Any]:
-    labels = {name: label for name in LABELS if (label := getattr(trace, name))}
-    return {"id": trace.id, "prompt": trace.prompt, "expected_answer": final_answer(trace.answer), **labels}
-
-
-def _label(trace: Trace, name: str) -> str:
-    value = getattr(trace, name) if name in LABELS else trace.metadata.get(name, "")
-    # Floats and lists are not labels: such fields get one value and are not used.
-    return str(value) if isinstance(value, str | int) else ""
 
 
 def _digest(*parts: object) -> bytes:

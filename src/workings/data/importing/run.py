@@ -14,7 +14,7 @@ from workings.data.importing.convert import converted
 from workings.data.importing.fields import unread_turn_keys
 from workings.data.importing.formats import FORMATS, whole_completion
 from workings.data.importing.hints import KeyMap, format_of, looks_like, reads
-from workings.data.importing.hold_out import ITEMS, LEFT_OUT, HeldOut, split
+from workings.data.importing.hold_out import ITEMS, LEFT_OUT, split
 from workings.data.importing.sources import RecordSource, SourceRecord, Unreadable
 from workings.data.row_fields import kind_of, path_beside
 from workings.data.traces import Trace
@@ -79,7 +79,8 @@ class ImportResult:
     """Turns that the data mark as not to be learned."""
     reasoning_left_out: int = 0
     """Earlier turns with reasoning in a separate field, which a history does not keep."""
-    held_out: HeldOut | None = None
+    held_out: dict[str, Any] = field(default_factory=dict)
+    """As `workings.data.importing.hold_out.split` returns it; empty without a hold-out."""
     looks_like: str = ""
     """The likely format of the first record, if none could be read."""
 
@@ -94,7 +95,12 @@ class ImportResult:
         return path_beside(self.out, REJECTS) if self.reasons else None
 
     def notes(self) -> Iterator[str]:
-        """Sentences about surprises in the file."""
+        """Sentences about the hold-out and about surprises in the file."""
+        if self.held_out:
+            yield "{items} held out as evaluation items in {path} (seed {seed})".format(**self.held_out)
+        if self.held_out.get("left_out"):
+            yield ("{left_out} traces that repeat a held-out question or are like it are left out (see "
+                   "{left_out_path})".format(**self.held_out))
         yield from kept_columns(self.kept)
         yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.most_common())
         if self.not_learned:
@@ -106,7 +112,6 @@ class ImportResult:
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
         values = {**vars(self), "rejected": self.rejected, "out": str(self.out),
-                  "held_out": self.held_out.to_json() if self.held_out else "",
                   "rejects": str(self.rejects) if self.rejects else ""}
         return {name: dict(value.most_common()) if isinstance(value, Counter) else value
                 for name, value in values.items() if value or name not in ("held_out", "looks_like", "rejects")}
@@ -136,7 +141,7 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
             rejects.unlink()
         if result.written and request.hold_out:
             result.held_out = split(everything, out, request.hold_out, request.seed)
-            result.written -= result.held_out.items + result.held_out.left_out
+            result.written -= result.held_out["items"] + result.held_out["left_out"]
         elif result.written:
             everything.replace(out)
             atomic.sync_directory(out.parent)

@@ -11,16 +11,16 @@ from typing import Any
 
 from workings.evaluation.scorecard import ItemResult, cluster_names, too_few_clusters
 from workings.evaluation.statistics import (
+    CONFIDENCE,
     MIN_CLUSTERS,
+    TOST_CONFIDENCE,
     Equivalence,
     Interval,
     bounds,
     clustered_t_mean,
     mcnemar_exact,
     minimum_detectable_effect,
-    score_equivalence,
     score_p,
-    t_equivalence,
     t_mean,
     tango,
     z_value,
@@ -97,7 +97,6 @@ class PairedDifference:
     """Exact McNemar p value, or why it does not apply."""
     newly_right: int
     newly_wrong: int
-    standard_error: float
 
     @property
     def smallest_shown(self) -> float | None:
@@ -134,74 +133,61 @@ def paired_difference(pairs: Pairs) -> PairedDifference:
     return paired_values([a.score for a, _ in pairs], [b.score for _, b in pairs], [a.cluster for a, _ in pairs])
 
 
-def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str]) -> PairedDifference:
+def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str],
+                  confidence: float = CONFIDENCE) -> PairedDifference:
     """The difference B - A of any values over the same items (at least one).
 
     Correct or wrong on independent items: Tango's score interval with the score test's p value. Values in between:
     Student's t on the differences. Items in clusters: the clustered t interval. See docs/decisions/0003-statistics.md.
     """
-    differences, names, counts, reason = _method(a, b, clusters)
-    n = len(differences)
+    differences = [y - x for x, y in zip(a, b, strict=True)]
+    n, names = len(differences), cluster_names(clusters)
+    groups = len(set(names))
     # Ties count for neither side; the interval accounts for their number.
     right, wrong = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    if names:
+    counts: tuple[int, int, int] | None = None
+    reason = ""
+    # Clusters first: both other methods assume that items are independent.
+    if groups < n:
         mcnemar: float | str = "items in clusters are not independent"
-    elif counts:
-        mcnemar = mcnemar_exact(right, wrong)
+        reason = too_few_clusters(groups) if groups < MIN_CLUSTERS else ""
+        # Without spread a t interval has no width: Tango's interval with one pair per cluster.
+        counts = None if any(differences) else (0, 0, groups)
+    # Binary scores have exact methods; t intervals are too narrow near 0 and 1.
+    elif all(value in (0.0, 1.0) for value in (*a, *b)):
+        mcnemar, counts = mcnemar_exact(right, wrong), (right, wrong, n)
     else:
+        reason = "one item" if n == 1 else ""
         mcnemar = reason or "scores between 0 and 1 are neither correct nor wrong"
     # `fsum` is exact, so the order of the items does not change the last digit.
     result = partial(PairedDifference, n=n, delta=math.fsum(differences) / n, newly_right=right, newly_wrong=wrong,
                      mcnemar=mcnemar)
     if reason:
-        return result(interval=reason, p_value=None, standard_error=_independent_error(differences))
+        return result(interval=reason, p_value=None)
     if counts:
-        return result(interval=tango(*counts), p_value=score_p(*counts[:2]),
-                      standard_error=_independent_error(differences))
-    mean = clustered_t_mean(differences, names) if names else t_mean(differences)
-    return result(interval=mean.interval, p_value=mean.p_value, standard_error=mean.standard_error)
+        return result(interval=tango(*counts, confidence), p_value=score_p(*counts[:2]))
+    mean = clustered_t_mean(differences, names, confidence) if groups < n else t_mean(differences, confidence)
+    return result(interval=mean.interval, p_value=mean.p_value)
 
 
 def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequence[str], margin: float
                        ) -> Equivalence | str:
     """Whether values are shown to differ by less than the margin, by the method of `paired_values`; or why not."""
-    differences, names, counts, reason = _method(a, b, clusters)
-    if reason:
-        return reason
-    return score_equivalence(*counts, margin) if counts else t_equivalence(differences, margin, names)
-
-
-def _method(a: Sequence[float], b: Sequence[float], clusters: Sequence[str]
-            ) -> tuple[list[float], list[str], tuple[int, int, int] | None, str]:
-    """What decides the method: the differences, the clusters of items that share one, counts, or why there is none.
-
-    The counts (newly right, newly wrong, all) are those of Tango's interval; without them it is a t interval.
-    """
-    differences = [y - x for x, y in zip(a, b, strict=True)]
-    n, names = len(differences), cluster_names(clusters)
-    groups = len(set(names))
-    # Clusters first: both other methods assume that items are independent.
-    if groups < n:
-        # Without spread a t interval has no width: Tango's interval with one pair per cluster.
-        return (differences, names, None if any(differences) else (0, 0, groups),
-                too_few_clusters(groups) if groups < MIN_CLUSTERS else "")
-    # Binary scores have exact methods; t intervals are too narrow near 0 and 1.
-    if all(value in (0.0, 1.0) for value in (*a, *b)):
-        return differences, [], (sum(d > 0 for d in differences), sum(d < 0 for d in differences), n), ""
-    return differences, [], None, "one item" if n == 1 else ""
+    interval = paired_values(a, b, clusters, TOST_CONFIDENCE).interval
+    return interval if isinstance(interval, str) else Equivalence(margin, interval)
 
 
 def equivalence_text(equivalence: Equivalence) -> str:
-    """Whether a difference of the margin is ruled out, with interval and p value."""
+    """Whether a difference of the margin is ruled out, with the interval."""
     low, high = points(equivalence.interval.low), points(equivalence.interval.high)
     return (f"a difference of {100 * equivalence.margin:g} points or more is {'' if equivalence.shown else 'not '}"
-            f"ruled out (90 % interval {low} to {high}, {p_text(equivalence.p_value)})")
+            f"ruled out (90 % interval {low} to {high})")
 
 
 def equivalence_json(equivalence: Equivalence) -> dict[str, Any]:
     """Keys of `equivalence` in ``compare --json``."""
-    return {"margin": equivalence.margin, "shown": equivalence.shown, "p_value": equivalence.p_value,
-            **bounds(equivalence.interval, "delta_ci90"), "method": equivalence.interval.method}
+    return {"margin": equivalence.margin, "shown": equivalence.shown, **bounds(equivalence.interval, "delta_ci90"),
+            "method": equivalence.interval.method}
 
 
 def points(share: float) -> str:
@@ -216,10 +202,3 @@ def difference_text(difference: PairedDifference, p_value: float | None) -> str:
         text += f" (95 % interval {points(difference.interval.low)} to {points(difference.interval.high)}"
         return f"{text}, {p_text(p_value)})" if p_value is not None else f"{text})"
     return f"{text} (no interval: {difference.interval})"
-
-
-def _independent_error(differences: Sequence[float]) -> float:
-    n = len(differences)
-    mean = math.fsum(differences) / n
-    # With n and not n - 1 as the divisor, as in the score statistic at the observed difference.
-    return math.sqrt(math.fsum((d - mean) ** 2 for d in differences)) / n

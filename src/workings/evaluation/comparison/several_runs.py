@@ -16,98 +16,59 @@ from workings.evaluation.comparison.paired import (
     PairedDifference,
     compare_configs,
     difference_text,
-    equivalence_json,
-    equivalence_text,
     paired_values,
     points,
-    values_equivalence,
 )
 from workings.evaluation.scorecard import cell_text
-from workings.evaluation.statistics import (
-    CONFIDENCE,
-    Equivalence,
-    Interval,
-    bounds,
-    holm,
-    welch_equivalence,
-    welch_mean,
-)
+from workings.evaluation.statistics import CONFIDENCE, Interval, bounds, holm, welch_mean
 from workings.evaluation.unit import EvaluationRecord, find_unit
 from workings.record.number_text import percent
 from workings.record.reader import RunRecord
 
 MIN_SEEDS = 3
 """Minimum seeds per side for a claim about the method; with fewer, only these runs are compared."""
-_CLAIMS = {"better": "B's method is better", "worse": "B's method is worse", "equivalent": "the methods are equivalent",
+_CLAIMS = {"better": "B's method is better", "worse": "B's method is worse",
            "inconclusive": "no difference found between the methods"}
 
 
-def _shown(equivalence: Equivalence | str | None) -> bool:
-    return isinstance(equivalence, Equivalence) and equivalence.shown
-
-
-def compare_seeds(a: Sequence[Path], b: Sequence[Path], *, equivalent_within: float | None = None) -> dict[str, Any]:
+def compare_seeds(a: Sequence[Path], b: Sequence[Path]) -> dict[str, Any]:
     """Compare several runs per side, pair by pair over items: the answer of ``compare --json`` with several seeds.
 
-    ``verdict`` is about these runs: `equivalent` if tested and shown, and neither side is better. ``method_verdict`` is
-    about the method, only if items and seeds agree: `no claim` with too few seeds.
+    ``verdict`` is about these runs. ``method_verdict`` is about the method, only if items and seeds agree: `no claim`
+    with too few seeds.
 
     An item's value is its mean score over a side's seeds, so that items are the units. It does not check that runs of
-    one side differ only in their seed; the report shows that. Equivalence within a margin, a share (0.02: two points),
-    is tested over items and, with enough seeds, between seeds. Raises `RequestError` if a side is empty or has a run or
-    a seed twice, or two of the evaluations are not comparable.
+    one side differ only in their seed; the report shows that. Raises `RequestError` if a side has a run or a seed
+    twice, or two of the evaluations are not comparable.
     """
-    if not a or not b:
-        raise RequestError("one side has no runs", "at least one run per side")
     records_a, records_b = [find_unit(path) for path in a], [find_unit(path) for path in b]
-    notes = _check_all([*records_a, *records_b])
+    notes = check_comparable([*records_a, *records_b])
     _refuse_repeated(records_a)
     _refuse_repeated(records_b)
     # One order, because scores are averaged by position.
     order = [result.id for result in records_a[0].results()]
     seeds_a, all_a = _side("A", records_a, order)
     seeds_b, all_b = _side("B", records_b, order)
-    values = all_a.scores, all_b.scores, all_a.clusters
-    # Variances are not pooled, because methods may vary differently between seeds.
+    difference = paired_values(all_a.scores, all_b.scores, all_a.clusters)
+    refused, remarks = noise_of(all_a, all_b, difference.verdict)
+    verdict = "inconclusive" if refused else difference.verdict
     fewest = min(len(a), len(b))
-    method: Interval | str = (
-        f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed" if fewest < MIN_SEEDS
-        else welch_mean(seeds_a, seeds_b).interval)
-    equivalence, by_seeds = None, None
-    if equivalent_within is not None:
-        equivalence = values_equivalence(*values, equivalent_within)
-        if isinstance(equivalence, str):
-            notes.append(f"equivalence over items is unknown: {equivalence}")
-        if isinstance(method, Interval):
-            by_seeds = welch_equivalence(seeds_a, seeds_b, equivalent_within)
-    difference = paired_values(*values)
-    verdict = "equivalent" if difference.verdict == "inconclusive" and _shown(equivalence) else difference.verdict
-    refused, remarks = noise_of(all_a, all_b, verdict)
-    verdict = "inconclusive" if refused else verdict
-    by_method = "inconclusive" if refused and isinstance(method, Interval) else _method_verdict(
-        method, difference, both_shown=_shown(equivalence) and _shown(by_seeds))
-    known = {name: each for name, each in (("equivalence", equivalence), ("method_equivalence", by_seeds))
-             if isinstance(each, Equivalence)}
-    claim = f"no claim about the method: {method}" if isinstance(method, str) else _CLAIMS[by_method]
+    if fewest < MIN_SEEDS:
+        method: Interval | str = f"{fewest} seed{'s' if fewest > 1 else ''} on a side, {MIN_SEEDS} are needed"
+        by_method, claim = "no claim", f"no claim about the method: {method}"
+    else:
+        # Variances are not pooled, because methods may vary differently between seeds.
+        method = welch_mean(seeds_a, seeds_b).interval
+        by_seeds = "better" if method.low > 0 else "worse" if method.high < 0 else "inconclusive"
+        # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
+        by_method = verdict if verdict == by_seeds else "inconclusive"
+        claim = _CLAIMS[by_method]
     sentence = " ".join([
         _sentence(seeds_a, seeds_b, difference, f"these runs: {verdict}; {claim}"),
-        *(f"Over {'items' if name == 'equivalence' else 'seeds'} {equivalence_text(each)}."
-          for name, each in known.items()),
         *filter(None, (record.warning for record in (*records_a, *records_b))), *remarks])
     return {"verdict": verdict, "method_verdict": by_method, "sentence": sentence, "items": difference.n,
             "a": _side_json(records_a, seeds_a), "b": _side_json(records_b, seeds_b), "notes": notes,
-            **difference.to_json(), **bounds(method, "method_ci"),
-            **{name: equivalence_json(each) for name, each in known.items()}}
-
-
-def _method_verdict(method: Interval | str, difference: PairedDifference, *, both_shown: bool) -> str:
-    if isinstance(method, str):
-        return "no claim"
-    # Items are many and seeds few: items alone would mistake a lucky seed for a better method.
-    by_seeds = "better" if method.low > 0 else "worse" if method.high < 0 else "inconclusive"
-    if by_seeds == difference.verdict != "inconclusive":
-        return by_seeds
-    return "equivalent" if both_shown else "inconclusive"
+            **difference.to_json(), **bounds(method, "method_ci")}
 
 
 def _sentence(seeds_a: Sequence[float], seeds_b: Sequence[float], difference: PairedDifference, claims: str) -> str:
@@ -128,7 +89,8 @@ def _side(name: str, records: Sequence[EvaluationRecord], order: Sequence[str]) 
     return [fmean(run.scores) for run in runs], pooled(name, runs)
 
 
-def _check_all(records: Sequence[EvaluationRecord]) -> list[str]:
+def check_comparable(records: Sequence[EvaluationRecord]) -> list[str]:
+    """What is unknown about how comparable these are. Raises `RequestError` where one does not match the first."""
     notes: list[str] = []
     for record in records[1:]:
         different, unknown, _ = compare_configs(records[0].config, record.config)
@@ -172,11 +134,9 @@ def rank(paths: Sequence[Path]) -> dict[str, Any]:
     """Rank at least two runs, the first compared with each of the others: the answer of ``compare --json`` for them.
 
     ``runs`` are the table: accuracies, and the leader's advantage with Holm's p value. ``best`` is the name of the run
-    that is better than all others after Holm's adjustment, if there is one. Raises `RequestError` for fewer than two
-    runs, or two that are not comparable.
+    that is better than all others after Holm's adjustment, if there is one. Raises `RequestError` for two that are
+    not comparable.
     """
-    if len(paths) < 2:
-        raise RequestError(f"a ranking needs at least two runs, not {len(paths)}", "more runs")
     records = [find_unit(path) for path in paths]
     # By the summaries, without reading predictions.
     records.sort(key=lambda record: -float(record.summary["scorecard"]["overall"]["mean"]))

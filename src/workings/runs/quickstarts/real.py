@@ -19,10 +19,9 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
-from workings.data.generate import MANIFEST, write_manifest
 from workings.data.generators import everyday
-from workings.data.generators.base import as_item, write_items
-from workings.data.traces import write_traces
+from workings.data.named_sets import MANIFEST, write_manifest
+from workings.data.traces import write_items, write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import read_predictions
 from workings.evaluation.run import evaluate
@@ -189,7 +188,7 @@ def make_data(folder: Path, seed: int, size: Size) -> None:
     fact_traces, facts = everyday.make_facts(size.facts, seed)
     write_traces(folder / "traces.jsonl", [*units[:size.traces], *fact_traces[:size.traces // 4]])
     write_items(folder / "items.jsonl", items)
-    for name, questions in (("facts", facts), ("prompts", [as_item(trace) for trace in units[size.traces:]])):
+    for name, questions in (("facts", facts), ("prompts", units[size.traces:])):
         if questions:
             write_items(folder / f"{name}.jsonl", questions)
     write_manifest(folder / MANIFEST, folder.rglob("*.json*"), generator="everyday", version=everyday.VERSION,

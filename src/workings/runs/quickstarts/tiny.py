@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workings.config.load import LoadedRecipe, load_recipe
-from workings.data.generate import MANIFEST, write_manifest
 from workings.data.generators import addition
-from workings.data.generators.base import as_item, write_items
-from workings.data.traces import completion_text, write_traces
+from workings.data.named_sets import MANIFEST, write_manifest
+from workings.data.traces import completion_text, write_items, write_traces
 from workings.evaluation.comparison.compare import compare
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
 from workings.inputs.resolve import TRAINED_VOCABULARY
@@ -56,12 +55,11 @@ def make_data(folder: Path, seed: int, *, traces: int = ADDITION_TRACES, prompts
     folder.mkdir(parents=True)
     problems, items = addition.make(ADDITION_TRACES + prompts, ADDITION_ITEMS, seed)
     shown, others = problems[:traces], problems[ADDITION_TRACES:]
-    held_out = addition.held_out_traces(items, seed)
     write_traces(folder / "traces.jsonl", shown)
-    write_traces(folder / "held_out.jsonl", held_out)
+    write_traces(folder / "held_out.jsonl", items)
     write_items(folder / "items.jsonl", items)
     if others:
-        write_items(folder / "prompts.jsonl", map(as_item, others))
+        write_items(folder / "prompts.jsonl", others)
     # One tokenizer, so that losses and numbers of tokens are comparable.
     texts = (text for trace in shown for text in (trace.prompt, completion_text(trace, "tags")))
     train_tokenizer(texts, TRAINED_VOCABULARY).save(folder / "tokenizer")

@@ -17,7 +17,6 @@ from workings.data.batches import Batches, Position, even_accumulation
 from workings.data.pair_rows import LogProbs, log_prob_lines, read_log_prob_lines, verdict_of
 from workings.data.rows import RowSet
 from workings.data.top_tokens import (
-    StoredTopTokens,
     TeacherTopTokens,
     TopTokenFiles,
     TopTokensOfRow,
@@ -292,12 +291,12 @@ class DistillationData(TraceData):
         return TopTokenFiles(batches=self.batches, steps=self.steps, counts=self.rows.learned_positions,
                              count=self.objective.top_k)
 
-    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, StoredTopTokens]:
+    def signal_values(self, engine: Engine, writer: RunWriter, state: State, step: int) -> dict[str, TopTokensOfRow]:
         """The teacher's top tokens."""
         del state
         started = perf_counter()
         teacher: TopTokensFunction | None = None
-        values: dict[str, StoredTopTokens] = {}
+        values: dict[str, TopTokensOfRow] = {}
         for number, part in enumerate(self.files.parts):
             path = writer.path(top_tokens_file(number))
             if not path.is_file():
@@ -337,7 +336,7 @@ def with_top_tokens(batch: Batch, row_ids: Sequence[Sequence[str]], top_tokens: 
     size = (int(np.prod(batch.tokens.shape[:2])), batch.tokens.shape[-1])
     signals = {name: np.zeros(size, np.float32) for name in objective.signals}
     for name, number, positions in row_positions(batch, row_ids):
-        row = top_tokens[name].load() if name in top_tokens else None
+        row = top_tokens.get(name)
         if row is None or len(row.tokens_NK) != len(positions):
             raise RecordError(f"the stored top tokens of the teacher do not cover row {name[:80]!r}")
         for column, (token, log_prob) in enumerate(zip(objective.target_signals, objective.log_prob_signals,

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from workings.answers.extract import EXTRACTION_VERSION
 from workings.config.training import Scorer
 from workings.errors import RecordError, RequestError
-from workings.evaluation.predictions import EvaluationSummary, item_of
+from workings.evaluation.predictions import item_of, summarize
 from workings.evaluation.settings import EvaluationSettings
 from workings.evidence.verify.checks.evaluation_lines import AT_LIMIT
 from workings.evidence.verify.limits import MALFORMED
@@ -60,7 +60,7 @@ def _summary_again(unit: Unit, problems: dict[str, Any]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # an overflow is no scorecard
         try:
-            return EvaluationSummary(samples, aggregate).to_json(problems)
+            return summarize(samples, aggregate, problems)[1]
         except (*MALFORMED, Warning) as error:
             raise RecordError(f"{PREDICTIONS} cannot be summarized ({str(error)[:80]})") from None
 

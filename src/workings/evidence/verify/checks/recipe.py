@@ -9,8 +9,8 @@ from typing import Any
 from workings.config.load import parse_recipe
 from workings.config.recipe import Recipe
 from workings.data.generators import addition
-from workings.data.generators.base import items_bytes
 from workings.data.named_sets import SHIPPED_SETS
+from workings.data.traces import items_bytes
 from workings.errors import RequestError
 from workings.evaluation.settings import settings_of
 from workings.evidence.verify.checks.data_order import batches_of, has_few_sequences
