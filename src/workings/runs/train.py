@@ -12,6 +12,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
+from workings.config.sampler import sampler_names
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
@@ -134,10 +135,11 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
     split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
     if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
         number = len({*hosts})
+        other = f"sampler.name={' or '.join(sampler_names())}"
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
                            f"{number} hosts",
-                           "completions of vLLM, or a copy of the model on each host: for each new token all weights "
-                           "would go over the network", f"sampler.name=vllm, or mesh.replicate={number}")
+                           "a sampler of its own, or a copy of the model on each host: for each new token all weights "
+                           "would go over the network", f"{other}, or mesh.replicate={number}")
 
 
 def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
