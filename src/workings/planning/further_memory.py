@@ -14,12 +14,10 @@ from workings.engines.base import EngineRequest, Inspection, Inspections, MeshSh
 from workings.hardware.catalog import Target
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
-from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.planning.memory_formulas import (
     FORMULA_VERSIONS,
     PER_LAYER_TABLE,
-    forward_program_parts,
     state_parts,
     trained_tensors,
 )
@@ -81,12 +79,6 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
     student_parts = {f"{name} of the student": size for name, size in state_parts(student, *mesh.of_a_copy).items()}
     return {name: with_resident(inspection, weights) for name, inspection in inspections.items()} | {
         TEACHER: with_resident(_without_moments(teacher_inspection), student_parts)}
-
-
-def estimated_teacher(teacher: EngineRequest, size: BatchShape, mesh: MeshShape, platform: str) -> Inspection:
-    """The teacher's ``log_probs`` by formula, as if it were trained (see `with_teacher`)."""
-    parts = forward_program_parts(teacher, "log_probs", mesh.share_of_a_copy(size), *mesh.of_a_copy, platform)
-    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS)
 
 
 def with_resident(inspection: Inspection, parts: Mapping[str, int]) -> Inspection:
