@@ -118,30 +118,6 @@ def test_items_are_searched_and_paged(page: TestClient) -> None:
     assert page.get("/api/items/runs/plain?unit=other").json()["expected"] == "one of: items"
 
 
-def test_items_are_filtered_by_their_first_wrong_step(page: TestClient, tmp_path: Path) -> None:
-    asked = items(12)
-    for name, wrong in (("plain", "so\n{0}+7=99\n#### 99"), ("steps", "{0}+7=98\n#### {1}")):
-        file = write_lines(tmp_path / f"{name}.jsonl", [
-            {"id": item.id, "completion": wrong.format(number, item.expected_answer) if number < 5
-             else f"#### {item.expected_answer}"} for number, item in enumerate(asked)])
-        evaluate_predictions(file, asked, tmp_path / "alone" / name)
-    # Either side of a pair counts: A is wrong from its second step on, B right in spite of its first.
-    both = "run=alone/plain&run=alone/steps"
-    for address, step, found in (
-            ("items/alone/plain?", "", 12), ("items/alone/plain?", "a wrong equation", 5),
-            ("items/alone/plain?", "wrong from line 2 on", 5), ("items/alone/plain?", "wrong from line 1 on", 0),
-            ("items/alone/plain?", "right, no wrong equation", 7), ("items/alone/steps?", "right, a wrong equation", 5),
-            (f"pairs?{both}", "wrong from line 2 on", 5), (f"pairs?{both}", "right, a wrong equation", 5),
-            (f"pairs?{both}", "wrong from line 1 on", 0)):
-        assert page.get(f"/api/{address}&wrong_step={step}").json()["found"] == found, (address, step)
-    refused = page.get("/api/items/alone/plain?wrong_step=third").json()
-    assert refused["expected"].startswith("one of a wrong equation, ")
-    shown = page.get("/run/alone/plain", params={"tab": "items", "wrong_step": "wrong from line 2 on"}).text
-    assert "<option selected>wrong from line 2 on</option>" in shown
-    assert "5 of 12" in shown
-    assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from line 1 on").text
-
-
 def test_equivalence_is_asked_for_on_the_page(page: TestClient, tmp_path: Path) -> None:
     asked = items(60)
     score(tmp_path / "runs", "again", asked, [k < 53 for k in range(60)])

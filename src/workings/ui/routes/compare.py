@@ -1,6 +1,5 @@
 """`/compare`: two runs against each other, or several in a table."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,24 +7,20 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BeforeValidator
 
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.several_runs import rank
-from workings.evaluation.unit import EvaluationRecord, find_pair
-from workings.record.layout import CONFIG, DATA_DIGESTS, DEVICE_CHECKS, ENVIRONMENT, MANIFEST, SEAL
+from workings.evaluation.unit import EvaluationRecord
+from workings.record.layout import SEAL
 from workings.reports import figures
 from workings.reports.gather import configuration_rows, view_run
 from workings.reports.html import numbers_of, render_report, report_views, verdict_text
-from workings.ui.answers import ITEMS_A_PAGE, STEP_FILTERS, Change, changes, compared, pair, step_filter, wrong_steps
-from workings.ui.folder import Folder
-from workings.ui.number_format import flat_texts
+from workings.ui.answers import ITEMS_A_PAGE, Change, changes, compared, pair, wrong_steps
 from workings.ui.requests import paged
 from workings.ui.site import Site, html_file
 
 MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
-CODE_FIELDS = ("commit_sha", "dirty_diff_digest", "engine_distribution")
-DEVICE_FIELDS = ("platform", "kind", "count", "mesh")
 Within = Annotated[float | None, Query(
     gt=0, lt=100, description="Margin of equivalence in percentage points; empty: no test of equivalence"),
     BeforeValidator(lambda text: text or None)]
@@ -41,7 +36,7 @@ def two(site: Site, names: list[str]) -> list[Path]:
 
 
 def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[str, Any], Comparison | None]:
-    """What differs between the runs, and the answer of `workings compare --json` (``comparison`` or ``ranking``).
+    """The answer of `workings compare --json` (``comparison`` or ``ranking``).
 
     ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points.
     """
@@ -49,10 +44,8 @@ def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[
     if within is not None and len(runs) > 2:
         raise RequestError(f"equivalence needs two runs, not {len(runs)}", "two runs")
     comparison: Comparison | None = None
-    # Compare settings first, because they explain why runs are not comparable.
     values: dict[str, Any] = {
-        "runs": names, "comparison": None, "ranking": None, "problem": "", "different": differences(site.folder, runs),
-        "counts": {}, "first_wrong_step": {}}
+        "runs": names, "comparison": None, "ranking": None, "problem": "", "counts": {}, "first_wrong_step": {}}
     try:
         if len(runs) == 2:
             comparison = compared(site.folder, runs[0], runs[1], None if within is None else within / 100)
@@ -69,47 +62,13 @@ def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[
     return values, comparison
 
 
-def pairs_page(site: Site, names: list[str], show: Change, page: int, wrong_step: str = "") -> dict[str, Any]:
-    """Items of one kind of change, side by side; filtered by either side's first wrong equation."""
+def pairs_page(site: Site, names: list[str], show: Change, page: int) -> dict[str, Any]:
+    """Items of one kind of change, side by side."""
     runs = two(site, names)[:2]
     rows = changes(site.folder, *runs)[show]
-    if wrong_step:
-        has_step = [step_filter(site.folder, record.path, wrong_step) for record in find_pair(*runs)]
-        rows = [pair for pair in rows if any(has(row) for has, row in zip(has_step, pair, strict=True))]
     shown, pages = paged(rows, page, ITEMS_A_PAGE // 5)
     return {"show": show, "found": len(rows), "page": page, "pages": pages,
             "rows": [pair(x, y, show) for x, y in shown]}
-
-
-def differences(folder: Folder, runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """All recorded facts that differ; a run without one says so."""
-    sides = [_facts(folder, run) for run in runs]
-    rows = []
-    for group in sides[0]:
-        for key in sorted(set().union(*(side[group] for side in sides))):
-            values = [side[group].get(key, "not recorded") for side in sides]
-            # The recipe's name differs in nearly all runs and has no effect.
-            if len(set(values)) > 1 and (group, key) != ("recipe", "name"):
-                rows.append({"group": group, "key": key, "values": values})
-    return rows
-
-
-def _facts(folder: Folder, run: Path) -> dict[str, dict[str, str]]:
-    def read(name: str) -> dict[str, Any]:
-        try:
-            return folder.object(run / name)
-        except RecordError:
-            return {}
-
-    manifest = read(MANIFEST)
-    # The time of recording always differs.
-    environment = {key: value for key, value in flat_texts(read(ENVIRONMENT)).items() if not key.startswith("time")}
-    device = {key: value for key, value in read(DEVICE_CHECKS).items() if key in DEVICE_FIELDS}
-    return {
-        "recipe": flat_texts(read(CONFIG)),
-        "data": flat_texts(read(DATA_DIGESTS) | {"model": manifest.get("model_id", "not recorded")}),
-        "environment": environment | flat_texts({"device": device, "actual_dtypes": manifest.get("actual_dtypes", {})}),
-        "code": flat_texts({key: value for key, value in manifest.items() if key in CODE_FIELDS})}
 
 
 def router(site: Site) -> APIRouter:
@@ -122,9 +81,9 @@ def router(site: Site) -> APIRouter:
         return answer_of(site, run, within)[0]
 
     @routes.get("/api/pairs")
-    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "") -> dict[str, Any]:
-        """Items that both answered, by what changed from A to B, and by the first wrong equation of either."""
-        return pairs_page(site, run, show, page, wrong_step)
+    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1) -> dict[str, Any]:
+        """Items that both answered, by what changed from A to B."""
+        return pairs_page(site, run, show, page)
 
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names, within: Within = None) -> Response:
@@ -132,24 +91,25 @@ def router(site: Site) -> APIRouter:
         return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
-    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, wrong_step: str = "",
-                     within: Within = None) -> HTMLResponse:
+    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, within: Within = None) -> HTMLResponse:
         answer, comparison = answer_of(site, run, within)
         paths = two(site, run)
         # An unfinished run has no manifest; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
-        same, _ = configuration_rows([view for view in views if view.manifest is not None])
+        configured = [view for view in views if view.manifest is not None]
+        same, different = configuration_rows(configured)
         delta = figures.delta_figure(comparison) if comparison else None
         return site.html(
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
-            within="" if within is None else f"{within:g}", wrong_step=wrong_step, steps=STEP_FILTERS,
+            different=different, configured=[view.name for view in configured],
+            within="" if within is None else f"{within:g}",
             accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
             pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
             breaks=figures.first_wrong_steps_figure([
                 (view.name, view.color, wrong_steps(site.folder, view.evaluation))
                 for view in views if view.evaluation is not None]),
-            pairs=pairs_page(site, run, show, page, wrong_step) if delta else None,
+            pairs=pairs_page(site, run, show, page) if delta else None,
             trained=[name for name, path in zip(run, paths, strict=True) if (path / "train").is_dir()])
 
     return routes
