@@ -13,7 +13,6 @@ from tests.record import synthetic
 from tests.reports.parsed_page import Page
 from tests.samples.making import draw
 from tests.ui.making import client, two_runs, unsealed
-from workings.evaluation.run import evaluate_predictions
 from workings.record.layout import METRICS, PREDICTIONS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
