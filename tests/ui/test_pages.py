@@ -136,10 +136,6 @@ def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:
     assert answer["comparison"]["verdict"] == "better"
     assert answer["comparison"]["delta"] == pytest.approx(0.4)
     assert answer["counts"] == {"newly_right": 24, "newly_wrong": 0, "both_wrong": 6, "both_right": 30}
-    pairs = page.get(f"/api/pairs?{PAIR}&show=newly_right").json()
-    assert pairs["found"] == 24
-    first = pairs["rows"][0]
-    assert (first["a"]["right"], first["b"]["right"]) == (False, True)
     shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
     assert "newly correct 24" in shown.text
     assert [each for each in ("steps is better", "95 % interval", "difference", "24 newly correct")
@@ -286,8 +282,7 @@ def test_exports_are_one_file_without_script(page: TestClient) -> None:
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
     for path in ("runs", "run/{name}", "curves/{name}", "rollouts/{name}", "items/{name}", "checks/{name}", "compare",
-                 "pairs", "data", "targets", "jobs", "jobs/{identity}", "quickstart", "train", "eval", "verify",
-                 "replay", "plan"):
+                 "jobs", "jobs/{identity}", "quickstart", "train", "eval", "verify", "replay"):
         assert all(operation.get("description") for operation in described[f"/api/{path}"].values()), path
 
 

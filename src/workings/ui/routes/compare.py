@@ -80,11 +80,6 @@ def router(site: Site) -> APIRouter:
         """Two runs: difference, interval, verdict. Three or four: a table."""
         return answer_of(site, run, within)[0]
 
-    @routes.get("/api/pairs")
-    def pairs_json(run: Names, show: Change = "newly_right", page: int = 1) -> dict[str, Any]:
-        """Items that both answered, by what changed from A to B."""
-        return pairs_page(site, run, show, page)
-
     @routes.get("/export/compare", include_in_schema=False)
     def export(run: Names, within: Within = None) -> Response:
         comparison = answer_of(site, run, within)[1]

@@ -47,13 +47,6 @@ def bars(jobs: list[Job]) -> list[Markup | None]:
 def router(site: Site) -> APIRouter:
     """Routes of the planner."""
     routes = APIRouter()
-    routes.get("/api/targets")(catalog)
-
-    @routes.post("/api/plan")
-    def plan_json(recipe: Annotated[str, Form()], target: Annotated[list[str], Form()],
-                  overrides: Annotated[str, Form()] = "") -> list[Job]:
-        """Start a plan per target; the jobs have the answers."""
-        return started(site, recipe, target, override_words(overrides))
 
     @routes.get("/api/formula")
     def formula_json(recipe: str, target: str, overrides: str = "") -> dict[str, Any]:
