@@ -281,7 +281,7 @@ def test_exports_are_one_file_without_script(page: TestClient) -> None:
 
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
-    for path in ("runs", "run/{name}", "curves/{name}", "rollouts/{name}", "items/{name}", "checks/{name}", "compare",
+    for path in ("runs", "run/{name}", "curves/{name}", "rollouts/{name}", "items/{name}", "compare",
                  "jobs", "jobs/{identity}", "quickstart", "train", "eval", "verify", "replay"):
         assert all(operation.get("description") for operation in described[f"/api/{path}"].values()), path
 

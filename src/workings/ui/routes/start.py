@@ -108,11 +108,6 @@ def router(site: Site) -> APIRouter:
     def start_page(recipe: str = FIRST_RECIPE, overrides: str = "") -> HTMLResponse:
         return _page(site, {"recipe": recipe, "overrides": overrides})
 
-    @routes.get("/api/fields")
-    def fields_json(recipe: str) -> dict[str, list[dict[str, Any]]]:
-        """Keys of a recipe with their values and what they mean, by section."""
-        return recipe_fields(recipe_argument(site.folder, recipe))
-
     # One function for the form and its JSON twin, so that both check fields alike.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
@@ -137,11 +132,6 @@ def router(site: Site) -> APIRouter:
         values = [json_object(line) or {} for _, line in lines]
         return {"running": running, "end": lines[-1][0] if lines else after,
                 "pieces": [{key: value[key] for key in ("model", "piece")} for value in values if "piece" in value]}
-
-    @routes.post("/api/jobs/{identity}/stop")
-    def stop_json(identity: str) -> Job:
-        """Ask it to stop, as Ctrl-C would; training saves a checkpoint and seals what it has."""
-        return site.jobs.stop(identity)
 
     @routes.get("/jobs", include_in_schema=False)
     def jobs_page() -> HTMLResponse:
