@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from tests.evaluation.making import items, records, score, write_lines
+from tests.evaluation.making import records, write_lines
 from tests.record import synthetic
 from tests.reports.parsed_page import Page
 from tests.samples.making import draw
@@ -115,20 +115,6 @@ def test_items_are_searched_and_paged(page: TestClient) -> None:
     assert name in [row["id"] for row in page.get(f"/api/items/runs/plain?q={name}").json()["rows"]]
     assert page.get("/api/items/runs/plain?page=9").status_code == 404
     assert page.get("/api/items/runs/plain?unit=other").json()["expected"] == "one of: items"
-
-
-def test_equivalence_is_asked_for_on_the_page(page: TestClient, tmp_path: Path) -> None:
-    asked = items(60)
-    score(tmp_path / "runs", "again", asked, [k < 53 for k in range(60)])
-    near = "run=runs/steps&run=runs/again"
-    assert page.get(f"/api/compare?{near}").json()["comparison"]["verdict"] == "inconclusive"
-    answer = page.get(f"/api/compare?{near}&within=10").json()["comparison"]
-    assert (answer["verdict"], answer["equivalence"]["margin"]) == ("equivalent", 0.1)
-    for address in ("/compare", "/export/compare"):
-        assert "a difference of 10 points or more is ruled out" in page.get(f"{address}?{near}&within=10").text
-    assert "--equivalent-within 10" in page.get(f"/compare?{near}&within=10").text
-    assert page.get(f"/api/compare?{near}&within=").json()["comparison"]["verdict"] == "inconclusive"
-    assert page.get(f"/api/compare?{near}&within=0").json()["expected"] == "within: greater than 0"
 
 
 def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:

@@ -128,11 +128,10 @@ def _result(row: Answer) -> Result:
     return "right" if row.right else "wrong"
 
 
-def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
-    """The comparison of two runs, cached until a file changes; ``within`` is the margin of equivalence, a share."""
+def compared(folder: Folder, a: Path, b: Path) -> Comparison:
+    """The comparison of two runs, cached until a file changes."""
     records = find_pair(a, b)
-    return folder.cache.get(("comparison", within), _files(*records), lambda: compare_records(
-        *records, equivalent_within=within))
+    return folder.cache.get("comparison", _files(*records), lambda: compare_records(*records))
 
 
 def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps:

@@ -5,12 +5,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
-from pydantic import BeforeValidator
 
 from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evaluation.comparison.several_runs import rank
-from workings.evaluation.unit import EvaluationRecord
 from workings.record.layout import SEAL
 from workings.reports import figures
 from workings.reports.gather import configuration_rows, view_run
@@ -21,9 +19,6 @@ from workings.ui.site import Site, html_file
 
 MAX_RUNS = 12
 """More curves cannot be told apart: there are this many pairs of colours and dashes."""
-Within = Annotated[float | None, Query(
-    gt=0, lt=100, description="Margin of equivalence in percentage points; empty: no test of equivalence"),
-    BeforeValidator(lambda text: text or None)]
 Names = Annotated[list[str], Query(default_factory=list, description="Two to twelve runs, A first")]
 
 
@@ -35,20 +30,14 @@ def two(site: Site, names: list[str]) -> list[Path]:
     return [site.folder.path(name) for name in names]
 
 
-def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[str, Any], Comparison | None]:
-    """The answer of `workings compare --json` (``comparison`` or ``ranking``).
-
-    ``problem`` says why there is none; ``within`` is the margin of equivalence of two runs in percentage points.
-    """
+def answer_of(site: Site, names: list[str]) -> tuple[dict[str, Any], Comparison | None]:
+    """The answer of `workings compare --json` (``comparison`` or ``ranking``); ``problem`` says why there is none."""
     runs = two(site, names)
-    if within is not None and len(runs) > 2:
-        raise RequestError(f"equivalence needs two runs, not {len(runs)}", "two runs")
     comparison: Comparison | None = None
-    values: dict[str, Any] = {
-        "runs": names, "comparison": None, "ranking": None, "problem": "", "counts": {}, "first_wrong_step": {}}
+    values: dict[str, Any] = {"runs": names, "comparison": None, "ranking": None, "problem": "", "counts": {}}
     try:
         if len(runs) == 2:
-            comparison = compared(site.folder, runs[0], runs[1], None if within is None else within / 100)
+            comparison = compared(site.folder, *runs)
             values["comparison"] = comparison.to_json()
         else:
             values["ranking"] = rank(runs)
@@ -56,8 +45,6 @@ def answer_of(site: Site, names: list[str], within: float | None) -> tuple[dict[
     except RequestError as error:
         values["problem"] = f"{error.given}; expected {error.expected}"
     if comparison is not None and comparison.difference is not None:
-        values["first_wrong_step"] = {side.name: wrong_steps(site.folder, EvaluationRecord(Path(side.path))).kinds
-                                      for side in (comparison.a, comparison.b) if side is not None}
         values["counts"] = {change: len(rows) for change, rows in changes(site.folder, *runs).items()}
     return values, comparison
 
@@ -76,18 +63,18 @@ def router(site: Site) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/compare")
-    def compare_json(run: Names, within: Within = None) -> dict[str, Any]:
+    def compare_json(run: Names) -> dict[str, Any]:
         """Two runs: difference, interval, verdict. Three or four: a table."""
-        return answer_of(site, run, within)[0]
+        return answer_of(site, run)[0]
 
     @routes.get("/export/compare", include_in_schema=False)
-    def export(run: Names, within: Within = None) -> Response:
-        comparison = answer_of(site, run, within)[1]
+    def export(run: Names) -> Response:
+        comparison = answer_of(site, run)[1]
         return html_file(render_report(report_views(two(site, run), comparison), comparison), "comparison")
 
     @routes.get("/compare", include_in_schema=False)
-    def compare_page(run: Names, show: Change = "newly_right", page: int = 1, within: Within = None) -> HTMLResponse:
-        answer, comparison = answer_of(site, run, within)
+    def compare_page(run: Names, show: Change = "newly_right", page: int = 1) -> HTMLResponse:
+        answer, comparison = answer_of(site, run)
         paths = two(site, run)
         # An unfinished run has no manifest; its curves come from the log.
         views = [view_run(path, color) for color, path in enumerate(paths) if (path / SEAL).is_file()]
@@ -98,7 +85,6 @@ def router(site: Site) -> APIRouter:
             "compare.html.jinja", page="runs", answer=answer, comparison=comparison, names=run,
             verdict=verdict_text(comparison), numbers=numbers_of(comparison), show=show, same=same,
             different=different, configured=[view.name for view in configured],
-            within="" if within is None else f"{within:g}",
             accuracy=figures.accuracy_figure(views), delta=delta, flips=figures.flips_table(comparison),
             pass_rates=figures.pass_table(comparison), breaks_caption=figures.CAPTION,
             breaks=figures.first_wrong_steps_figure([
