@@ -96,6 +96,7 @@ def _resume_lines(row: "RunRow", runs: "Folder") -> list[str]:
 
     if row.kind != "run" or row.state not in ("stopped", "interrupted", "failed") or row.earlier_of:
         return []
-    recipe = Path(recipe_of(runs.path(row.name)))
+    recipe = recipe_of(runs.path(row.name))
+    shown = quote(typed_path(Path(recipe).resolve()) if Path(recipe).is_file() else recipe)
     out = quote(typed_path(runs.root / row.name.removesuffix(PARTIAL_SUFFIX)))
-    return [f"  resume: workings train {quote(typed_path(recipe.resolve()) if recipe.is_file() else str(recipe))} --out {out} --resume"]
+    return [f"  resume: workings train {shown} --out {out} --resume"]
