@@ -31,8 +31,9 @@ def test_an_unfinished_run_offers_its_own_resume(page: TestClient, tmp_path: Pat
     assert "Resume" in Page(page.get("/run/runs/plain").text).text
     assert "Resume" not in Page(page.get("/run/runs/steps").text).text
     answer = page.post("/start/resume", data={"run": "runs/plain"}, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/run/runs/plain")
-    started = page.get("/api/jobs").json()[0]["command"]
+    job = page.get("/api/jobs").json()[0]
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{job['id']}")
+    started = job["command"]
     assert started.startswith("workings train ")
     assert started.endswith(f"--out {tmp_path.resolve()}/runs/plain --resume")
 

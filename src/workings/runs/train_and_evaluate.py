@@ -140,9 +140,8 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     listeners.about(out, {key: str(value) for key, value in leaves(loaded.resolved())})
     loaded = with_engine(loaded)
     with listeners:
-        name, steps = loaded.recipe.name, loaded.recipe.training.steps
         with ProcessGroup.of(loaded.recipe.engine) as group, (
-                phases(out, name, steps) if group.is_coordinator else nullcontext()):
+                phases(out) if group.is_coordinator else nullcontext()):
             # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
                 result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
@@ -152,6 +151,7 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
         if not result.training.process:
             listeners.ended(result.training.status)
     return result
+
 
 def train_to_the_end(recipe: str | LoadedRecipe, out: Path, say: Callable[[str], None], *, again: str) -> None:
     """`train_and_evaluate` from where an earlier call stopped; nothing if all was done. ``again``: what goes on.

@@ -19,7 +19,7 @@ from workings.hardware.catalog import targets
 from workings.record.layout import PARTIAL_SUFFIX
 from workings.record.values import leaves
 from workings.reports.gather import recipe_of
-from workings.ui.jobs import Job, json_object, place_of
+from workings.ui.jobs import Job, json_object
 from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_choices
 from workings.ui.site import Site
 
@@ -147,7 +147,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.post("/jobs/{identity}/stop", include_in_schema=False)
     def stop_form(identity: str) -> RedirectResponse:
-        return RedirectResponse(place_of(site.jobs.stop(identity)), 303)
+        return RedirectResponse(f"/jobs/{site.jobs.stop(identity).id}", 303)
 
     return routes
 
@@ -176,7 +176,7 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
     def form(**fields: Any) -> Response:
         try:
             # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
-            return RedirectResponse(place_of(start(**fields)), 303)
+            return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
         except RequestError as error:
             if start.__name__ != "train":
                 raise
