@@ -60,9 +60,9 @@ def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdic
     write_report(out / "report.html", list(shown), verdict)
     verdicts = VerificationCache.here()  # the page's badges
     for run in runs:
-        before = verdicts.stamps(run)
+        before = verdicts.stamp(run)
         verification = verify(run)
-        verdicts.keep(before, verification.to_json())
+        verdicts.keep(run, before, verification.to_json())
         if verification.failed:
             raise RecordError(f"{run} does not verify: " + "; ".join(
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))
