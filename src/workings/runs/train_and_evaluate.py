@@ -28,7 +28,6 @@ from workings.reports.trackers import RunListeners
 from workings.runs.create_or_resume import evaluation_is_missing, has_checkpoint, untrained_model, what_is_left
 from workings.runs.prepare import TrainSetup
 from workings.runs.select_engine import with_engine
-from workings.runs.smoke import Smoke
 from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult, all_cut_off
 
@@ -128,7 +127,7 @@ class TrainAndEvaluateResult:
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-                       smoke: Smoke | None = None, force: bool = False,
+                       smoke: int = 0, force: bool = False,
                        listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
@@ -144,10 +143,10 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
                 phases(out) if group.is_coordinator else nullcontext()):
             # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
-                result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
+                result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=not smoke)
             else:
                 result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, on_step=listeners.step,
-                                          group=group), keep_base=smoke is None)
+                                          group=group), keep_base=not smoke)
         if not result.training.process:
             listeners.ended(result.training.status)
     return result

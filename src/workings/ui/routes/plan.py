@@ -33,15 +33,13 @@ def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) ->
             for target in target_names(chosen)]
 
 
-def bars(jobs: list[Job]) -> list[Markup | None]:
-    """The parts of each finished plan against its target's limit, all on one scale; None without any."""
-    answers = [job.answer if job.answer and "limit_bytes" in job.answer else {} for job in jobs]
-    parts = [[(part["name"], part["size_bytes"]) for part in answer.get("parts", []) if part["size_bytes"] > 0]
-             for answer in answers]
-    longest = max((max(answer["limit_bytes"], sum(size for _, size in sizes))
-                   for answer, sizes in zip(answers, parts, strict=True) if answer), default=0)
-    return [stacked_bars([(f"{answer['target']}, {answer['devices']} devices", sizes)], answer["limit_bytes"], longest)
-            if sizes else None for answer, sizes in zip(answers, parts, strict=True)]
+def bar(job: Job) -> Markup | None:
+    """The parts of a finished plan against its target's limit; None without any."""
+    plan = job.answer or {}
+    parts = [(part["name"], part["size_bytes"]) for part in plan.get("parts", []) if part["size_bytes"] > 0]
+    if not parts:
+        return None
+    return stacked_bars([(f"{plan['target']}, {plan['devices']} devices", parts)], plan["limit_bytes"])
 
 
 def router(site: Site) -> APIRouter:
@@ -60,7 +58,7 @@ def router(site: Site) -> APIRouter:
         jobs = [site.jobs.get(name) for name in job or []]
         return site.html("plan.html.jinja", 200, page="plan", recipe=recipe, first=FIRST_RECIPE,
                          chosen=target or [], overrides=overrides,
-                         jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=KEYS_OF_THE_FORM,
+                         jobs=[(each, bar(each)) for each in jobs], catalog=catalog(), quick=KEYS_OF_THE_FORM,
                          waiting=any(each.state == "running" for each in jobs), **recipe_choices(site.folder),
                          machines={name: target_in_name(name) for name in shipped_recipes()})
 
