@@ -35,7 +35,8 @@ from workings.config.training import (
 )
 
 if TYPE_CHECKING:
-    AlgorithmConfig, NamedSampler = Algorithm, SamplerConfig
+    AlgorithmConfig = Algorithm
+    NamedSampler = SamplerConfig
 else:
     AlgorithmConfig = Annotated[Union[algorithms()], Field(discriminator="name")]  # noqa: UP007
     NamedSampler = Annotated[Union[samplers()], Field(discriminator="name"), BeforeValidator(written_out)]  # noqa: UP007
