@@ -26,7 +26,7 @@ from workings.data.rows import Row
 from workings.engines.base import EngineRequest
 from workings.engines.registry import find_engine
 from workings.inputs.resolve import resolve
-from workings.rollouts.vllm import VllmSampler
+from workings.rollouts.samplers.vllm import VllmSampler
 
 LONGEST = 256
 Ask = Callable[[list[list[int]]], tuple[int, list[Any]]]

@@ -41,7 +41,7 @@ from workings.runs.parity import (
     run_steps,
     trained_logits,
 )
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import shrink
 
 ENGINE, STEPS = "torch", 20
 METHODS = ("full", "lora")
@@ -131,7 +131,7 @@ def compared(family: str, changes: Mapping[str, Any], method: str, folder: Path)
         f"method={{name: lora, rank: 4, alpha: 8, target_modules: [{adapted}]}}", "batch.accumulation=2"]
     words = [f"engine={ENGINE}", f"model.shape.family={family}", "model.shape.layers=4", *own]
     loaded = comparable(load_recipe("smoke-tiny", words), STEPS, on_cpu=True)
-    case = make_case(Smoke(steps=STEPS).shrink(loaded), folder, small=True, initializer=ENGINE, changes=changes)
+    case = make_case(shrink(loaded, STEPS), folder, small=True, initializer=ENGINE, changes=changes)
     case = replace(case, request=replace(case.request, packed=False))
     ours, half = case.engine(ENGINE), STEPS // 2
 

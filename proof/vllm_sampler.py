@@ -19,9 +19,8 @@ from tools.result_file import write_result
 from workings.engines.base import State
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
-from workings.rollouts.vllm import VllmSampler
+from workings.rollouts.samplers import vllm
 from workings.runs.train import train
-from workings.ways.parts import training_data
 
 RECIPE = "calculator-cpu"
 MOST = 1e-3
@@ -32,7 +31,7 @@ AHEAD = ("sampler.ahead=true", "algorithm.max_mismatch=0.5")
 """The server samples during updates; the mismatch then includes what an update changed."""
 
 
-class Stale(VllmSampler):
+class Stale(vllm.VllmSampler):
     """Loads adapters once, and says of later ones that they were loaded."""
 
     def load(self, state: State) -> None:
@@ -69,7 +68,7 @@ def main() -> int:
         later = train(RECIPE, Path(folder, "ahead"), [*words(given.vllm, 6), *AHEAD]).run
         rollouts = [json.loads(path.read_bytes()) for path in sorted((later / "train/rollouts").iterdir())]
         ahead = numbers(later) | {"behind": [int(rollout["sampler"]["behind"]) for rollout in rollouts]}
-        training_data.VllmSampler = Stale  # type: ignore[misc]
+        vllm.VllmSampler = Stale  # type: ignore[misc]
         stale = train(RECIPE, Path(folder, "stale"), words(given.vllm, 4))
         caught = {"status": stale.status, "completed_steps": stale.steps, "reason": stale.reason}
     verified = all((one["level"], one["failed_checks"]) == (2, 0) for one in (honest, ahead))

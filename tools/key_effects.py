@@ -6,6 +6,8 @@ another value, and compares what its witness sees. A key that is not here fails 
 
 from dataclasses import dataclass
 
+from workings.config.sampler import SamplerConfig, samplers
+
 WITNESSES = {
     "shape": "the model's tensors",
     "rows": "the rows, their batches or the order of these",
@@ -139,14 +141,11 @@ EFFECTS: dict[str, Effect] = {
         ("seconds", "test_an_environment_that_hangs_is_killed"),
         ("memory_gib", "test_an_environment_has_the_memory_that_its_recipe_names"))},
     "environment": _named("tests/environments/test_environments.py", "test_a_recipe_names_its_environment"),
-    **{key: _named("tests/rollouts/test_vllm.py", test) for key, test in (
-        ("sampler", "test_a_server_is_started_with_the_words_of_the_recipe"),
-        ("sampler.name", "test_what_would_sample_otherwise_is_refused"),
-        ("sampler.url", "test_tokens_go_in_and_come_out_with_the_adapters_digest"),
-        ("sampler.command", "test_a_server_is_started_with_the_words_of_the_recipe"),
-        ("sampler.arguments", "test_a_server_is_started_with_the_words_of_the_recipe"),
-        ("sampler.start_seconds", "test_a_server_that_does_not_start_is_ended"),
-        ("sampler.seconds", "test_completions_that_take_too_long"))},
+    "sampler": _named("tests/rollouts/test_vllm.py", "test_a_server_is_started_with_the_words_of_the_recipe"),
+    "sampler.name": _named("tests/rollouts/test_vllm.py", "test_what_would_sample_otherwise_is_refused"),
+    # Each sampler has a test file of its name, which gives its keys.
+    **{f"sampler.{key}": Effect("named", (f"tests/rollouts/test_{section.__module__.rpartition('.')[2]}.py",))
+       for section in samplers() for key in section.model_fields if key not in SamplerConfig.model_fields},
     "sampler.ahead": _named("tests/evidence/test_sampled_elsewhere.py",
                             "test_each_rollout_has_the_adapters_of_its_update_or_of_the_one_during_which_it_is_sampled"),
 }

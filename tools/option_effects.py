@@ -175,8 +175,7 @@ ARGUMENTS: dict[str, str] = {
              trusted=_EVIDENCE.format("sign.py::test_two_people_sign_and_only_who_signed_is_trusted"),
              replay="runs/test_train_pairs.py::test_steps_are_taken_again_and_wrong_ones_differ"),
     **_shown("Run.ask", question=_WHOLE, max_new_tokens=_WHOLE),
-    **_shown("Run.evaluate", items=_WHOLE, name=_WHOLE, out=_API.format(
-        "test_items_are_rows_for_an_evaluation_outside_of_the_run_too")),
+    **_shown("Run.evaluate", items=_WHOLE, name=_WHOLE),
     **_shown("Run.compare", other=_WHOLE), **_shown("Run.open", path=_WHOLE),
     **_shown("Run.verify", level=_VERBS),
 }

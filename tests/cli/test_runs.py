@@ -19,6 +19,6 @@ def test_runs_are_listed_and_unfinished_ones_with_the_command_that_resumes_them(
     assert heading.split() == ["run", "state", "steps", "loss", "accuracy"]
     assert first.split()[:2] == ["first", "complete"]
     assert second.split()[:2] == ["second", "interrupted"]
-    assert resume.strip() == "resume: workings train tiny --out runs/second --resume"
+    assert resume.strip() == "resume: workings train runs/second/config/recipe.yaml --out runs/second --resume"
     assert [row["name"] for row in json.loads(CliRunner().invoke(PROGRAM, ["runs", "--json"]).stdout)["runs"]] == [
         "first", "second"]

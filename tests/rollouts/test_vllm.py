@@ -14,7 +14,7 @@ from tests.http_server import Handler, serving
 from workings.config.load import check_recipe
 from workings.config.recipe import Recipe
 from workings.errors import RequestError, TrainingFailed
-from workings.rollouts.vllm import VllmSampler
+from workings.rollouts.samplers.vllm import VllmSampler
 
 RECIPE: dict[str, Any] = {
     "name": "tiny", "device": "cpu", "model": {"source": "pretrained", "id": "some/model"},

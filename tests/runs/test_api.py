@@ -43,6 +43,8 @@ def test_the_verbs_as_functions(tmp_path):
     with pytest.raises(RequestError, match="no-device"):
         workings.evaluate(str(tmp_path / "run"), recipe.with_name("traces.jsonl"), tmp_path / "none",
                           device="no-device", on_trained_items=learned.extend)
+    with pytest.raises(RequestError, match="a sealed run directory"):  # the items may be rows
+        workings.evaluate(tmp_path, [{"prompt": "1+1?", "expected_answer": 2}], tmp_path / "none")
     assert learned, "trained questions are named before the model is opened"
     assert scorecard.overall.n == trained.scorecard.overall.n == 10
     comparison = workings.compare(str(tmp_path / "run"), tmp_path / "again")
@@ -357,13 +359,6 @@ def test_words_of_other_trainers_are_refused_with_what_they_are_here(word, advic
     with pytest.raises(RequestError, match=f"does not take {word}") as wrong:
         workings.train(model="Qwen/Qwen3-0.6B", data=ROWS, steps=1, **{word: 1})
     assert advice in wrong.value.try_next
-
-
-def test_items_are_rows_for_an_evaluation_outside_of_the_run_too(tmp_path):
-    with pytest.raises(RequestError, match="one of the two"):
-        workings.Run(path=tmp_path).evaluate([{"prompt": "1+1?", "expected_answer": 2}], "a", out=tmp_path / "b")
-    with pytest.raises(RequestError, match="a sealed run directory"):
-        workings.evaluate(tmp_path, [{"prompt": "1+1?", "expected_answer": 2}], tmp_path / "b")
 
 
 AS_WRITTEN = "He bought 5*4=<<5*4=20>>20 apples.\n#### 20 "

@@ -11,7 +11,6 @@ from workings.hardware.catalog import find_target
 from workings.planning.run_time import Throughput
 from workings.record.reader import RunRecord
 from workings.runs.choices import select_engine, with_choices
-from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
 RECIPE = "smoke-tiny"
@@ -93,7 +92,7 @@ def test_a_run_says_writes_down_and_uses_what_was_chosen(tmp_path, capfd):
     words = ["engine=auto", "device=cpu"]
     loaded = with_choices(load_recipe(RECIPE, words))
     assert loaded.recipe.engine == "jax"
-    result = train(RECIPE, tmp_path / "runs" / "a", words, smoke=Smoke(steps=2))
+    result = train(RECIPE, tmp_path / "runs" / "a", words, smoke=2)
     run = RunRecord.open(result.run)
     assert run.manifest.engine == "jax"
     assert run.manifest.config["engine"] == "jax"

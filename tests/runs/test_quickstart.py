@@ -78,7 +78,7 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
         trained.append((Path(recipe).name, out, resume))
         return SimpleNamespace(training=SimpleNamespace(status=status))
 
-    monkeypatch.setattr(folder, "train_and_evaluate", train)
+    monkeypatch.setattr("workings.runs.train_and_evaluate.train_and_evaluate", train)
     folder.complete_run(tmp_path, WITH_STEPS, recipe, said.append)
     assert trained == []
     (tmp_path / "runs" / f"{ANSWER_ONLY}.partial").mkdir()
@@ -88,7 +88,8 @@ def test_complete_runs_are_used_and_an_unfinished_one_is_resumed(tmp_path: Path,
     assert trained == [(f"{name}.yaml", tmp_path / "runs" / name, resume)
                        for name, resume in ((ANSWER_ONLY, True), (OTHER, False))]
     assert said == [f"{done} is complete and is reused",
-                    f"{tmp_path / 'runs' / ANSWER_ONLY} was interrupted and is resumed"]
+                    f"{tmp_path / 'runs' / ANSWER_ONLY} was interrupted and is resumed",
+                    f"{tmp_path / 'runs' / OTHER}: training"]
     status = "interrupted"
     with pytest.raises(Interrupted, match=f"to resume: the same command with --out {tmp_path}"):
         folder.complete_run(tmp_path, OTHER, recipe, said.append)

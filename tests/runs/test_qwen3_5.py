@@ -21,7 +21,7 @@ from workings.publish.export import export_run
 from workings.record.reader import RunRecord
 from workings.runs.open_model import open_run
 from workings.runs.plan import plan
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import shrink
 from workings.runs.train import train
 from workings.runs.train_and_evaluate import train_and_evaluate
 
@@ -106,7 +106,7 @@ def test_its_plan_is_traced(folder: Path) -> None:
 
 
 def test_a_small_model_of_its_kind_is_made(folder: Path) -> None:
-    small = find_shape(Smoke().shrink(load_recipe(str(folder / "recipe.yaml"), WORDS)), vocabulary=64)
+    small = find_shape(shrink(load_recipe(str(folder / "recipe.yaml"), WORDS)), vocabulary=64)
     assert [small.is_linear(layer) for layer in range(small.layers)] == [True, True, True, False]
 
 

@@ -11,7 +11,6 @@ import pytest
 from tests.runs.pinned import pin_code_version
 from tests.runs.replayed import CONTROLS, verified_by_replaying
 from workings.evidence.replay.comparison import line_differences, wrong_steps
-from workings.runs.smoke import Smoke
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 REPLAY = """
@@ -36,7 +35,7 @@ def test_steps_are_taken_again_to_the_bit_here_and_within_the_tolerance_elsewher
     run = tmp_path / "runs" / "tiny"
     with monkeypatch.context() as patch:
         pin_code_version(patch)
-        train_and_evaluate("smoke-tiny", run, (*words, *OVERRIDES), smoke=Smoke(steps=8))
+        train_and_evaluate("smoke-tiny", run, (*words, *OVERRIDES), smoke=8)
         checks = verified_by_replaying(run)
     assert "judged bitwise" in checks["replay.steps"]
     assert "equal to the bit" in checks["replay.steps"]

@@ -22,7 +22,7 @@ from workings.inputs.resolve import (
 from workings.models.hub import LOCAL
 from workings.models.shapes import published_shape, to_hf_config
 from workings.record.digest import file_digest, json_digest
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import shrink
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_the_folder_decides_the_shape_and_else_the_catalog(tmp_path: Path) -> No
 
 
 def test_smoke_takes_the_machine_at_hand() -> None:
-    small = Smoke().shrink(load_recipe("gemma-2b-t4x2")).recipe
+    small = shrink(load_recipe("gemma-2b-t4x2")).recipe
     assert (small.device, small.mesh.fsdp, small.mesh.tp) == ("auto", "auto", 1)
 
 

@@ -9,7 +9,7 @@ from workings.config.load import load_recipe, shipped_recipes
 from workings.errors import RequestError
 from workings.inputs.resolve import find_shape
 from workings.record.reader import RunRecord
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import shrink
 
 SOME = ("gemma-3-1b-grpo-v5e8",)
 """The notebook's test runs that of Gemma 2B, and `test_train_engines.py` one of PyTorch's."""
@@ -44,7 +44,7 @@ def test_smoke(workings, tmp_path, name):
 
 def test_a_tiny_student_has_no_teacher():
     with pytest.raises(RequestError, match=r"--smoke does not work with algorithm\.name: distill"):
-        Smoke().shrink(load_recipe("gemma-3-1b-distill-rtx5090"))
+        shrink(load_recipe("gemma-3-1b-distill-rtx5090"))
 
 
 def test_a_device_that_is_absent_is_not_replaced(tmp_path):

@@ -216,8 +216,7 @@ def test_a_taken_or_missing_run_directory_is_refused_before_planning(recipe, tmp
 def test_smoke_keeps_the_recipe_and_shrinks_the_model(tmp_path):
     text = RECIPE.replace("steps: 12", "steps: 100000").replace("width: 8,", "width: 4096,")
     path = write_recipe(tmp_path / "asked", text)
-    from workings.runs.smoke import Smoke
-    result = train_and_evaluate(str(path), tmp_path / "run", smoke=Smoke(steps=3))
+    result = train_and_evaluate(str(path), tmp_path / "run", smoke=3)
     manifest = RunRecord.open(result.training.run).manifest
     assert (manifest.completed_steps, manifest.recipe, manifest.facts["smoke"]) == (3, "unigram-smoke", True)
     assert manifest.config["model"]["shape"]["width"] == 32

@@ -11,7 +11,6 @@ import torch
 from tests.runs import killed
 from workings.evidence.verify import verify
 from workings.record.reader import RunRecord
-from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
 
@@ -30,7 +29,7 @@ def test_killed_within_a_save_it_ends_bit_for_bit_the_same(tmp_path, start_forke
 
 
 def test_a_run_says_which_pytorch_took_its_steps(tmp_path):
-    done = train("smoke-tiny", tmp_path / "run", ["engine=torch", "device=cpu"], smoke=Smoke())
+    done = train("smoke-tiny", tmp_path / "run", ["engine=torch", "device=cpu"], smoke=2)
     assert (done.status, done.steps) == ("complete", 2)
     manifest = RunRecord.open(tmp_path / "run").manifest
     assert manifest.engine == "torch"

@@ -28,7 +28,6 @@ from workings.record.reader import RunRecord
 from workings.reports.html import write_report
 from workings.runs.open_model import open_run
 from workings.runs.plan import plan
-from workings.runs.smoke import Smoke
 from workings.runs.train import train
 
 SIZES: dict[str, Any] = {
@@ -208,7 +207,7 @@ def test_a_run_says_everywhere_that_nothing_was_proven(folder: Path, tmp_path: P
 def test_no_small_model_is_made_in_its_place_and_a_tokenizer_is_needed(folder: Path) -> None:
     recipe, out = str(folder / "recipe.yaml"), folder / "small"
     with pytest.raises(RequestError, match=r"--smoke cannot make a model with model\.verified: false"):
-        train(recipe, out, WORDS, smoke=Smoke())
+        train(recipe, out, WORDS, smoke=2)
     shutil.copytree(folder / "base", folder / "bare")
     (folder / "bare" / "tokenizer.json").unlink()
     with pytest.raises(RequestError, match=r"tokenizer\.json"):

@@ -101,11 +101,11 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     form.get_by_text("per device, for the").wait_for()
     form.get_by_label("Overrides, one").fill("training.steps=100000\nengine=unigram\ncheckpoint.every_steps=100")
     form.get_by_role("button", name="Train").click()
-    page.wait_for_url(re.compile("/run/live"))
-    training = page.url
-    # It needs a while to start, and the list is read again when it does.
-    while page.goto(link.split("?")[0] + "run/live.partial").status == 404:
-        page.goto(training)
+    page.wait_for_url(re.compile("/jobs/"))
+    job, training = page.url, link.split("?")[0] + "run/live"
+    # It needs a while until it has a directory.
+    while page.goto(training).status == 404:
+        page.goto(job)
         output = page.locator("pre").all_inner_texts()
         assert "exit code" not in page.locator("main").inner_text(), output
         time.sleep(0.5)
@@ -162,14 +162,15 @@ def test_a_person_clicks_through(new_page: NewPage, link: str) -> None:
     page.get_by_role("button", name="Show").click()
     assert page.locator(".tok.learned").count() > 10
 
-    page.goto(link.split("?")[0] + "run/live.partial")
+    page.goto(training)
     steps = page.locator("[data-left]").first
     before = steps.inner_text()
     page.wait_for_function("before => document.querySelector('[data-left]').innerText !== before", arg=before)
     page.locator("figure canvas").first.wait_for()
-    page.goto(training)
     page.get_by_role("button", name="Stop").click()
-    page.locator(".state", has_text="interrupted").first.wait_for()
+    page.wait_for_url(re.compile("/jobs/"))
+    page.get_by_text("exit code 130").wait_for()
+    page.goto(training)
     page.get_by_role("button", name="Resume").wait_for()
     page.context.close()
     assert said == []

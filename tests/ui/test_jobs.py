@@ -38,7 +38,7 @@ def test_verify_from_the_page_becomes_the_badge(tmp_path: Path, monkeypatch: pyt
     shown = page.get("/run/runs/steps?tab=checks").text
     assert job["answer"]["checks"][0]["id"] in shown
     later = client(tmp_path, monkeypatch)  # the page started again still knows
-    assert later.get("/api/checks/runs/steps").json()["verified"]["level"] == job["answer"]["level"]
+    assert later.get("/api/run/runs/steps").json()["row"]["verified"]["level"] == job["answer"]["level"]
     assert [found["id"] for found in later.get("/api/jobs").json()] == [job["id"]]
 
 
@@ -50,9 +50,10 @@ def test_nothing_is_started_that_was_not_checked(page: TestClient) -> None:
             ("train", {"recipe": "smoke-tiny", "out": "x", "overrides": "--force"}),
             ("eval", {"run": "runs/plain", "items": "../items.jsonl", "name": "x"}),
             ("eval", {"run": "runs/plain", "items": "eval", "name": "../../x"}), ("verify", {"run": ".."}),
-            ("quickstart", {"out": "/tmp/elsewhere"}), ("plan", {"recipe": "smoke-tiny", "target": "nowhere"})):
+            ("quickstart", {"out": "/tmp/elsewhere"})):
         answer = page.post(f"/api/{verb}", data=fields)
         assert (answer.status_code, bool(answer.json()["error"])) == (422, True), (verb, fields)
+    assert page.post("/plan", data={"recipe": "smoke-tiny", "target": "nowhere"}).status_code == 422
     assert page.get("/api/jobs").json() == []
 
 
@@ -81,13 +82,13 @@ def test_training_is_stopped_with_a_checkpoint(tmp_path: Path, monkeypatch: pyte
         assert page.get(f"/api/jobs/{job['id']}").json()["state"] == "running"
         time.sleep(0.3)
     assert row["state"] == "running"
-    assert page.post(f"/api/jobs/{job['id']}/stop").status_code == 200
+    assert page.post(f"/jobs/{job['id']}/stop", follow_redirects=False).status_code == 303
     ended = finished(page, job["id"])
     assert (ended["state"], ended["code"], ended["answer"]["status"]) == ("stopped", 130, "interrupted")
     row = page.get("/api/runs").json()["rows"][0]
     assert (row["name"], row["state"]) == ("long", "interrupted")
     assert list((tmp_path / "long" / "checkpoints").glob("step_*/COMMIT.json"))
-    assert page.post(f"/api/jobs/{job['id']}/stop").status_code == 422
+    assert page.post(f"/jobs/{job['id']}/stop").status_code == 422
 
     # what the page starts next from this run: its steps again, and questions
     job = finished(page, page.post("/api/replay", data={"run": "long"}).json()["id"])

@@ -9,9 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.reports.parsed_page import Page
-from tests.ui.making import answer_here, client
+from tests.ui.making import client
 from workings.ui import jobs
-from workings.ui.routes import plan
 
 
 def test_a_run_opens_on_its_numbers_and_its_wrong_answers(page: TestClient) -> None:
@@ -32,38 +31,11 @@ def test_an_unfinished_run_offers_its_own_resume(page: TestClient, tmp_path: Pat
     assert "Resume" in Page(page.get("/run/runs/plain").text).text
     assert "Resume" not in Page(page.get("/run/runs/steps").text).text
     answer = page.post("/start/resume", data={"run": "runs/plain"}, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/run/runs/plain")
-    started = page.get("/api/jobs").json()[0]["command"]
+    job = page.get("/api/jobs").json()[0]
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{job['id']}")
+    started = job["command"]
     assert started.startswith("workings train ")
     assert started.endswith(f"--out {tmp_path.resolve()}/runs/plain --resume")
-
-
-def test_an_uploaded_file_is_kept_and_shown_as_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = client(tmp_path, monkeypatch)
-    for expected in ("data/my-rows.jsonl", "data/my-rows-2.jsonl"):
-        answer = page.post("/data/upload", data={"recipe": "smoke-tiny"}, follow_redirects=False,
-                           files={"file": ("my rows.jsonl", b'{"prompt": "2+2?", "answer": "4"}\n')})
-        assert answer.status_code == 303
-        assert answer.headers["location"].endswith(f"data.traces%3D{expected.replace('/', '%2F')}")
-        assert (tmp_path / expected).read_text().startswith('{"prompt"')
-    assert page.post("/data/upload", data={"recipe": "smoke-tiny"}, follow_redirects=False,
-                     files={"file": ("../../.ssh/keys", b"x")}).status_code == 303
-    assert {path.name for path in (tmp_path / "data").iterdir()} == {"my-rows-2.jsonl", "my-rows.jsonl", "ssh-keys"}
-
-
-def test_keys_of_an_uploaded_file_are_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer_here(monkeypatch)
-    page = client(tmp_path, monkeypatch)
-    uploaded = page.post("/data/upload", data={"recipe": "smoke-tiny"}, files={
-        "file": ("odd.jsonl", b'{"frage": "1+1?", "weg": ["1+1=2"], "antwort": "2"}\n')})
-    assert uploaded.status_code == 422
-    assert 'action="/data/map"' in uploaded.text
-    form = {"recipe": "smoke-tiny", "file": "data/odd.jsonl"}
-    assert page.post("/data/map", data=form | {"keys": "prompt=question"}).status_code == 422
-    mapped = page.post("/data/map", data=form | {"keys": "prompt=frage, steps=weg, answer=antwort"})
-    assert mapped.status_code == 200
-    assert "data.traces=data/odd.traces.jsonl" in mapped.text
-    assert json.loads((tmp_path / "data/odd.traces.jsonl").read_text())["prompt"] == "1+1?"
 
 
 def test_rows_that_cannot_be_read_are_said_next_to_the_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,15 +44,6 @@ def test_rows_that_cannot_be_read_are_said_next_to_the_form(tmp_path: Path, monk
     assert answer.status_code == 422
     assert "a shipped recipe, or a recipe file in this folder" in Page(answer.text).text
     assert "seed=3" in answer.text
-
-
-def test_the_table_of_what_fits_shows_my_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "published", lambda: ["gemma-2b"])  # of thirty
-    page = client(tmp_path, monkeypatch)
-    mine = Page(page.get("/fits?machines=t4,rtx4090").text).text
-    assert all(name in mine for name in ("t4x2", "rtx4090"))
-    assert "v5e-8" not in mine.partition("Method")[2]
-    assert "No machine has such a name" in Page(page.get("/fits?machines=cray").text).text
 
 
 def test_a_conversation_carries_its_earlier_turns(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from tests.evaluation.making import items, records, score, write_lines
+from tests.evaluation.making import records, write_lines
 from tests.record import synthetic
 from tests.reports.parsed_page import Page
 from tests.samples.making import draw
 from tests.ui.making import client, two_runs, unsealed
-from workings.evaluation.run import evaluate_predictions
 from workings.record.layout import METRICS, PREDICTIONS
 from workings.record.lock import DirectoryLock
 from workings.record.reader import RunRecord
@@ -118,53 +117,11 @@ def test_items_are_searched_and_paged(page: TestClient) -> None:
     assert page.get("/api/items/runs/plain?unit=other").json()["expected"] == "one of: items"
 
 
-def test_items_are_filtered_by_their_first_wrong_step(page: TestClient, tmp_path: Path) -> None:
-    asked = items(12)
-    for name, wrong in (("plain", "so\n{0}+7=99\n#### 99"), ("steps", "{0}+7=98\n#### {1}")):
-        file = write_lines(tmp_path / f"{name}.jsonl", [
-            {"id": item.id, "completion": wrong.format(number, item.expected_answer) if number < 5
-             else f"#### {item.expected_answer}"} for number, item in enumerate(asked)])
-        evaluate_predictions(file, asked, tmp_path / "alone" / name)
-    # Either side of a pair counts: A is wrong from its second step on, B right in spite of its first.
-    both = "run=alone/plain&run=alone/steps"
-    for address, step, found in (
-            ("items/alone/plain?", "", 12), ("items/alone/plain?", "a wrong equation", 5),
-            ("items/alone/plain?", "wrong from line 2 on", 5), ("items/alone/plain?", "wrong from line 1 on", 0),
-            ("items/alone/plain?", "right, no wrong equation", 7), ("items/alone/steps?", "right, a wrong equation", 5),
-            (f"pairs?{both}", "wrong from line 2 on", 5), (f"pairs?{both}", "right, a wrong equation", 5),
-            (f"pairs?{both}", "wrong from line 1 on", 0)):
-        assert page.get(f"/api/{address}&wrong_step={step}").json()["found"] == found, (address, step)
-    refused = page.get("/api/items/alone/plain?wrong_step=third").json()
-    assert refused["expected"].startswith("one of a wrong equation, ")
-    shown = page.get("/run/alone/plain", params={"tab": "items", "wrong_step": "wrong from line 2 on"}).text
-    assert "<option selected>wrong from line 2 on</option>" in shown
-    assert "5 of 12" in shown
-    assert "0 of 5" in page.get(f"/compare?{both}&show=newly_right&wrong_step=wrong from line 1 on").text
-
-
-def test_equivalence_is_asked_for_on_the_page(page: TestClient, tmp_path: Path) -> None:
-    asked = items(60)
-    score(tmp_path / "runs", "again", asked, [k < 53 for k in range(60)])
-    near = "run=runs/steps&run=runs/again"
-    assert page.get(f"/api/compare?{near}").json()["comparison"]["verdict"] == "inconclusive"
-    answer = page.get(f"/api/compare?{near}&within=10").json()["comparison"]
-    assert (answer["verdict"], answer["equivalence"]["margin"]) == ("equivalent", 0.1)
-    for address in ("/compare", "/export/compare"):
-        assert "a difference of 10 points or more is ruled out" in page.get(f"{address}?{near}&within=10").text
-    assert "--equivalent-within 10" in page.get(f"/compare?{near}&within=10").text
-    assert page.get(f"/api/compare?{near}&within=").json()["comparison"]["verdict"] == "inconclusive"
-    assert page.get(f"/api/compare?{near}&within=0").json()["expected"] == "within: greater than 0"
-
-
 def test_a_comparison_agrees_with_the_verb(page: TestClient) -> None:
     answer = page.get(f"/api/compare?{PAIR}").json()
     assert answer["comparison"]["verdict"] == "better"
     assert answer["comparison"]["delta"] == pytest.approx(0.4)
     assert answer["counts"] == {"newly_right": 24, "newly_wrong": 0, "both_wrong": 6, "both_right": 30}
-    pairs = page.get(f"/api/pairs?{PAIR}&show=newly_right").json()
-    assert pairs["found"] == 24
-    first = pairs["rows"][0]
-    assert (first["a"]["right"], first["b"]["right"]) == (False, True)
     shown = Page(page.get(f"/compare?{PAIR}&show=both_wrong").text)
     assert "newly correct 24" in shown.text
     assert [each for each in ("steps is better", "95 % interval", "difference")
@@ -310,9 +267,8 @@ def test_exports_are_one_file_without_script(page: TestClient) -> None:
 
 def test_every_json_twin_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described = client(tmp_path, monkeypatch).get("/api/openapi.json").json()["paths"]
-    for path in ("runs", "run/{name}", "curves/{name}", "rollouts/{name}", "items/{name}", "checks/{name}", "compare",
-                 "pairs", "data", "targets", "jobs", "jobs/{identity}", "quickstart", "train", "eval", "verify",
-                 "replay", "plan"):
+    for path in ("runs", "run/{name}", "curves/{name}", "rollouts/{name}", "items/{name}", "compare",
+                 "jobs", "jobs/{identity}", "quickstart", "train", "eval", "verify", "replay"):
         assert all(operation.get("description") for operation in described[f"/api/{path}"].values()), path
 
 

@@ -58,7 +58,6 @@ def test_the_form_shows_the_recipe_that_is_chosen(page: TestClient) -> None:
     steps = load_recipe("quickstart").recipe.training.steps
     assert f'data-key="training.steps" data-default="{steps}"' in page.get("/start?recipe=quickstart").text
     assert page.get("/start?recipe=../none.yaml").status_code == 422
-    assert page.get("/api/fields?recipe=smoke-tiny").json()["training"][0]["key"] == "training.steps"
 
 
 def test_what_the_formula_says_stands_beside_the_form(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

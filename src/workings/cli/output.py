@@ -1,14 +1,13 @@
 """Output of all commands: answers on standard output, everything else on standard error, errors without traceback."""
 
 import json
-import os
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 
@@ -44,21 +43,6 @@ def as_typed(text: str) -> str:
     return re.sub(rf"(?<![\w./-])workings (?=(?:{commands})\b)", f"{name} ", text)
 
 
-COLOURS = {31: ("given:", "FAILED", "WRONG"), 33: ("expected:", "not checked", "not reached:", "note"),
-           32: ("try:", "passed", "verified:", "ok")}
-"""Colours of a terminal, and the words at the beginning of a line that have them."""
-
-
-def painted(text: str, stream: TextIO) -> str:
-    """The text, with colours if the stream is a terminal that has them."""
-    # By the convention of no-color.org any non-empty value switches colours off.
-    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    for number, words in COLOURS.items():
-        text = re.sub(rf"^({'|'.join(words)})(?= )", rf"\x1b[{number}m\1\x1b[0m", text, flags=re.MULTILINE)
-    return text
-
-
 def show(text: str) -> None:
     """Print a part of the answer to standard output at once."""
     print(text, end="", flush=True)
@@ -71,7 +55,7 @@ def say(text: str) -> None:
 
 def say_failure(error: WorkingsError, typed: Sequence[str]) -> None:
     """Print an error for humans, and with ``--json`` in ``typed`` also as a line of JSON."""
-    say(painted(str(error), sys.stderr))
+    say(str(error))
     if "--json" in typed:
         parts = ({"given": error.given, "expected": error.expected, "try": error.try_next}
                  if isinstance(error, RequestError) else {})
@@ -99,6 +83,6 @@ def answer(values: Mapping[str, Any], text: str, code: int = 0) -> None:
     if AS_JSON.get():
         print_json(values)
     elif text:
-        print(painted(text, sys.stdout), flush=True)
+        print(text, flush=True)
     if code:
         raise typer.Exit(int(code))  # a bool too

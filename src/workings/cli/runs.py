@@ -8,9 +8,9 @@ import typer
 
 from workings.cli.options import JsonFlag, Verb
 from workings.cli.output import answer
-from workings.errors import RecordError, RequestError
+from workings.errors import RequestError
 from workings.hints import typed_path
-from workings.record.layout import OVERRIDES, PARTIAL_SUFFIX
+from workings.record.layout import PARTIAL_SUFFIX
 from workings.record.number_text import percent, table_lines
 
 if TYPE_CHECKING:
@@ -90,14 +90,11 @@ def _cells(row: "RunRow") -> list[str]:
 
 
 def _resume_lines(row: "RunRow", runs: "Folder") -> list[str]:
+    from workings.reports.gather import recipe_of
+
     if row.kind != "run" or row.state not in ("stopped", "interrupted", "failed") or row.earlier_of:
         return []
-    run, recipe = runs.path(row.name), quote(row.recipe)
-    try:
-        recorded = runs.object(run / OVERRIDES)
-        file = run / str(recorded["base"]) / str(recorded["origin"])
-        recipe = quote(typed_path(file.resolve())) if file.is_file() else recipe
-    except (RecordError, KeyError):  # no recorded recipe: only its name is known
-        pass
+    recipe = recipe_of(runs.path(row.name))
+    shown = quote(typed_path(Path(recipe).resolve()) if Path(recipe).is_file() else recipe)
     out = quote(typed_path(runs.root / row.name.removesuffix(PARTIAL_SUFFIX)))
-    return [f"  resume: workings train {recipe} --out {out} --resume"]
+    return [f"  resume: workings train {shown} --out {out} --resume"]

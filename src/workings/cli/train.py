@@ -36,11 +36,11 @@ def train_command(
     from workings.config.load import load_recipe
     from workings.reports.trackers import RunListeners
     from workings.runs.create_or_resume import load_to_resume, run_directory, what_is_left
-    from workings.runs.smoke import Smoke
+    from workings.runs.smoke import STEPS
     from workings.runs.train_and_evaluate import train_and_evaluate
 
     listeners = RunListeners(track or (), say)
-    small = Smoke(steps=smoke_steps or 2) if smoke or smoke_steps is not None else None
+    small = smoke_steps or STEPS * smoke
     loaded = (load_to_resume(recipe, overrides or (), out, say) if resume and out is not None
               else load_recipe(recipe, overrides or ()))
     if auto_resume:
@@ -51,7 +51,7 @@ def train_command(
             answer({"status": "complete", "run": str(out)}, f"{out} is complete and evaluated: nothing is left to do")
             return
         resume = left == "resume"
-    run_path = out or run_directory(loaded.recipe.name + "-smoke" * (small is not None), resume=resume)
+    run_path = out or run_directory(loaded.recipe.name + "-smoke" * bool(small), resume=resume)
     try:
         result = train_and_evaluate(loaded, run_path, resume=resume, smoke=small, force=force, listeners=listeners)
     except KeyboardInterrupt as stop:
@@ -63,7 +63,7 @@ def train_command(
         return
     training = result.training
     # A smoke run tests the stages: its tiny random model need not learn.
-    failed = training.status == "failed" or (not training.process and small is None and training.learned_nothing != "")
+    failed = training.status == "failed" or (not training.process and not small and training.learned_nothing != "")
     code = Interrupted.exit_code if training.status == "interrupted" else int(failed)
     # Process 0 reports the result; the exit code is the same in all processes.
     if training.process:

@@ -61,12 +61,12 @@ def verify_command(
     else:
         replay = _replayer(steps, whole, seed, data, weights)
     verdicts = VerificationCache.here()  # the page's badges
-    before = verdicts.stamps(path)
+    before = verdicts.stamp(path)
     keys = _trusted(key or [])
     with slow_operation(f"checking {path}"):
         result = verify(path, level=highest, expect_root=expect_root, trusted=keys, replay=replay)
     if result.is_about_files:
-        verdicts.keep(before, result.to_json())
+        verdicts.keep(path, before, result.to_json())
     # A failed check outranks an unreached level: something is wrong, not just missing.
     code = 1 if result.failed else 3 if result.level < require_level else 0
     if not code and level is not None and result.level < level:

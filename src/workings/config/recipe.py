@@ -5,15 +5,24 @@ import typing
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 
 from workings.config.algorithm import Algorithm, algorithms
 from workings.config.data import DataConfig
-from workings.config.environment import NamedEnvironment, NamedSampler
+from workings.config.environment import NamedEnvironment
 from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
 from workings.config.model import FromPretrained, ModelConfig
 from workings.config.rewards import RewardConfig
-from workings.config.section import Section, refused
+from workings.config.sampler import SamplerConfig, samplers
+from workings.config.section import Section, refused, written_out
 from workings.config.training import (
     BatchConfig,
     CheckpointConfig,
@@ -27,8 +36,10 @@ from workings.config.training import (
 
 if TYPE_CHECKING:
     AlgorithmConfig = Algorithm
+    NamedSampler = SamplerConfig
 else:
     AlgorithmConfig = Annotated[Union[algorithms()], Field(discriminator="name")]  # noqa: UP007
+    NamedSampler = Annotated[Union[samplers()], Field(discriminator="name"), BeforeValidator(written_out)]  # noqa: UP007
 MADE_BY_ENVIRONMENT = "environment"
 """Value of `data.traces` where the environment makes the tasks."""
 IMITATION = algorithms()[0](name="sft")
@@ -153,15 +164,10 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def sampler_has_rollouts(self) -> Self:
-        """Refuses a sampler for a run without rollouts."""
-        if self.sampler is not None and self.algorithm.examples != "prompts":
-            raise refused(f"sampler.name: {self.sampler.name} with algorithm.name: {self.algorithm.name}",
-                          "an algorithm that learns from its own completions", "algorithm.name=grpo")
-        # `verify` compares the digest of the adapters that sampled with a file of the checkpoint.
-        if self.sampler is not None and self.checkpoint.sharded:
-            raise refused(f"checkpoint.sharded: true with sampler.name: {self.sampler.name}",
-                          "adapters in one file, which the sampler reads", "checkpoint.sharded=false")
+    def sampler_supports_the_recipe(self) -> Self:
+        """Refuses what the sampler does not support."""
+        if self.sampler is not None:
+            self.sampler.check(self)
         return self
 
 

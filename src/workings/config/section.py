@@ -56,3 +56,8 @@ def own_code(name: str) -> tuple[str, str]:
     # From the right, because a Windows path may have a colon.
     file, _, attribute = name.rpartition(":")
     return (file, attribute) if ".py:" in name else ("", "")
+
+
+def written_out(value: Any) -> Any:
+    """A section that may be given by its name alone: `sampler: vllm` is short for `sampler: {name: vllm}`."""
+    return {"name": value} if isinstance(value, str) else value

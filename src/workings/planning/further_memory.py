@@ -1,21 +1,15 @@
-"""Memory next to the programs of the trained model: a reference model or a teacher, and a server of vLLM."""
+"""Memory next to the programs of the trained model: a reference model or a teacher, and what a sampler takes."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from workings.config.recipe import Recipe
-from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, Inspection, Inspections, MeshShape, ProgramName
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
-from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
-from workings.models.weights import parameter_count
 from workings.planning.memory_formulas import (
-    FORMULA_VERSIONS,
     PER_LAYER_TABLE,
-    forward_program_parts,
     state_parts,
 )
 from workings.planning.planned_run import PlannedRun
@@ -28,11 +22,6 @@ TEACHER: ProgramName = "teacher"
 """Part of the memory: the teacher's weights. Also the program that computes its log probabilities."""
 FROZEN_MODELS = (REFERENCE, TEACHER)
 """Models in memory together with the trained one."""
-CACHE_GIB = "VLLM_CPU_KVCACHE_SPACE"
-"""Variable with the GiB of vLLM's cache on a CPU; a run sets it to 1 unless it is set."""
-SHARE, USUAL_SHARE = "--gpu-memory-utilization", 0.9
-"""Argument with the share of a card that vLLM takes, and its default."""
-WEIGHTS, CACHE = "vLLM: weights", "vLLM: cache"
 
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
@@ -79,12 +68,6 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
         TEACHER: with_resident(_without_moments(teacher_inspection), student_parts)}
 
 
-def estimated_teacher(teacher: EngineRequest, size: BatchShape, mesh: MeshShape, platform: str) -> Inspection:
-    """The teacher's ``log_probs`` by formula, as if it were trained (see `with_teacher`)."""
-    parts = forward_program_parts(teacher, "log_probs", mesh.share_of_a_copy(size), *mesh.of_a_copy, platform)
-    return Inspection(peak_bytes=sum(parts.values()), source="estimated", breakdown=parts, versions=FORMULA_VERSIONS)
-
-
 def with_resident(inspection: Inspection, parts: Mapping[str, int]) -> Inspection:
     """An inspection with further arrays that stay in memory, bytes per device by part."""
     # If the compiler did not separate the program's own arrays, ``exact`` must stay empty: these parts alone would look
@@ -105,20 +88,8 @@ def _without_moments(inspection: Inspection) -> Inspection:
 
 
 def sampler_parts(recipe: Recipe, shape: ModelShape, device: DeviceFacts) -> dict[str, int]:
-    """Bytes by part, by formula; empty without a server, and for one that runs elsewhere already (`sampler.url`)."""
-    if recipe.sampler is None or recipe.sampler.url:
-        return {}
-    weights = BYTES_OF_FORMAT[recipe.precision.compute] * parameter_count(shape)
-    if device.platform == "cpu":
-        return {WEIGHTS: weights, CACHE: int(float(os.environ.get(CACHE_GIB, "1")) * 2**30)}
-    # Its cache takes what the share leaves next to the weights.
-    taken = int(_share(recipe.sampler.arguments) * device.memory_limit_bytes)
-    return {WEIGHTS: weights, CACHE: max(0, taken - weights)}
-
-
-def _share(arguments: tuple[str, ...]) -> float:
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    return float(words[words.index(SHARE) + 1]) if SHARE in words[:-1] else USUAL_SHARE
+    """Bytes of the device that the sampler of a recipe takes, by part; empty without one."""
+    return {} if recipe.sampler is None else recipe.sampler.memory(recipe, shape, device)
 
 
 def next_to_sampler(device: DeviceFacts, parts: Mapping[str, int]) -> DeviceFacts:
@@ -127,4 +98,4 @@ def next_to_sampler(device: DeviceFacts, parts: Mapping[str, int]) -> DeviceFact
         return device
     taken = sum(parts.values())
     return replace(device, memory_limit_bytes=max(0, device.memory_limit_bytes - taken),
-                   memory_limit_source=f"{device.memory_limit_source}, less {gib(taken)} of vLLM")
+                   memory_limit_source=f"{device.memory_limit_source}, less {gib(taken)} of the sampler")

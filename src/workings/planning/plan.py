@@ -59,7 +59,7 @@ class Plan:
     host_parts: Mapping[str, int] = field(default_factory=dict)
     """Bytes in the host's memory that are on no device, by part."""
     sampler_parts: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the device that a server of vLLM takes in its own process, by part."""
+    """Bytes of the device that a sampler takes in its own process, by part."""
     time: RunTime | None = None
     nearest: "Nearest | None" = None
 

@@ -16,7 +16,6 @@ from workings.hardware.machine import cache_directory
 from workings.record.canonical import line
 from workings.record.digest import bytes_digest
 from workings.record.progress import ProgressListener, report_progress_to
-from workings.record.values import now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +23,9 @@ class Phase:
     """Current phase of a process that trains a run."""
 
     run: str
-    """Absolute path of the future run directory."""
-    recipe: str
-    steps: int
-    """Planned steps; 0 while unknown."""
+    """Absolute path of the run directory."""
     doing: str
     """Current operation; empty while it takes steps, which its log shows."""
-    began_at: str
     pid: int
     process: str
     """Start of the process, because its number is given to another process later."""
@@ -55,10 +50,9 @@ class _PhaseWriter(ProgressListener):
 
 
 @contextlib.contextmanager
-def phases(run: Path, recipe: str, steps: int) -> Iterator[None]:
+def phases(run: Path) -> Iterator[None]:
     """Context manager that writes the operations that begin (`workings.record.progress`) as the phase of a run."""
-    first = Phase(run=str(run.absolute()), recipe=recipe, steps=steps, doing="starting", began_at=now(),
-                  pid=os.getpid(), process=process_start(os.getpid()))
+    first = Phase(run=str(run.absolute()), doing="starting", pid=os.getpid(), process=process_start(os.getpid()))
     try:
         with report_progress_to(_PhaseWriter(first), watching=True):
             yield

@@ -15,7 +15,7 @@ from typing import Any
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.data.rows import prompt_digest, row_problems
 from workings.data.traces import Trace, write_traces
-from workings.errors import Interrupted, RecordError, RequestError
+from workings.errors import RequestError
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.comparison.paired import difference_text
 from workings.evaluation.settings import settings_of
@@ -24,10 +24,10 @@ from workings.inputs.datasets import RunData, find_data, read_prompts
 from workings.inputs.object_store import local_name
 from workings.models.chat import ChatTemplate
 from workings.models.tokenizer import Tokenizer
-from workings.record import atomic, jsonl, recovery
+from workings.record import atomic, jsonl
 from workings.record.canonical import line, loads, read_json
 from workings.record.digest import file_digest
-from workings.record.layout import SEAL, SELECTION, TOKENIZER, partial_path
+from workings.record.layout import SEAL, SELECTION, TOKENIZER
 from workings.record.lock import DirectoryLock
 from workings.record.manifest import DRAWN_FROM
 from workings.record.number_text import percent, table_lines
@@ -35,7 +35,7 @@ from workings.record.reader import RunRecord
 from workings.runs.choices import with_choices
 from workings.runs.create_or_resume import what_is_left
 from workings.runs.sample import sample_run
-from workings.runs.train_and_evaluate import difference_json, train_and_evaluate
+from workings.runs.train_and_evaluate import difference_json, train_to_the_end
 from workings.samples.draw import SampleRequest
 from workings.samples.selection import Selection
 from workings.samples.unit import SampleUnit
@@ -320,22 +320,13 @@ class ImprovementSteps:
         return [f"{key}={os.path.relpath(file.resolve(), self.loaded.base.resolve())}" for key, file in files.items()]
 
     def _train(self, run: Path, words: Sequence[str]) -> Path:
-        """A sealed run with its evaluation. Raises `RecordError` where training failed."""
-        if partial_path(run).exists():
-            # Killed while it was sealed: there is nothing to resume.
-            recovery.finish_sealing(run)
-        left = what_is_left(run)
-        if left != "nothing":
-            self.say(f"{run.name}: training")
+        """A sealed run with its evaluation. Raises as `train_to_the_end`."""
+        if what_is_left(run) != "nothing":
             origin = self.loaded.origin.removeprefix("shipped:")
             # Loaded again, so that the record of the run names all words. The last one wins.
             recipe = replace(load_recipe(origin, [*self.loaded.overrides, *words]), base=self.loaded.base)
             with self._timed(f"runs/{run.name}"):
-                training = train_and_evaluate(recipe, run, resume=left == "resume").training
-            if training.status == "interrupted":
-                raise Interrupted(f"stopped while {run.name} was trained; to resume, run the same command")
-            if training.status != "complete":
-                raise RecordError(f"{run}: {training.reason}")
+                train_to_the_end(recipe, run, self.say, again="run the same command")
         return run
 
     @contextmanager

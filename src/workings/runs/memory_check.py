@@ -3,39 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from shlex import join
-from typing import Any, cast
+from typing import Any
 
 from workings.engines.base import Memory, MeshShape
 from workings.errors import DoesNotFit, WorkingsError, first_line
-from workings.hardware.catalog import Target, targets
-from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import PROCESS_PEAK, gib, peak_resident_bytes, resident_bytes
 from workings.planning.plan import Plan, plan_from_inspection
 from workings.planning.planned_run import PlannedRun
 from workings.planning.search import find_nearest
 from workings.record.memory_use import growth
 from workings.record.values import absent
-from workings.runs.prepare import TrainSetup
+from workings.runs.prepare import TrainSetup, target_here
 from workings.ways.parts.teacher import teacher_model
-
-
-def target_here(device: DeviceFacts) -> Target:
-    """A run's device as a planning target: its row of the catalog, or one made from its facts."""
-    # A target has the whole memory, and `plan` takes the engine's share of it; the device reports that share.
-    limit = int(device.memory_limit_bytes / device.memory_share)
-    # The catalog has one row for all CPUs; accelerators are identified by kind.
-    known = [row for row in targets().values() if row.platform == device.platform
-             and (row.platform == "cpu" or row.kind == device.kind)]
-    row = next((row for row in known if row.devices == device.count), known[0] if known else None)
-    facts: dict[str, Any] = {"devices": device.count, "chips": device.count, "usable_gib": limit / 2**30,
-                             "usable_source": device.memory_limit_source}
-    if row is not None and row.devices == device.count:
-        return replace(row, **facts)
-    # A card's row serves any number of cards. Another number of TPU chips is another slice, with another topology.
-    if row is not None and device.platform != "tpu":
-        return replace(row, name=f"{device.count} x {row.name}", **facts)
-    return Target(name=f"{device.count} x {device.kind}", platform=cast(Any, device.platform), kind=device.kind,
-                  source="the device itself", **facts)
 
 
 def plan_here(prepared: TrainSetup) -> Plan:

@@ -27,7 +27,7 @@ from workings.inputs.resolve import resolve
 from workings.models.batch import Batch
 from workings.models.registry import family_of
 from workings.models.shapes import check_shape
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import shrink
 
 ENGINES = ("jax", "torch")
 """The compared engines. The second one makes the initial weights and adapters of both."""
@@ -111,7 +111,7 @@ def parity(recipe: str | LoadedRecipe, overrides: Sequence[str] = (), *, own_mod
     loaded = load_recipe(recipe, overrides)
     loaded = comparable(loaded, steps, on_cpu=not any(word.startswith("device=") for word in overrides))
     if not own_model:
-        loaded = Smoke(steps=steps).shrink(loaded)
+        loaded = shrink(loaded, steps)
     with tempfile.TemporaryDirectory(prefix="workings-parity-") as folder:
         return compare(make_case(loaded, Path(folder), small=not own_model), loaded.recipe.name)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from workings.config.load import LoadedRecipe
 from workings.data.batches import fixed_batches
@@ -12,7 +12,6 @@ from workings.engines.base import (
     Engine,
     EngineRequest,
     Inspection,
-    Inspections,
     MeshShape,
     ProgramName,
     ShardSavingEngine,
@@ -21,26 +20,20 @@ from workings.engines.checkpoint_files import NonTextWeights, find_non_text_weig
 from workings.engines.registry import RegisteredEngine, find_engine
 from workings.errors import RequestError
 from workings.evaluation.settings import EvaluationSettings, settings_of
+from workings.hardware.catalog import Target, targets
 from workings.hardware.device import DeviceFacts, row_devices
 from workings.inputs.datasets import RunData
 from workings.inputs.resolve import ResolvedRun, resolve
 from workings.models.batch import Batch, BatchShape
-from workings.planning.further_memory import (
-    TEACHER,
-    estimated_teacher,
-    next_to_sampler,
-    sampler_parts,
-    with_reference,
-    with_teacher,
-)
-from workings.planning.planned_run import check_context
+from workings.planning.further_memory import TEACHER, next_to_sampler, sampler_parts, with_frozen_models
+from workings.planning.plan import estimate
+from workings.planning.planned_run import PlannedRun, check_context
 from workings.planning.search import with_counted_steps
 from workings.planning.verdict import Verdict, memory_verdict
 from workings.record.progress import slow_operation
 from workings.scoring.items import Item
 from workings.scoring.scorers import scorer_version
 from workings.ways.base import way_of
-from workings.ways.parts.teacher import teacher_request
 from workings.ways.parts.training_data import TrainingData
 
 
@@ -127,7 +120,10 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
     # The longest batch decides whether the run fits. The loop runs the program compiled here.
     longest = training_data.shapes()[0]
     with slow_operation("compiling the step"):
-        inspections = _with_frozen_models(training_data, request, device, engine.inspect(training_data.blank(longest)))
+        planned = PlannedRun(recipe=loaded.recipe, request=request, target=target_here(device),
+                             mesh=MeshShape.of(device.mesh), programs={"step": longest})
+        inspections = with_frozen_models(planned, {"step": engine.inspect(training_data.blank(longest))},
+                                         training_data.teacher, lambda teacher: estimate(teacher, "log_probs"))
     program: ProgramName = "step"
     if limit := inspections["step"].limit_bytes:  # a compiler that refuses the step reports its limit
         device = replace(device, memory_limit_bytes=limit, memory_limit_source="the compiler")
@@ -144,14 +140,20 @@ def prepare(loaded: LoadedRecipe, data: RunData | None = None) -> TrainSetup:
         inspection=inspections[program], verdict=memory_verdict(inspections[program], left))
 
 
-def _with_frozen_models(data: TrainingData, request: EngineRequest, device: DeviceFacts,
-                        step: Inspection) -> Inspections:
-    """Memory of the step with the reference or teacher of its data added, and of the teacher's own program."""
-    mesh = MeshShape.of(device.mesh)
-    inspections = with_reference(request, mesh, {"step": step})
-    if (teacher := data.teacher) is None:
-        return inspections
-    request_of_teacher = teacher_request(request, teacher, teacher.algorithm.teacher_precision)
-    of_teacher = estimated_teacher(request_of_teacher, data.shapes()[0], mesh, device.platform)
-    return with_teacher(request, request_of_teacher, mesh, inspections, of_teacher,
-                        stays_loaded=teacher.algorithm.asks_teacher_in_every_step)
+def target_here(device: DeviceFacts) -> Target:
+    """A run's device as a planning target: its row of the catalog, or one made from its facts."""
+    # A target has the whole memory, and `plan` takes the engine's share of it; the device reports that share.
+    limit = int(device.memory_limit_bytes / device.memory_share)
+    # The catalog has one row for all CPUs; accelerators are identified by kind.
+    known = [row for row in targets().values() if row.platform == device.platform
+             and (row.platform == "cpu" or row.kind == device.kind)]
+    row = next((row for row in known if row.devices == device.count), known[0] if known else None)
+    facts: dict[str, Any] = {"devices": device.count, "chips": device.count, "usable_gib": limit / 2**30,
+                             "usable_source": device.memory_limit_source}
+    if row is not None and row.devices == device.count:
+        return replace(row, **facts)
+    # A card's row serves any number of cards. Another number of TPU chips is another slice, with another topology.
+    if row is not None and device.platform != "tpu":
+        return replace(row, name=f"{device.count} x {row.name}", **facts)
+    return Target(name=f"{device.count} x {device.kind}", platform=cast(Any, device.platform), kind=device.kind,
+                  source="the device itself", **facts)

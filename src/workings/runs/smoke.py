@@ -1,6 +1,6 @@
 """`--smoke`: runs a whole recipe with a tiny model of the same architecture in under a minute."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from workings.config.families import TEMPLATES
@@ -19,60 +19,57 @@ TRACES = 64
 ITEMS = 16
 ROWS = 4
 NEW_TOKENS = 32
+STEPS = 2
+"""Steps of a smoke run, if not given."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Smoke:
-    """The smaller sizes of `--smoke`."""
+def shrink(loaded: LoadedRecipe, steps: int = STEPS) -> LoadedRecipe:
+    """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was.
 
-    steps: int = 2
+    Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
+    """
+    if way_of(loaded.recipe).teacher_keys is not None:
+        raise RequestError(f"--smoke does not work with algorithm.name: {loaded.recipe.algorithm.name}",
+                           "a model with the teacher's vocabulary; a tiny model has another one",
+                           "training.steps=2, without --smoke")
+    if not is_verified(loaded):
+        raise RequestError("--smoke cannot make a model with model.verified: false",
+                           "a model of a family that it can make small", "training.steps=2, without --smoke")
+    values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
+    values["name"] += "-smoke"
+    family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
+    shape: dict[str, Any] = {"family": family, **TINY}
+    # At least one period of hybrid layers.
+    shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
+    values["model"] = {"source": "scratch", "shape": shape}
+    # A model with a new vocabulary needs neither the Hub nor a large embedding.
+    values["tokenizer"] = "train"
+    # A trained tokenizer has Gemma 1 to 3's turns and replaces others.
+    if not {*TEMPLATES[loaded.recipe.data.template]} <= {*CONTROL_TOKENS}:
+        values["data"]["template"] = "tokenizer"
+    # A tiny model has no per-layer embeddings that could be on the host.
+    values.get("memory", {}).pop("per_layer_embeddings", None)
+    # This machine and not the recipe's device.
+    values.pop("device", None)
+    values.pop("mesh", None)
+    values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
+    way_of(loaded.recipe).shrink(values, ROWS, NEW_TOKENS)
+    if loaded.recipe.environment is not None:
+        values["environment"] = loaded.recipe.environment.model_dump() | {"tasks": TRACES}
+    values["training"].pop("epochs", None)
+    values["training"]["steps"] = steps
+    # A warmup that does not end before the last step would be refused.
+    values["training"].pop("warmup_steps", None)
+    # Test saving too: the recipe's interval may be longer than the run.
+    values.setdefault("checkpoint", {})["every_steps"] = 1
+    evaluation: dict[str, Any] = values.setdefault("evaluation", {})
+    evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
+    return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
 
-    def shrink(self, loaded: LoadedRecipe) -> LoadedRecipe:
-        """The recipe with a tiny model from scratch, few steps and small batches; everything else as it was.
 
-        Raises `RequestError` for a recipe with a teacher, and for a model of no known family.
-        """
-        if way_of(loaded.recipe).teacher_keys is not None:
-            raise RequestError(f"--smoke does not work with algorithm.name: {loaded.recipe.algorithm.name}",
-                               "a model with the teacher's vocabulary; a tiny model has another one",
-                               "training.steps=2, without --smoke")
-        if not is_verified(loaded):
-            raise RequestError("--smoke cannot make a model with model.verified: false",
-                               "a model of a family that it can make small", "training.steps=2, without --smoke")
-        values = loaded.recipe.model_dump(mode="json", exclude_unset=True)
-        values["name"] += "-smoke"
-        family = find_shape(loaded, vocabulary=TRAINED_VOCABULARY).family
-        shape: dict[str, Any] = {"family": family, **TINY}
-        # At least one period of hybrid layers.
-        shape["layers"] = max(shape["layers"], find_family(family).switches.get("linear_pattern", 0))
-        values["model"] = {"source": "scratch", "shape": shape}
-        # A model with a new vocabulary needs neither the Hub nor a large embedding.
-        values["tokenizer"] = "train"
-        # A trained tokenizer has Gemma 1 to 3's turns and replaces others.
-        if not {*TEMPLATES[loaded.recipe.data.template]} <= {*CONTROL_TOKENS}:
-            values["data"]["template"] = "tokenizer"
-        # A tiny model has no per-layer embeddings that could be on the host.
-        values.get("memory", {}).pop("per_layer_embeddings", None)
-        # This machine and not the recipe's device.
-        values.pop("device", None)
-        values.pop("mesh", None)
-        values["batch"]["micro_batch"] = min(ROWS, loaded.recipe.batch.micro_batch)
-        way_of(loaded.recipe).shrink(values, ROWS, NEW_TOKENS)
-        if loaded.recipe.environment is not None:
-            values["environment"] = loaded.recipe.environment.model_dump() | {"tasks": TRACES}
-        values["training"].pop("epochs", None)
-        values["training"]["steps"] = self.steps
-        # A warmup that does not end before the last step would be refused.
-        values["training"].pop("warmup_steps", None)
-        # Test saving too: the recipe's interval may be longer than the run.
-        values.setdefault("checkpoint", {})["every_steps"] = 1
-        evaluation: dict[str, Any] = values.setdefault("evaluation", {})
-        evaluation["max_new_tokens"] = min(NEW_TOKENS, loaded.recipe.evaluation.max_new_tokens)
-        return replace(loaded, recipe=check_recipe(values, f"{loaded.origin} with --smoke"))
-
-    def truncate(self, data: RunData) -> RunData:
-        """The first few traces and items."""
-        # Verdicts stay: the first ones may all have one prompt.
-        examples = [one for number, one in enumerate(data.examples) if number < TRACES or isinstance(one, Verdict)]
-        return replace(data, examples=examples, prompts=data.prompts[:TRACES],
-                       held_out=data.held_out[:ITEMS], items=data.items[:ITEMS])
+def truncate(data: RunData) -> RunData:
+    """The first few traces and items."""
+    # Verdicts stay: the first ones may all have one prompt.
+    examples = [one for number, one in enumerate(data.examples) if number < TRACES or isinstance(one, Verdict)]
+    return replace(data, examples=examples, prompts=data.prompts[:TRACES],
+                   held_out=data.held_out[:ITEMS], items=data.items[:ITEMS])

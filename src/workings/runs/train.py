@@ -12,6 +12,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
+from workings.config.sampler import sampler_names
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
@@ -34,7 +35,7 @@ from workings.runs.doctor import doctor
 from workings.runs.memory_check import memory_before, refusal
 from workings.runs.prepare import TrainSetup, prepare
 from workings.runs.run_metadata import code_version, data_digests, request_of
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import shrink, truncate
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
 from workings.ways.parts.teacher import refuse_processes
@@ -44,7 +45,7 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-          smoke: Smoke | None = None, force: bool = False, on_step: Callback = lambda line: None,
+          smoke: int = 0, force: bool = False, on_step: Callback = lambda line: None,
           group: ProcessGroup | None = None) -> TrainResult:
     """Trains a recipe and seals the record. The result keeps the final state for an evaluation.
 
@@ -55,7 +56,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         out: the run directory; it must not exist (with ``resume``: a run that did not finish).
         overrides: ``key=value`` words.
         resume: continue a killed, interrupted or failed run after its last checkpoint.
-        smoke: make the model tiny and the run short.
+        smoke: steps of a run with a tiny model; 0: the recipe as it is.
         force: run even if the plan says that it does not fit; this is recorded.
         on_step: is called for every step in process 0; False asks for a stop.
         group: processes that train and stay together; None: those that a launcher started.
@@ -94,7 +95,7 @@ def train(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), 
         return _sent(processes, result)
 
 
-def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: Smoke | None,
+def prepare_to_train(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, *, resume: bool, smoke: int,
                      force: bool) -> TrainSetup:
     """The prepared run, which fits, with its tensors on this machine. Raises as `train`."""
     if processes.is_coordinator:
@@ -134,10 +135,11 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
     split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
     if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
         number = len({*hosts})
+        other = f"sampler.name={' or '.join(sampler_names())}"
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
                            f"{number} hosts",
-                           "completions of vLLM, or a copy of the model on each host: for each new token all weights "
-                           "would go over the network", f"sampler.name=vllm, or mesh.replicate={number}")
+                           "a sampler of its own, or a copy of the model on each host: for each new token all weights "
+                           "would go over the network", f"{other}, or mesh.replicate={number}")
 
 
 def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
@@ -146,7 +148,7 @@ def _sent(processes: ProcessGroup, result: TrainResult) -> TrainResult:
     return result
 
 
-def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: Smoke | None) -> TrainResult:
+def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smoke: int) -> TrainResult:
     """A sealed run with an interrupted evaluation, without its state, for process 0. Nothing is written.
 
     Raises `RequestError` if the request differs from that of the run.
@@ -163,19 +165,19 @@ def trained_before(processes: ProcessGroup, loaded: LoadedRecipe, out: Path, smo
         metrics=run.metrics()))
 
 
-def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: Smoke | None) -> TrainSetup:
+def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: int) -> TrainSetup:
     if processes.count > 1:
         refuse_processes(loaded.recipe)
     # Shrink first, because tokenizer and batch change.
-    if smoke is not None:
-        loaded = smoke.shrink(loaded)
+    if smoke:
+        loaded = shrink(loaded, smoke)
     data = find_data(loaded)
-    return prepare(loaded, smoke.truncate(data) if smoke is not None else data)
+    return prepare(loaded, truncate(data) if smoke else data)
 
 
-def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: Smoke | None) -> dict[str, Any]:
+def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: int) -> dict[str, Any]:
     """Fields of the manifest that are known before the first step; the tensors must be on this machine."""
-    facts = {**setup.training_data.facts(), "smoke": smoke is not None}
+    facts = {**setup.training_data.facts(), "smoke": smoke > 0}
     if not setup.shape.verified:
         facts[UNVERIFIED_MODEL] = unverified_sentence(setup.shape.family)
     if sources := setup.data.drawn_from:

@@ -1,6 +1,6 @@
 """`workings train`: trains a recipe, then evaluates the trained and the untrained model on its items."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.distributed.process_group import ProcessGroup
-from workings.errors import RequestError
+from workings.errors import Interrupted, RecordError, RequestError
 from workings.evaluation.cache import evaluate_base
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import form_free_accuracy
@@ -18,16 +18,16 @@ from workings.evaluation.run import evaluate
 from workings.evaluation.scorecard import Scorecard, build_scorecard
 from workings.evaluation.settings import EvaluationSettings
 from workings.evaluation.unit import EvaluationRecord
-from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION
+from workings.record import recovery
+from workings.record.layout import PREDICTIONS, RECIPE_EVALUATION, partial_path
 from workings.record.number_text import percent
 from workings.record.phase import phases
 from workings.record.reader import RunRecord
 from workings.record.values import leaves
 from workings.reports.trackers import RunListeners
 from workings.runs.choices import with_choices
-from workings.runs.create_or_resume import evaluation_is_missing, has_checkpoint, untrained_model
+from workings.runs.create_or_resume import evaluation_is_missing, has_checkpoint, untrained_model, what_is_left
 from workings.runs.prepare import TrainSetup
-from workings.runs.smoke import Smoke
 from workings.runs.train import train, trained_before
 from workings.runs.train_result import TrainResult, all_cut_off
 
@@ -127,7 +127,7 @@ class TrainAndEvaluateResult:
 
 
 def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequence[str] = (), *, resume: bool = False,
-                       smoke: Smoke | None = None, force: bool = False,
+                       smoke: int = 0, force: bool = False,
                        listeners: RunListeners | None = None) -> TrainAndEvaluateResult:
     """`train`, then evaluates the final state and, unless the recipe says no, the untrained model.
 
@@ -139,18 +139,36 @@ def train_and_evaluate(recipe: str | LoadedRecipe, out: Path, overrides: Sequenc
     listeners.about(out, {key: str(value) for key, value in leaves(loaded.resolved())})
     loaded = with_choices(loaded)
     with listeners:
-        name, steps = loaded.recipe.name, loaded.recipe.training.steps
         with ProcessGroup.of(loaded.recipe.engine) as group, (
-                phases(out, name, steps) if group.is_coordinator else nullcontext()):
+                phases(out) if group.is_coordinator else nullcontext()):
             # Passed on directly: a variable would keep both models in memory.
             if resume and group.is_coordinator and evaluation_is_missing(out):
-                result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=smoke is None)
+                result = _evaluated(trained_before(group, loaded, out, smoke), keep_base=not smoke)
             else:
                 result = _evaluated(train(loaded, out, resume=resume, smoke=smoke, force=force, on_step=listeners.step,
-                                          group=group), keep_base=smoke is None)
+                                          group=group), keep_base=not smoke)
         if not result.training.process:
             listeners.ended(result.training.status)
     return result
+
+
+def train_to_the_end(recipe: str | LoadedRecipe, out: Path, say: Callable[[str], None], *, again: str) -> None:
+    """`train_and_evaluate` from where an earlier call stopped; nothing if all was done. ``again``: what goes on.
+
+    Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
+    """
+    if partial_path(out).exists():
+        recovery.finish_sealing(out)  # killed while it was sealed: there is nothing to resume
+    left = what_is_left(out)
+    if left == "nothing":
+        say(f"{out} is complete and is reused")
+        return
+    say(f"{out} was interrupted and is resumed" if left == "resume" else f"{out}: training")
+    training = train_and_evaluate(recipe, out, resume=left == "resume").training
+    if training.status == "interrupted":
+        raise Interrupted(f"stopped while {out.name} was trained; to resume: {again}")
+    if training.status != "complete":
+        raise RecordError(f"{out}: {training.status}: {training.reason}")
 
 
 def _evaluated(training: TrainResult, *, keep_base: bool) -> TrainAndEvaluateResult:

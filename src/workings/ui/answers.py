@@ -1,6 +1,5 @@
 """Search, filter and page the items of an evaluation or a unit of samples; compare two evaluations."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +7,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from workings.errors import RecordError, RequestError
-from workings.evaluation import first_wrong_step
 from workings.evaluation.comparison.compare import Comparison, compare_records
 from workings.evaluation.first_wrong_step import FirstWrongSteps, WrongPlace, count_first_wrong_steps, wrong_place
 from workings.evaluation.unit import DEFAULT_NAME, EvaluationRecord, find_pair, unit_paths
@@ -26,9 +24,6 @@ CHANGES: dict[tuple[bool, bool], Change] = {
 """Whether A and B are right -> what changed."""
 RESULT_ORDER: tuple[Result, ...] = ("error", "wrong", "right")
 """Order of the items on a page: what needs a look comes first."""
-ANY_STEP = "a wrong equation"
-STEP_FILTERS = (ANY_STEP, *first_wrong_step.WRONG_STEP_KINDS, first_wrong_step.RIGHT, first_wrong_step.NOT_FOUND)
-"""Filters of items: any wrong step, or the scored kinds of `workings.evaluation.first_wrong_step`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +56,6 @@ class ItemsQuery(BaseModel):
     result: Result = ""
     section: str = ""
     rule: str = ""
-    wrong_step: str = ""
     compact: bool = Field(default=False, description="One line per item, opened by a click")
     page: int = 1
 
@@ -109,15 +103,14 @@ def _answer(line: dict[str, Any]) -> Answer:
 def search(folder: Folder, run: Path, query: ItemsQuery) -> dict[str, Any]:
     """A page of the items that pass all filters; the text is searched in all texts of an item and its answer.
 
-    Raises `RequestError` if there is no such evaluation, kind of step, or page.
+    Raises `RequestError` if there is no such evaluation or page.
     """
     name, path = unit_path(run, query.unit)
     rows = read_answers(folder, path)
-    has_step = step_filter(folder, path, query.wrong_step)
     text = query.q.casefold()
     matches = [row for row in rows
                if (not query.section or row.section == query.section) and (not query.rule or row.rule == query.rule)
-               and (not query.result or _result(row) == query.result) and has_step(row)
+               and (not query.result or _result(row) == query.result)
                and any(text in value.casefold() for value in
                        (row.id, row.prompt, row.completion, row.gold, row.extracted))]
     if not (path / SELECTION).is_file():  # samples are read in the order of their prompts
@@ -126,24 +119,7 @@ def search(folder: Folder, run: Path, query: ItemsQuery) -> dict[str, Any]:
     shown, pages = paged(matches, query.page, ITEMS_A_PAGE)
     return {"unit": name, "units": list(units_of(run)), "total": len(rows), "found": len(matches), "page": query.page,
             "pages": pages, "sections": sorted({row.section for row in rows}),
-            "rules": sorted({row.rule for row in rows}), "steps": list(STEP_FILTERS),
-            "rows": [with_wrong_step(row) for row in shown]}
-
-
-def step_filter(folder: Folder, unit: Path, step: str) -> Callable[[Answer], bool]:
-    """Filter for answers by their first wrong equation (one of `STEP_FILTERS`; empty: any).
-
-    The first call parses all equations of an evaluation; they are cached until its file changes.
-    """
-    if not step:
-        return lambda row: True
-    if step not in STEP_FILTERS:
-        raise RequestError(f"the first wrong equation cannot be {step}", f"one of {', '.join(STEP_FILTERS)}")
-    kinds = folder.cache.get("kinds", [unit / PREDICTIONS], lambda: {
-        (row.id, row.sample): first_wrong_step.UNSCORED if row.error else
-        first_wrong_step.kind_of_text(row.completion, right=row.right) for row in read_answers(folder, unit)})
-    wanted_kinds = first_wrong_step.WRONG_STEP_KINDS if step == ANY_STEP else (step,)
-    return lambda row: kinds.get((row.id, row.sample)) in wanted_kinds
+            "rules": sorted({row.rule for row in rows}), "rows": [with_wrong_step(row) for row in shown]}
 
 
 def _result(row: Answer) -> Result:
@@ -152,11 +128,10 @@ def _result(row: Answer) -> Result:
     return "right" if row.right else "wrong"
 
 
-def compared(folder: Folder, a: Path, b: Path, within: float | None = None) -> Comparison:
-    """The comparison of two runs, cached until a file changes; ``within`` is the margin of equivalence, a share."""
+def compared(folder: Folder, a: Path, b: Path) -> Comparison:
+    """The comparison of two runs, cached until a file changes."""
     records = find_pair(a, b)
-    return folder.cache.get(("comparison", within), _files(*records), lambda: compare_records(
-        *records, equivalent_within=within))
+    return folder.cache.get("comparison", _files(*records), lambda: compare_records(*records))
 
 
 def wrong_steps(folder: Folder, evaluation: EvaluationRecord) -> FirstWrongSteps:

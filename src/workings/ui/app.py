@@ -19,7 +19,7 @@ from workings.ui.guard import Guard
 from workings.ui.routes import compare, data, plan, runs, start
 from workings.ui.site import Site
 
-DESCRIPTION = """A JSON twin of every page. Each call needs the token from the link of `workings ui`, as
+DESCRIPTION = """Runs, comparisons and commands as JSON. Each call needs the token from the link of `workings ui`, as
 `Authorization: Bearer TOKEN`. Runs are named by their path below the folder."""
 
 

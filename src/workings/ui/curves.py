@@ -164,6 +164,6 @@ def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = Non
         events = []  # the page's notes say so, and the curves stay
     resumed = [step for event in events if str(event.get("kind", "")).startswith("resumed")
                and type(step := event.get("step", event.get("from_step"))) is int]
-    return {"run": name, "x": x, "state": site.live(site.folder.name(run)).state,
+    return {"run": name, "x": x, "state": site.row(run, verdict=False).state,
             "series": curves(columns, x, low, high, mean),
             "resumed_at": columns.parts[x][np.isin(columns.parts["step"], resumed)].tolist()}

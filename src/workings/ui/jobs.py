@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
@@ -53,11 +52,6 @@ class Job(BaseModel):
     answer: dict[str, Any] | None = Field(default=None, description="Its `--json` answer")
     arguments: list[str] = Field(default=[], exclude=True, description="Words of the command")
     subject: str = Field(default="", description="The run or recipe that it works on")
-
-
-def place_of(job: Job) -> str:
-    """Address of the page that shows a command: the run that it trains, else its own."""
-    return f"/run/{quote(job.subject)}" if job.verb == "train" else f"/jobs/{job.id}"
 
 
 @dataclass(frozen=True)

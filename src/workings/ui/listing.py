@@ -60,18 +60,16 @@ class RunRow(BaseModel):
     base_accuracy: dict[str, Any] | None = None
     base_of: list[str] = Field(default=[], description="For such an evaluation: the runs with this base model")
     phase: str = Field(default="", description="What its process does now, if the log does not say it")
-    begun: bool = Field(default=False, description="Its process runs, and its directory does not exist yet")
 
 
 def run_rows(folder: Folder, verified: dict[str, Verified], phases: Mapping[str, Phase]) -> list[RunRow]:
     """Rows of all runs, with kept verdicts and what running processes do, both by name of the run.
 
-    An unreadable run becomes a row that says so; a run without a directory yet has one too.
+    An unreadable run becomes a row that says so.
     """
     rows = [run_row(folder, path, verified) for path in folder.runs()]
     names = {row.name for row in rows}
     _find_bases(folder, rows)
-    rows += [starting_row(name, phase) for name, phase in phases.items() if name not in names]
     for row in rows:
         if row.name in phases:
             row.phase = phases[row.name].doing
@@ -111,12 +109,6 @@ def _began_with(folder: Folder, row: RunRow) -> str:
     # Not sealed yet, or damaged: its row says so.
     except (RecordError, KeyError, TypeError, AttributeError):
         return ""
-
-
-def starting_row(name: str, phase: Phase) -> RunRow:
-    """The row of a run without a directory yet."""
-    return RunRow(name=name, kind="run", state="running", recipe=phase.recipe, planned_steps=phase.steps,
-                  started_at=phase.began_at, phase=phase.doing, begun=True)
 
 
 def run_row(folder: Folder, path: Path, verified: dict[str, Verified]) -> RunRow:

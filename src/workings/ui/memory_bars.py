@@ -34,19 +34,17 @@ def part_number(name: str) -> int:
                 len(PART_GROUPS))
 
 
-def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int = 0) -> Markup:
+def stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int) -> Markup:
     """One row per bar: its parts side by side, the limit as a line, or in words if it is far away.
 
-    Once for wide and once for narrow screens; the style shows one of them. Sizes in bytes. ``longest`` is the common
-    scale of several figures.
+    Once for wide and once for narrow screens; the style shows one of them. Sizes in bytes.
     """
-    return Markup("").join(element("div", [_stacked_bars(bars, limit, longest, width)], class_=name)
+    return Markup("").join(element("div", [_stacked_bars(bars, limit, width)], class_=name)
                            for name, width in (("wide", WIDTH), ("narrow", NARROW)))
 
 
-def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, longest: int,
-                  width: int) -> Markup:
-    longest_bar = max(longest, *(sum(size for _, size in parts) for _, parts in bars))
+def _stacked_bars(bars: Sequence[tuple[str, Sequence[tuple[str, int]]]], limit: int, width: int) -> Markup:
+    longest_bar = max(sum(size for _, size in parts) for _, parts in bars)
     far = limit > MAX_LIMIT_RATIO * longest_bar > 0
     # A plan that does not fit is longer than the limit and must stay in the picture.
     top = (longest_bar if far else max(limit, longest_bar)) * 1.04

@@ -40,11 +40,6 @@ def value_text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def flat_texts(values: dict[str, Any]) -> dict[str, str]:
-    """Values of nested objects by dotted key, as texts."""
-    return {key: value_text(value) for key, value in leaves(values)}
-
-
 def facts(values: dict[str, Any]) -> dict[str, str]:
     """Values formatted for a table: bytes with units, and a word for an empty list."""
     return {key: byte_text(value) if key.endswith("_bytes") and type(value) is int else value_text(value) or "none"

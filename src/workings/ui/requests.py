@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from itertools import count
-from pathlib import Path
 from typing import TypeVar
 
 from workings.config.load import shipped_recipes
@@ -58,18 +56,6 @@ def new_place(folder: Folder, name: str) -> str:
     if path.exists() or path.with_name(path.name + PARTIAL_SUFFIX).exists():
         raise RequestError(f"{name} already exists", "the name of a new run", f"{name}-2")
     return str(path)
-
-
-def free_file(folder: Folder, name: str) -> Path:
-    """An unused path `data/NAME` below the folder for an uploaded file; other characters become dashes.
-
-    The folder `data` is made.
-    """
-    folder.inside("data").mkdir(exist_ok=True)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("-.")[-100:] or "rows.jsonl"
-    stem, suffix = Path(name).stem, Path(name).suffix
-    names = (name if number == 1 else f"{stem}-{number}{suffix}" for number in count(1))
-    return next(path for candidate in names if not (path := folder.inside(f"data/{candidate}")).exists())
 
 
 def override_words(text: str) -> list[str]:

@@ -8,12 +8,11 @@ from typing import Any
 import jinja2
 from fastapi.responses import HTMLResponse, Response
 
-from workings.errors import RequestError
 from workings.hardware.machine import cache_directory
 from workings.record.digest import bytes_digest
 from workings.ui.folder import Folder
 from workings.ui.jobs import Jobs
-from workings.ui.listing import RunRow, run_row, run_rows, starting_row
+from workings.ui.listing import RunRow, run_row, run_rows
 from workings.ui.memory_bars import part_number
 from workings.ui.number_format import FILTERS
 from workings.ui.verification_cache import VerificationCache
@@ -60,16 +59,6 @@ class Site:
         if (phase := self.folder.phases().get(name)) is not None:
             row.phase = phase.doing
         return row
-
-    def live(self, name: str) -> RunRow:
-        """A run by its name, without its verdict. Raises `RequestError` if none has it, not even a starting one."""
-        try:
-            # First as a folder: if both exist, the folder has more facts.
-            return self.row(self.folder.path(name), verdict=False)
-        except RequestError:
-            if (phase := self.folder.phases().get(name)) is None:
-                raise
-            return starting_row(name, phase)
 
     def typed(self, *names: str) -> str:
         """Places below the folder as words of a command, to be typed where the page was started."""

@@ -141,12 +141,6 @@ def items(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     return shown
 
 
-def run_checks(site: Site, name: str) -> dict[str, Any]:
-    """The cached verdict of `workings verify`, valid for the run as it is now; null without one."""
-    return {"run": name, "verified": site.verified.get(site.folder.path(name)),
-            "command": f"workings verify {site.typed(name)}"}
-
-
 def checks(site: Site, run: OpenedRun, query: PageQuery) -> dict[str, Any]:
     """The cached verdict, and the running job that verifies the run."""
     return {"verified": site.verified.get(run.path),
@@ -169,7 +163,7 @@ TABS = {
     "ask": Tab(title="Ask", group="Answers", shown=lambda run: run.has_weights, answer=questions,
                values=lambda site, run, query: {"asked": questions(site, run.row.name)["questions"]}),
     "recipe": Tab(title="Recipe", group="Record"),
-    "checks": Tab(title="Checks", group="Record", values=checks, answer=run_checks, shown=lambda run: True),
+    "checks": Tab(title="Checks", group="Record", values=checks, shown=lambda run: True),
     "log": Tab(title="Log", group="Record"),
 }
 """Tabs by their key in addresses, from left to right."""

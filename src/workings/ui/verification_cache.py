@@ -29,8 +29,6 @@ class Verified(BaseModel):
     not_checked: int
     verified_at: str = Field(description="Time of verification")
     checks: list[dict[str, str | int]] = Field(default=[], description="Id, level, verdict and text of each")
-    together: int = Field(default=1, description="Number of runs and evaluations verified together; the checks are "
-                                                 "about all of them")
 
 
 @dataclass(frozen=True)
@@ -52,27 +50,20 @@ class VerificationCache:
         except (OSError, ValueError, TypeError):
             return None
 
-    def stamps(self, path: Path) -> dict[Path, str]:
-        """Runs and evaluations at or below a path, each with the current stamp of its files."""
-        return {run: stamp for run in Folder(path).runs() if (stamp := self.stamp(run))} if path.is_dir() else {}
+    def keep(self, run: Path, before: str, answer: Mapping[str, Any]) -> None:
+        """Store the answer of ``workings verify --json`` for a run whose ``before``, its `stamp`, is unchanged.
 
-    def keep(self, before: Mapping[Path, str], answer: Mapping[str, Any]) -> None:
-        """Store the answer of ``workings verify --json`` for units whose ``before``, their `stamps`, are unchanged.
-
-        A good answer to a lower level does not replace a better one. For several units only an answer without a failed
-        check, because a failure does not name its unit. Does nothing if the cache is not writable.
+        A good answer to a lower level does not replace a better one. Does nothing for a folder of several runs, and if
+        the cache is not writable.
         """
-        if len(before) > 1 and answer["failed"]:
-            return
-        checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
-        verified = Verified(**{**answer, "checks": checks}, verified_at=now(), together=len(before))
-        with contextlib.suppress(OSError):
-            for run, stamp in before.items():
-                kept = self.get(run)
-                less = kept and not answer["failed"] and answer.get("asked_level", kept.level) < kept.level
-                if self.stamp(run) == stamp and not less:
-                    self.place.mkdir(parents=True, exist_ok=True)
-                    atomic.write_text(self._path(stamp), verified.model_dump_json())
+        kept = self.get(run)
+        less = kept and not answer["failed"] and answer.get("asked_level", kept.level) < kept.level
+        if before and self.stamp(run) == before and not less:
+            checks = [{key: check[key] for key in ("id", "level", "verdict", "text")} for check in answer["checks"]]
+            verified = Verified(**{**answer, "checks": checks}, verified_at=now())
+            with contextlib.suppress(OSError):
+                self.place.mkdir(parents=True, exist_ok=True)
+                atomic.write_text(self._path(before), verified.model_dump_json())
 
     def all(self, folder: Folder) -> dict[str, Verified]:
         """Cached verdicts by run name."""
@@ -84,7 +75,7 @@ class VerificationCache:
         return self.place / f"{stamp}.json"
 
     def stamp(self, run: Path) -> str:
-        """Digest of the run's path, its checksums, and the state of every file; or empty."""
+        """Digest of the run's path, its checksums, and the state of every file; empty for anything else."""
         # Do not read the files, which takes minutes. Checksums alone would let changed files inherit a verdict, so
         # include inode and change time, which users cannot set.
         if not (run / SUMS).is_file():

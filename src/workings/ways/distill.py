@@ -16,8 +16,8 @@ from workings.objectives.policy_gradient import PolicyGradient
 from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
 from workings.ways.base import TeacherWay
+from workings.ways.parts.rollout_way import RolloutWay
 from workings.ways.parts.row_way import RowWay
-from workings.ways.parts.sampled_way import SampledWay
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workings.ways.parts.row_data import DistillationData
 
 
-class Distill(TeacherWay, SampledWay):
+class Distill(TeacherWay, RolloutWay):
     """Each token's advantage is its log probability under the teacher minus that when it was sampled; no rewards."""
 
     name: Literal["distill"]

@@ -18,14 +18,14 @@ from workings.config.rewards import FileReward, refuse_repeated
 from workings.config.section import refused
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.record.layout import PROMPTS, REWARDS, ROLLOUTS
-from workings.ways.parts.sampled_way import SampledWay
+from workings.ways.parts.rollout_way import RolloutWay
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.inputs.resolve import ResolvedRun
 
 
-class RewardWay(SampledWay):
+class RewardWay(RolloutWay):
     """Each completion is rewarded and compared with the others of its prompt."""
 
     records: ClassVar[tuple[str, ...]] = (PROMPTS, REWARDS, ROLLOUTS)

@@ -93,25 +93,21 @@ class Run:
         """The trained model's greedy answer to a question."""
         return ask(self.path, Question(text=question, max_new_tokens=max_new_tokens)).text
 
-    def evaluate(self, items: Rows, name: str = "", *, out: str | Path | None = None) -> "Scorecard":
+    def evaluate(self, items: Rows, name: str = "") -> "Scorecard":
         """Evaluates the trained model on items and seals the evaluation in the run.
 
         Args:
             items: a file, or rows with `prompt` and `expected_answer`.
             name: name of the evaluation; by default the file's, or `given`, or with the next free number.
-            out: a new folder outside the run to seal the evaluation in instead.
 
         Raises:
             RequestError: invalid items, or an evaluation of the given name exists.
         """
-        if name and out is not None:
-            raise RequestError(f"name={name!r} and out={str(out)!r} are both given", "one of the two", "leave name out")
         settings = settings_of(check_recipe(dict(self.record.manifest.config), str(self.path)))
         # The default seed of `workings eval`: both give the same answers.
         settings = replace(settings, seed=0)
         with items_file(items) as file:
-            unit = Path(out) if out is not None else (
-                self.path / "eval" / name if name else free_unit(self.path, file.stem))
+            unit = self.path / "eval" / name if name else free_unit(self.path, file.stem)
             if name and unit.exists():
                 raise RequestError(f"{self.path} already has an evaluation name={name!r}", "another name",
                                    f"name={f'{name}-2'!r}")

@@ -33,7 +33,7 @@ from workings.runs.python_api.given import (
     write_given_traces,
 )
 from workings.runs.python_api.run_object import Run
-from workings.runs.smoke import Smoke
+from workings.runs.smoke import STEPS
 from workings.runs.train_and_evaluate import train_and_evaluate
 
 MAX_LENGTH = 1024
@@ -243,7 +243,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
           model: str | Path | Mapping[str, Any] | None = None, data: Rows | None = None, items: Rows | None = None,
           method: Literal["full", "lora", "qlora"] | None = None, steps: int = 0, epochs: float = 0.0,
           learning_rate: float = 0.0, rewards: Reward | Sequence[Reward] = (),
-          resume: bool = False, smoke: bool | Smoke = False, force: bool = False,
+          resume: bool = False, smoke: bool | int = False, force: bool = False,
           callbacks: Sequence[Callback] = (), track: str | Sequence[str] = (),
           **unknown: Any) -> Run:
     """Trains a model, seals the record, and evaluates the model before and after.
@@ -271,7 +271,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
             kept in the run, and must need nothing around it.
         resume: continue a killed, interrupted or failed run after its last checkpoint; with a recipe and without
             ``overrides``, with those that it was started with.
-        smoke: a short run with a tiny model of the same architecture.
+        smoke: a short run with a tiny model of the same architecture; a number: of so many steps.
         force: run even if the plan says that it does not fit; this is recorded.
         callbacks: each is called with a step's metrics when the step is done; if one returns `False`, the run saves a
             checkpoint and is sealed as interrupted.
@@ -287,10 +287,10 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
     """
     refuse_unknown(unknown)
     listeners = RunListeners([track] if isinstance(track, str) else track, _say, callbacks)
-    small = smoke if isinstance(smoke, Smoke) else Smoke() if smoke else None
+    small = STEPS if smoke is True else int(smoke)
 
     def run(loaded: LoadedRecipe) -> Run:
-        name = loaded.recipe.name + "-smoke" * (small is not None)
+        name = loaded.recipe.name + "-smoke" * bool(small)
         path = Path(out) if out is not None else run_directory(name, resume=resume)
         result = train_and_evaluate(loaded, path, resume=resume, smoke=small, force=force, listeners=listeners)
         return Run(path=path, result=result)

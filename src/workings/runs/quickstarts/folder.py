@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from workings.config.load import LoadedRecipe
-from workings.errors import Interrupted, RecordError, RequestError
+from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import Comparison
 from workings.evidence.verify import verify
 from workings.record import atomic
 from workings.reports.html import write_report
-from workings.runs.create_or_resume import what_is_left
-from workings.runs.train_and_evaluate import train_and_evaluate
+from workings.runs.train_and_evaluate import train_to_the_end
 from workings.ui.verification_cache import VerificationCache
 
 
@@ -48,24 +47,10 @@ def _recipe_file(out: Path, name: str) -> Path:
 
 
 def complete_run(out: Path, name: str, recipe: LoadedRecipe, say: Callable[[str], None]) -> None:
-    """Trains and evaluates a recipe at ``out/runs/NAME``, from its last checkpoint; nothing if the run was complete.
-
-    Raises `Interrupted` if it was stopped, and `RecordError` if it failed.
-    """
-    path = out / "runs" / name
-    left = what_is_left(path)
-    if left == "nothing":
-        say(f"{path} is complete and is reused")
-        return
-    if left == "resume":
-        say(f"{path} was interrupted and is resumed")
+    """Trains and evaluates a recipe at ``out/runs/NAME``, as `train_to_the_end`."""
     write_recipes(out, {name: recipe})
-    training = train_and_evaluate(str(_recipe_file(out, name)), path, resume=left == "resume").training
-    if training.status == "interrupted":
-        raise Interrupted(f"stopped while {name} was trained; finished parts are in {out}; to resume: the same "
-                          f"command with --out {shlex.quote(str(out))}")
-    if training.status != "complete":
-        raise RecordError(f"{name}: {training.status}: {training.reason}")
+    train_to_the_end(str(_recipe_file(out, name)), out / "runs" / name, say,
+                     again=f"the same command with --out {shlex.quote(str(out))}")
 
 
 def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdict: Comparison,
@@ -75,9 +60,9 @@ def report(out: Path, compared: Mapping[str, Any], shown: Sequence[Path], verdic
     write_report(out / "report.html", list(shown), verdict)
     verdicts = VerificationCache.here()  # the page's badges
     for run in runs:
-        before = verdicts.stamps(run)
+        before = verdicts.stamp(run)
         verification = verify(run)
-        verdicts.keep(before, verification.to_json())
+        verdicts.keep(run, before, verification.to_json())
         if verification.failed:
             raise RecordError(f"{run} does not verify: " + "; ".join(
                 f"{check.id}: {check.text}" for check in verification.checks if check.verdict == "failed"))

@@ -1,1 +1,1 @@
-"""One file per page. Each page's JSON twin has the same path after `/api`."""
+"""One file per page. A JSON twin has the same path after `/api`."""

@@ -1,18 +1,16 @@
 """`/data`: rows of a recipe as the model will see them, and what `data check` finds in its traces."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Any
 
-from fastapi import APIRouter, Form, UploadFile
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
 
 from workings.config.load import load_recipe
 from workings.errors import RequestError
 from workings.ui.jobs import ask
-from workings.ui.requests import FIRST_RECIPE, free_file, override_words, recipe_argument, recipe_choices
+from workings.ui.requests import FIRST_RECIPE, override_words, recipe_argument, recipe_choices
 from workings.ui.site import Site
 
 # Each token is a span of markup, and a row may have thousands.
@@ -47,45 +45,18 @@ def looked_at(site: Site, recipe: str, row: str, check: bool, overrides: list[st
             "check": checked, "check_problem": problem}
 
 
-def _preview(site: Site, recipe: str, file: Path) -> RedirectResponse:
-    words = f"data.traces={file.relative_to(site.folder.root.resolve()).as_posix()}"
-    return RedirectResponse("/data?" + urlencode({"recipe": recipe, "overrides": words}), 303)
-
-
 def router(site: Site) -> APIRouter:
     """Routes of the data page."""
     routes = APIRouter()
 
-    @routes.get("/api/data")
-    def data_json(recipe: str, row: str = "", check: bool = False, overrides: str = "") -> dict[str, Any]:
-        """Rows of a recipe with each token's text and whether it is learned; lengths; optionally the check."""
-        return looked_at(site, recipe, row, check, override_words(overrides))
-
-    @routes.post("/data/upload", include_in_schema=False)
-    def upload(file: UploadFile, recipe: Annotated[str, Form()]) -> RedirectResponse:
-        place = free_file(site.folder, file.filename or "")
-        with place.open("xb") as out:
-            shutil.copyfileobj(file.file, out)
-        return _preview(site, recipe, place)
-
-    @routes.post("/data/map", include_in_schema=False)
-    def map_keys(recipe: Annotated[str, Form()], file: Annotated[str, Form()],
-                 keys: Annotated[str, Form()]) -> RedirectResponse:
-        source = site.folder.inside(file)
-        place = free_file(site.folder, f"{source.stem}.traces.jsonl")
-        ask(["data", "import", str(source), f"--map={keys.replace(' ', '')}", "--out", str(place)], site.folder.root)
-        return _preview(site, recipe, place)
-
     @routes.get("/data", include_in_schema=False)
     def data_page(recipe: str = FIRST_RECIPE, row: str = "", check: bool = False, overrides: str = "") -> HTMLResponse:
         look, problem = None, None
-        file = next((value for key, _, value in (line.strip().partition("=") for line in overrides.splitlines())
-                     if key == "data.traces"), "")
         try:
             look = looked_at(site, recipe, row, check, override_words(overrides))
         except RequestError as error:
             problem = error
         return site.html("data.html.jinja", 422 if problem else 200, page="data", found=look, recipe=recipe, row=row,
-                         check=check, problem=problem, overrides=overrides, file=file, **recipe_choices(site.folder))
+                         check=check, problem=problem, overrides=overrides, **recipe_choices(site.folder))
 
     return routes

@@ -1,6 +1,6 @@
-"""`/plan`: a recipe on machines that are not here, as bars against their limits; `/fits`: what fits where."""
+"""`/plan`: a recipe on machines that are not here, as bars against their limits."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query
@@ -9,19 +9,13 @@ from markupsafe import Markup
 
 from workings.config.load import shipped_recipes
 from workings.hardware.catalog import target_in_name, targets
-from workings.models.shapes import catalog as published
-from workings.planning.matrix import BASE_RECIPE, METHODS, cell_overrides, matrix_cells
 from workings.ui.jobs import Job, ask
 from workings.ui.memory_bars import stacked_bars
 from workings.ui.requests import FIRST_RECIPE, override_words, recipe_argument, recipe_choices, target_names
 from workings.ui.site import Site
 
-Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
-Length = Annotated[int, Query(ge=1, le=1_000_000)]
 KEYS_OF_THE_FORM = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
 """Keys that the form lists; any other goes into the overrides."""
-ROW_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
-"""Row lengths, in tokens, for the table of what fits."""
 PLATFORM_TITLES = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
 
 
@@ -29,29 +23,6 @@ def catalog() -> list[dict[str, Any]]:
     """Machines that can be planned for."""
     return [{"name": name, "title": getattr(target, "title", name), "maker": PLATFORM_TITLES[target.platform],
              "devices": target.devices, "memory_bytes": target.memory_bytes} for name, target in targets().items()]
-
-
-def what_fits(method: str, length: int) -> dict[str, Any]:
-    """Whether a step with one row per device fits, by formula: every published model on every machine.
-
-    Bytes are per device. ``fits`` is null where it cannot be answered, for the reason in ``why``; ``plan`` is the
-    address of the form that compiles a cell.
-    """
-    # Without the CPU: its memory depends on the viewer's machine.
-    machines = [target for target in targets().values() if target.platform != "cpu"]
-    models: dict[str, list[dict[str, Any]]] = {}
-    for cell in matrix_cells(list(published()), method, length, machines):
-        shown = {"target": cell.target, "fits": None, "marginal": False, "peak_bytes": 0, "limit_bytes": 0,
-                 "source": "", "why": cell.why, "plan": ""}
-        if (verdict := cell.verdict) is not None:
-            overrides = cell_overrides(cell.model, method, length, targets()[cell.target])
-            shown |= {name: getattr(verdict, name) for name in ("fits", "marginal", "peak_bytes", "limit_bytes",
-                                                                "source")}
-            shown |= {"why": "", "plan": "/plan?" + urlencode(
-                {"recipe": BASE_RECIPE, "target": cell.target, "overrides": "\n".join(overrides)})}
-        models.setdefault(cell.model, []).append(shown)
-    return {"method": method, "length": length, "models": models,
-            "machines": [row for row in catalog() if row["maker"] != PLATFORM_TITLES["cpu"]]}
 
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
@@ -62,27 +33,18 @@ def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) ->
             for target in target_names(chosen)]
 
 
-def bars(jobs: list[Job]) -> list[Markup | None]:
-    """The parts of each finished plan against its target's limit, all on one scale; None without any."""
-    answers = [job.answer if job.answer and "limit_bytes" in job.answer else {} for job in jobs]
-    parts = [[(part["name"], part["size_bytes"]) for part in answer.get("parts", []) if part["size_bytes"] > 0]
-             for answer in answers]
-    longest = max((max(answer["limit_bytes"], sum(size for _, size in sizes))
-                   for answer, sizes in zip(answers, parts, strict=True) if answer), default=0)
-    return [stacked_bars([(f"{answer['target']}, {answer['devices']} devices", sizes)], answer["limit_bytes"], longest)
-            if sizes else None for answer, sizes in zip(answers, parts, strict=True)]
+def bar(job: Job) -> Markup | None:
+    """The parts of a finished plan against its target's limit; None without any."""
+    plan = job.answer or {}
+    parts = [(part["name"], part["size_bytes"]) for part in plan.get("parts", []) if part["size_bytes"] > 0]
+    if not parts:
+        return None
+    return stacked_bars([(f"{plan['target']}, {plan['devices']} devices", parts)], plan["limit_bytes"])
 
 
 def router(site: Site) -> APIRouter:
     """Routes of the planner."""
     routes = APIRouter()
-    routes.get("/api/targets")(catalog)
-
-    @routes.post("/api/plan")
-    def plan_json(recipe: Annotated[str, Form()], target: Annotated[list[str], Form()],
-                  overrides: Annotated[str, Form()] = "") -> list[Job]:
-        """Start a plan per target; the jobs have the answers."""
-        return started(site, recipe, target, override_words(overrides))
 
     @routes.get("/api/formula")
     def formula_json(recipe: str, target: str, overrides: str = "") -> dict[str, Any]:
@@ -90,25 +52,13 @@ def router(site: Site) -> APIRouter:
         words = [recipe_argument(site.folder, recipe), *override_words(overrides), "--on", *target_names([target])]
         return ask(["plan", *words, "--formula"], site.folder.root)["estimates"][0]
 
-    @routes.get("/api/fits")
-    def fits_json(method: Method = "LoRA", length: Length = 2048) -> dict[str, Any]:
-        """Every published model on every machine, for one method and row length."""
-        return what_fits(method, length)
-
-    @routes.get("/fits", include_in_schema=False)
-    def fits_page(method: Method = "LoRA", length: Length = 2048, machines: str = "") -> HTMLResponse:
-        found, words = what_fits(method, length), machines.replace(",", " ").split()
-        named = [row for row in found["machines"] if any(word.casefold() in row["name"] for word in words)]
-        return site.html("fits.html.jinja", page="fits", methods=list(METHODS), lengths=ROW_LENGTHS, machines=machines,
-                         found=found | ({"machines": named} if named else {}), unknown=bool(words) and not named)
-
     @routes.get("/plan", include_in_schema=False)
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
                   job: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
         jobs = [site.jobs.get(name) for name in job or []]
         return site.html("plan.html.jinja", 200, page="plan", recipe=recipe, first=FIRST_RECIPE,
                          chosen=target or [], overrides=overrides,
-                         jobs=list(zip(jobs, bars(jobs), strict=True)), catalog=catalog(), quick=KEYS_OF_THE_FORM,
+                         jobs=[(each, bar(each)) for each in jobs], catalog=catalog(), quick=KEYS_OF_THE_FORM,
                          waiting=any(each.state == "running" for each in jobs), **recipe_choices(site.folder),
                          machines={name: target_in_name(name) for name in shipped_recipes()})
 

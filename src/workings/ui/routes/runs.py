@@ -11,13 +11,13 @@ from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
-from workings.errors import RequestError, WorkingsError
+from workings.errors import WorkingsError
 from workings.reports.gather import bare_view, commands
 from workings.reports.html import render_report, report_views
 from workings.ui.ask import AskForm, start
 from workings.ui.detail import read_detail
 from workings.ui.jobs import Job
-from workings.ui.listing import RunRow, starting_row
+from workings.ui.listing import RunRow
 from workings.ui.routes.compare import MAX_RUNS
 from workings.ui.site import Site, html_file
 from workings.ui.tabs import TABS, OpenedRun, PageQuery
@@ -78,11 +78,6 @@ def router(site: Site) -> APIRouter:
         """Runs of the folder."""
         return listed(site, wanted)
 
-    @routes.get("/api/begun")
-    def begun_json() -> list[str]:
-        """Names of the folder's runs that a process of this machine works on."""
-        return sorted(site.folder.phases())
-
     @routes.get("/", include_in_schema=False)
     def runs_page(wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
         found = listed(site, wanted)
@@ -93,7 +88,7 @@ def router(site: Site) -> APIRouter:
         runs = [row for row in found["rows"] if row.kind == "run" and not (row.earlier_of and not wanted.earlier)]
         alone = [row for row in found["rows"] if row.kind != "run" and not row.base_of]
         return site.html("runs.html.jinja", page="runs", found=found, wanted=wanted, runs=runs, alone=alone,
-                         earlier=earlier, begun=sorted(site.folder.phases()), most=MAX_RUNS)
+                         earlier=earlier, most=MAX_RUNS)
 
     _run_routes(site, routes)
     return routes
@@ -109,7 +104,7 @@ def _run_routes(site: Site, routes: APIRouter) -> None:
     @routes.get("/api/live/{name:path}")
     def live_json(name: str) -> RunRow:
         """Progress of a run: its row in the list, without values that take long to read."""
-        return site.live(name)
+        return site.row(site.folder.path(name), verdict=False)
 
     # `partial` hides the site from FastAPI, which makes parameters of the remaining arguments.
     for key, tab in TABS.items():
@@ -142,12 +137,7 @@ def _run_routes(site: Site, routes: APIRouter) -> None:
 
 def _page(site: Site, name: str, wanted: PageQuery) -> Response:
     job = next(iter(site.jobs.about("train", name, 1)), None)
-    try:
-        run = OpenedRun.open(site, name)
-    except RequestError:
-        if (page := _page_before_the_run(site, name, job)) is None:
-            raise
-        return page
+    run = OpenedRun.open(site, name)
     shown = {key: tab for key, tab in TABS.items() if tab.shown(run)}
     # A link may name a tab that this run lacks: show the first one. A running run is watched by its curves.
     first = "curves" if run.row.state == "running" and "curves" in shown else next(iter(shown))
@@ -159,15 +149,3 @@ def _page(site: Site, name: str, wanted: PageQuery) -> Response:
                      tabs=[(group, list(members)) for group, members in groupby(
                          shown.items(), lambda item: item[1].group)],
                      **values)
-
-
-def _page_before_the_run(site: Site, name: str, job: Job | None) -> Response | None:
-    """The page of a run without a directory yet, or of the command that ended without one; None without either."""
-    if (phase := site.folder.phases().get(name)) is not None:
-        return site.html("starting.html.jinja", page="runs", row=starting_row(name, phase), job=job)
-    if job is None:
-        return None
-    # Before the command says what it does, it imports libraries for some seconds.
-    row = RunRow(name=name, kind="run", state="running", started_at=job.started_at, phase="starting", begun=True)
-    return (site.html("starting.html.jinja", page="runs", row=row, job=job) if job.state == "running"
-            else RedirectResponse(f"/jobs/{job.id}", 303))

@@ -19,7 +19,7 @@ from workings.hardware.catalog import targets
 from workings.record.layout import PARTIAL_SUFFIX
 from workings.record.values import leaves
 from workings.reports.gather import recipe_of
-from workings.ui.jobs import Job, json_object, place_of
+from workings.ui.jobs import Job, json_object
 from workings.ui.requests import FIRST_RECIPE, new_place, override_words, recipe_argument, recipe_choices
 from workings.ui.site import Site
 
@@ -108,11 +108,6 @@ def router(site: Site) -> APIRouter:
     def start_page(recipe: str = FIRST_RECIPE, overrides: str = "") -> HTMLResponse:
         return _page(site, {"recipe": recipe, "overrides": overrides})
 
-    @routes.get("/api/fields")
-    def fields_json(recipe: str) -> dict[str, list[dict[str, Any]]]:
-        """Keys of a recipe with their values and what they mean, by section."""
-        return recipe_fields(recipe_argument(site.folder, recipe))
-
     # One function for the form and its JSON twin, so that both check fields alike.
     for verb, start in verbs(site).items():
         routes.add_api_route(f"/api/{verb}", start, methods=["POST"], name=verb)
@@ -138,11 +133,6 @@ def router(site: Site) -> APIRouter:
         return {"running": running, "end": lines[-1][0] if lines else after,
                 "pieces": [{key: value[key] for key in ("model", "piece")} for value in values if "piece" in value]}
 
-    @routes.post("/api/jobs/{identity}/stop")
-    def stop_json(identity: str) -> Job:
-        """Ask it to stop, as Ctrl-C would; training saves a checkpoint and seals what it has."""
-        return site.jobs.stop(identity)
-
     @routes.get("/jobs", include_in_schema=False)
     def jobs_page() -> HTMLResponse:
         return site.html("jobs.html.jinja", page="jobs", jobs=site.jobs.all())
@@ -157,7 +147,7 @@ def router(site: Site) -> APIRouter:
 
     @routes.post("/jobs/{identity}/stop", include_in_schema=False)
     def stop_form(identity: str) -> RedirectResponse:
-        return RedirectResponse(place_of(site.jobs.stop(identity)), 303)
+        return RedirectResponse(f"/jobs/{site.jobs.stop(identity).id}", 303)
 
     return routes
 
@@ -186,7 +176,7 @@ def _led_to_its_job(site: Site, start: Callable[..., Job]) -> Callable[..., Resp
     def form(**fields: Any) -> Response:
         try:
             # 303 makes the browser ask with GET, so that reading the page again does not start the command once more.
-            return RedirectResponse(place_of(start(**fields)), 303)
+            return RedirectResponse(f"/jobs/{start(**fields).id}", 303)
         except RequestError as error:
             if start.__name__ != "train":
                 raise

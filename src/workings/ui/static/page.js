@@ -61,8 +61,8 @@ function watchRun(element) {
   const state = element.querySelector(".state").textContent;
   repeat(2000, async () => {
     const { status, value: row } = await asked(`/api/live/${runPath(element.dataset.live)}`);
-    if (status !== 200 && status !== 404) return null;
-    if (!row || row.begun !== ("begun" in element.dataset) || row.state !== state || (state !== "running" && !row.phase)) {
+    if (status !== 200) return null;
+    if (!row || row.state !== state || (state !== "running" && !row.phase)) {
       location.reload();
       return false;
     }
@@ -71,24 +71,10 @@ function watchRun(element) {
     const left = element.querySelector("[data-left]");
     const phase = element.querySelector("[data-phase]");
     if (phase) phase.textContent = row.phase;
-    if (left && row.begun) left.textContent = phase ? "" : row.phase;
-    else if (left) left.textContent = `${row.steps} of ${row.planned_steps} steps` + (row.seconds_left == null ? "" : `, ${durationText(row.seconds_left)} left`);
+    if (left) left.textContent = `${row.steps} of ${row.planned_steps} steps` + (row.seconds_left == null ? "" : `, ${durationText(row.seconds_left)} left`);
     const loss = element.querySelector("[data-loss]");
     if (loss && row.loss != null) loss.textContent = row.loss.toFixed(4);
     return true;
-  });
-}
-
-/** The list is read again when a run begins or ends somewhere, unless someone has ticked or typed something. */
-function watchList(form) {
-  const known = form.dataset.begunRuns;
-  repeat(3000, async () => {
-    const names = await json("/api/begun");
-    if (!names) return null;
-    const busy = document.activeElement?.matches("input, select") || document.querySelector("table.runs input:checked");
-    if (busy || JSON.stringify(names) === JSON.stringify(JSON.parse(known))) return true;
-    location.reload();
-    return false;
   });
 }
 
@@ -254,7 +240,6 @@ document.addEventListener("DOMContentLoaded", () => {
   showTimes(document);
   document.querySelectorAll("pre.command, pre[data-copy]").forEach(addCopyButton);
   document.querySelectorAll("[data-live]").forEach(watchRun);
-  document.querySelectorAll("[data-begun-runs]").forEach(watchList);
   document.querySelectorAll("[data-job]").forEach(watchJob);
   document.querySelectorAll("[data-asked]").forEach(watchAnswers);
   document.querySelectorAll("form[role=search]").forEach(filterAtOnce);

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo
 
 from workings.config.rewards import OverlongReward
 from workings.config.section import refused
 from workings.errors import RequestError
+from workings.hardware.device import row_devices
 from workings.objectives.policy_gradient import PolicyGradient
 from workings.ways.base import KeyValues, Way
 
 if TYPE_CHECKING:
     from workings.config.recipe import Recipe
     from workings.config.training import BatchConfig
-    from workings.engines.base import ProgramName, ProgramShape
+    from workings.engines.base import Engine, ProgramName, ProgramShape
+    from workings.inputs.resolve import ResolvedRun
     from workings.models.batch import BatchShape
+    from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.training_data import PromptData
 
 SHORTEST_COMPLETION = 32
 """Minimum tokens of a shortened completion."""
@@ -195,6 +199,31 @@ class RolloutWay(Way):
         """Empty: completions are sampled."""
         del recipe
         return ""
+
+    @abstractmethod
+    def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
+        """What completions earn: `rewards` or `teacher` of the run's `PromptData`."""
+
+    def prepare(self, resolved: ResolvedRun, engine: Engine) -> PromptData:
+        """Prompts; completions are sampled and rewarded when an update needs them."""
+        from workings.ways.parts.training_data import PromptData, prompts_of
+        data = PromptData(resolved=resolved, prompts=prompts_of(resolved), devices=row_devices(engine.describe().mesh),
+                          **self.judges(resolved))
+        data.check(engine)
+        return data
+
+    def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
+        """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
+        from workings.ways.parts.replays import replayed_rollouts
+        return replayed_rollouts(opened, seed, exact=exact)
+
+    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
+                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
+        """Rollouts that are changed before their batches are made."""
+        from workings.ways.parts.replays import ROLLOUT_CONTROLS, replayed_rollouts
+        del source
+        return {name: (words, replayed_rollouts(opened, opened.recipe.seed, exact=exact, change=change))
+                for name, (words, change) in ROLLOUT_CONTROLS.items() if name in self.controls}
 
 
 def rollout_way(recipe: Recipe) -> RolloutWay:

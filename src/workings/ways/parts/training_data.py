@@ -24,7 +24,6 @@ from workings.rollouts import rollout_json
 from workings.rollouts.episodes import EpisodeRules
 from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluation_items
 from workings.rollouts.rollout import Rollout
-from workings.rollouts.vllm import VllmSampler
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
 from workings.ways.parts.rollout_batch import RolloutShape
@@ -130,11 +129,11 @@ class PromptData:
         """The sampler of this run's rollouts. Raises `RequestError` as `check` does."""
         self.check(engine)
         recipe, resolved = self.resolved.recipe, self.resolved
-        vllm = None if recipe.sampler is None else VllmSampler(recipe, engine, weights=resolved.weights.directory)
+        sampler = engine if recipe.sampler is None else recipe.sampler.open(recipe, engine, resolved.weights.directory)
         assert isinstance(engine, LikelihoodEngine)  # `check` has refused others
-        assert isinstance(engine, Sampler)  # likewise
+        assert isinstance(sampler, Sampler)  # likewise
         return RolloutSampler(
-            sampler=vllm or engine, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
+            sampler=sampler, engine=engine, prompts=self.prompts, algorithm=self.algorithm, shape=self.shape,
             rewarder=None if self.rewards is None else rewarder, reward_settings=self.rewards,
             template=self.resolved.template, player=player, rules=episode_rules(self.resolved.recipe),
             seed=self.prompts.seed, ahead=recipe.sampler is not None and recipe.sampler.ahead,

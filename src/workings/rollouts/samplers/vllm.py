@@ -6,6 +6,8 @@ have. vLLM would keep blocks of its prefix cache if the same path were loaded ag
 Completions are sampled without seeds: on a CPU a seed crashes vLLM 0.32, and rounding depends on the batch.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
@@ -17,28 +19,79 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from typing import TYPE_CHECKING, Any, Literal
 
-from workings.config.environment import SamplerConfig
+from pydantic import Field
+
 from workings.config.method import FullConfig
-from workings.config.recipe import Recipe
-from workings.engines import checkpoint_files as files
-from workings.engines.base import Completion, Engine, State
+from workings.config.sampler import SamplerConfig
 from workings.errors import RequestError, TrainingFailed
 from workings.models.json_file import write_object
-from workings.record.digest import file_digest
+
+if TYPE_CHECKING:
+    from workings.config.recipe import Recipe
+    from workings.engines.base import Completion, Engine, State
+    from workings.hardware.device import DeviceFacts
+    from workings.models.shape import ModelShape
 
 FLAGS = ("--enable-lora", "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enforce-eager")
 """Log probabilities at the sampling temperature, and no top-p or top-k out of a model's `generation_config.json`."""
-ENVIRONMENT = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-               "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+CACHE_GIB = "VLLM_CPU_KVCACHE_SPACE"
+"""Variable with the GiB of the cache on a CPU."""
+ENVIRONMENT = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", CACHE_GIB: "1",
+               "HF_HUB_OFFLINE": "1"}
 """Variables that a server starts with, unless they are set."""
+SHARE, USUAL_SHARE = "--gpu-memory-utilization", 0.9
+"""Argument with the share of a card that vLLM takes, and its default."""
+WEIGHTS, CACHE = "vLLM: weights", "vLLM: cache"
+"""Parts of the memory."""
 CALL_SECONDS = 60.0
 """Time limit of every request but that for completions."""
+
+
+class VllmConfig(SamplerConfig):
+    """A vLLM server that samples completions of a run with adapters. `sampler: vllm` is short for `{name: vllm}`.
+
+    It samples from the whole distribution: there is no `top_p` or `top_k`, because the update would then improve
+    another distribution than the sampled one.
+    """
+
+    name: Literal["vllm"]
+    """vLLM, in its own environment."""
+    url: str = ""
+    """Address of a running server, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
+    starts one."""
+    command: str = Field(default="vllm", min_length=1)
+    """Program that starts a server, such as `/opt/vllm/bin/vllm`."""
+    # Not strict, because YAML and JSON give a list where a tuple is declared.
+    arguments: tuple[str, ...] = Field(default=(), strict=False)
+    """Further arguments of `vllm serve`, such as `[--gpu-memory-utilization, '0.4']`."""
+    start_seconds: float = Field(default=1800, gt=0)
+    """Time limit of the server's start."""
+    seconds: float = Field(default=3600, gt=0)
+    """Time limit of the completions of one rollout."""
+
+    def memory(self, recipe: Recipe, shape: ModelShape, device: DeviceFacts) -> dict[str, int]:
+        """Weights and cache, by formula; nothing for a server that runs already (`url`)."""
+        from workings.config.training import BYTES_OF_FORMAT
+        from workings.models.weights import parameter_count
+        if self.url:
+            return {}
+        weights = BYTES_OF_FORMAT[recipe.precision.compute] * parameter_count(shape)
+        if device.platform == "cpu":
+            return {WEIGHTS: weights, CACHE: int(float((ENVIRONMENT | os.environ)[CACHE_GIB]) * 2**30)}
+        words = [word for argument in self.arguments for word in argument.split("=", 1)]
+        share = float(words[words.index(SHARE) + 1]) if SHARE in words[:-1] else USUAL_SHARE
+        # Its cache takes what the share leaves next to the weights.
+        return {WEIGHTS: weights, CACHE: max(0, int(share * device.memory_limit_bytes) - weights)}
+
+    def open(self, recipe: Recipe, engine: Engine, weights: Path | None) -> VllmSampler:
+        """The sampler of a run."""
+        return VllmSampler(recipe, engine, weights=weights)
+
+
+SAMPLER = VllmConfig
 
 
 class VllmSampler:
@@ -46,12 +99,12 @@ class VllmSampler:
 
     def __init__(self, recipe: Recipe, engine: Engine, *, weights: Path | None) -> None:
         """Starts nothing yet. Raises `RequestError` for a recipe without adapters, or weights that are in no folder."""
-        assert recipe.sampler is not None  # the caller has checked
+        assert isinstance(recipe.sampler, VllmConfig)  # its section opens it
         if isinstance(recipe.method, FullConfig) or weights is None:
             raise RequestError(f"sampler.name: vllm does not take method.name: {recipe.method.name} with model.source: "
                                f"{recipe.model.source}", "adapters on weights in a folder, which a server can load",
                                "method.name=lora, with a pretrained model; or no sampler")
-        self._config: SamplerConfig = recipe.sampler
+        self._config = recipe.sampler
         self._engine, self._method, self._weights = engine, recipe.method, weights
         self._longest, self._compute = recipe.data.max_length, recipe.precision.compute
         self._folder = Path(tempfile.mkdtemp(prefix="workings-vllm-"))
@@ -70,6 +123,7 @@ class VllmSampler:
 
         Raises `TrainingFailed` if the server failed or gave another answer, and `RequestError` if it does not start.
         """
+        from workings.engines.base import Completion
         del seeds
         if state is not None:
             self.load(state)
@@ -89,10 +143,12 @@ class VllmSampler:
 
     def load(self, state: State) -> None:
         """Load a state's adapters into the server, if they have changed. Raises as `sample`."""
+        from workings.engines import checkpoint_files as files
+        from workings.record.digest import file_digest
         if not self.url:
             self._start()
         if not self._version:
-            self._version = str(self._ask("/version", None)["version"])
+            self._version = str(self._ask("/version")["version"])
         folder = Path(tempfile.mkdtemp(prefix="adapter-", dir=self._folder))
         self._engine.save(state, folder)
         (folder / files.OPTIMIZER_FILE).unlink()
@@ -110,7 +166,10 @@ class VllmSampler:
 
     def _start(self) -> None:
         """Start a server, and wait until it answers. Raises `RequestError` with its last lines if it does not."""
-        port, log = _free_port(), self._folder / "server.log"
+        with socket.socket() as door:
+            door.bind(("127.0.0.1", 0))
+            port = int(door.getsockname()[1])
+        log = self._folder / "server.log"
         command = [self._config.command, "serve", str(self._weights), "--host", "127.0.0.1", "--port", str(port),
                    "--dtype", {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[self._compute],
                    "--max-model-len", str(self._longest), "--max-lora-rank", str(max(8, self._method.rank)),
@@ -126,7 +185,7 @@ class VllmSampler:
         self._end = weakref.finalize(self, _stop, process, self._folder)
         deadline = time.monotonic() + self._config.start_seconds
         self.url = f"http://127.0.0.1:{port}"
-        while not _answers(self.url):
+        while not self._is_up():
             if process.poll() is not None or time.monotonic() > deadline:
                 last = " / ".join(log.read_text(errors="replace").splitlines()[-3:])[-300:]
                 self._end()
@@ -134,8 +193,18 @@ class VllmSampler:
                                    "a server of vLLM that runs on this machine", f"run it by hand: {' '.join(command)}")
             time.sleep(1)
 
-    def _ask(self, path: str, body: Mapping[str, Any] | None, seconds: float = CALL_SECONDS) -> Any:
+    def _is_up(self) -> bool:
+        with suppress(TrainingFailed):
+            self._ask("/health", seconds=5)
+            return True
+        return False
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None, seconds: float = CALL_SECONDS) -> Any:
         """The answer to a request as JSON, else as text. Raises `TrainingFailed`."""
+        # Here, because this module is read with every recipe.
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data=data, headers={"Content-Type": "application/json"})  # noqa: S310
         try:
@@ -148,19 +217,7 @@ class VllmSampler:
         return json.loads(text) if text[:1] == "{" else text
 
 
-def _answers(url: str) -> bool:
-    with suppress(OSError, HTTPException), urlopen(url + "/health", timeout=5) as reply:  # noqa: S310 - this machine
-        return bool(reply.status == 200)
-    return False
-
-
-def _free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
-
-
-def _stop(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+def _stop(process: subprocess.Popen[bytes], folder: Path) -> None:
     """End a server with the processes that it has started, and remove its folder."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)

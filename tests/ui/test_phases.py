@@ -1,4 +1,4 @@
-"""What a run's files do not hold: what its process does before the first step and after the last one, and tags."""
+"""What a run's files do not hold: what its process does before the first step and after the last one; its base."""
 
 import json
 from pathlib import Path
@@ -15,22 +15,9 @@ from workings.record.progress import slow_operation
 
 def test_a_run_says_what_its_process_does_outside_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "folder"
-    two_runs(folder)
     run = synthetic.sealed_run(folder / "tiny")
     page = client(folder, monkeypatch)
-    assert page.get("/run/runs/new").status_code == 404
-    with phases(folder / "runs" / "new", "smoke-tiny", 60), slow_operation("planning: does it fit"):
-        row = page.get("/api/runs").json()["rows"][0]  # first of all, under the address that it will have
-        assert (row["name"], row["state"], row["phase"]) == ("runs/new", "running", "planning: does it fit")
-        assert (row["planned_steps"], row["begun"]) == (60, True)
-        assert page.get("/api/live/runs/new").json()["phase"] == "planning: does it fit"
-        assert page.get("/api/begun").json() == ["runs/new"]
-        assert all("planning: does it fit" in page.get(address).text for address in ("/", "/run/runs/new"))
-    assert page.get("/run/runs/new").status_code == 404
-    assert page.get("/api/begun").json() == []
-    with phases(folder / "runs" / "new", "epochs", 0):
-        assert "steps unknown until the rows are counted" in page.get("/run/runs/new").text
-    with phases(run, "tiny", 6):
+    with phases(run):
         with slow_operation("taking the first step"):
             assert page.get("/api/live/tiny").json()["phase"] == "taking the first step"
         assert page.get("/api/live/tiny").json()["phase"] == ""  # its log says more
@@ -42,7 +29,7 @@ def test_a_run_says_what_its_process_does_outside_of_its_steps(tmp_path: Path, m
 
 def test_a_dead_process_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKINGS_CACHE", str(tmp_path / "cache"))
-    with phases(tmp_path / "run", "smoke-tiny", 60):
+    with phases(tmp_path / "run"):
         file = next((tmp_path / "cache" / "phases").iterdir())
         told = json.loads(file.read_bytes())
         assert read_phases() == {tmp_path / "run": Phase(**told)}
@@ -56,7 +43,7 @@ def test_a_dead_process_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_no_place_for_it_keeps_no_run_from_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(phases_module, "cache_directory", lambda: tmp_path / "file")
-    with phases(tmp_path / "run", "smoke-tiny", 60), slow_operation("planning"):
+    with phases(tmp_path / "run"), slow_operation("planning"):
         pass
 
 
