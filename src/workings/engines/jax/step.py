@@ -140,12 +140,12 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
         all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
         hidden, rows, loss_at = supervised_hidden_states(spec, all_params, rows)
-        differentiated, (total, metrics, log_probs) = objective_sum(
+        surrogate, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(all_params), rows, spec.shape, spec.layout, spec.loss_chunk)
         if loss_at is not None and log_probs is not None:
             log_probs = loss_at.at_positions(log_probs)
         # Divided here, so that the sum over micro batches is the gradient of the step.
-        return differentiated / divisor, ((total / divisor, metrics), log_probs)
+        return surrogate / divisor, ((total / divisor, metrics), log_probs)
 
     def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
         (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows, key)
