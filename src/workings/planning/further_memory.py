@@ -153,7 +153,7 @@ def with_saving(run: PlannedRun, engine: PlanningEngine | None, inspections: Ins
         BYTES_OF_FORMAT[run.request.precision.parameters], BYTES_OF_FORMAT[run.request.precision.moments])
     parts = state_parts(run.request, *run.mesh.of_a_copy) | {
         name: step.breakdown[name] for name in (*FROZEN_MODELS, *step.assumed) if name in step.breakdown} | {
-        GATHERED: width * max(prod(tensor.size) for tensor in trained_tensors(run.request, 1, 1))}
+        GATHERED: width * max(prod(tensor.dims) for tensor in trained_tensors(run.request, 1, 1))}
     peak = sum(parts.values())
     if peak <= max(inspection.peak_bytes for inspection in inspections.values()):
         return inspections
