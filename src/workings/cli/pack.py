@@ -40,9 +40,10 @@ def pack_command(
     with slow_operation(f"packing {out}"):
         done = pack(runs, out, weights=weights, max_bytes=max_mib << 20, dry_run=dry_run, show=show)
     values = {"out": str(out), "page": str(done.page), "root": done.root,
-              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest), "written": not dry_run}
+              "files": len(done.entries), "bytes": done.zip_bytes, "by_digest": len(done.by_digest),
+              "written": not dry_run}
     answer(values, (
         f"nothing written (--dry-run); root {done.root}" if dry_run else
-        f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
+        f"{out}: {done.zip_bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
         f"or in a browser, offline: {done.page}"))
