@@ -104,7 +104,9 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
     """Near duplicates among texts as `words`: (later, earlier, similarity) for each and its nearest earlier text."""
     index = PassageIndex()
     for later, text in enumerate(texts):
-        near = [(alike, earlier) for alike, earlier in index.alike(text) if _is_near(text, texts[earlier], alike)]
+        has_numbers, least = bool(numbers(text)), least_similarity(numbers(text))
+        near = [(alike, earlier) for alike, earlier in index.alike(text)
+                if alike >= least or _differ_little(text, texts[earlier], alike, has_numbers=has_numbers)]
         if near:
             # The earliest of equally similar ones.
             alike, earlier = max(near, key=lambda pair: (pair[0], -pair[1]))
@@ -112,11 +114,9 @@ def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, floa
         index.add(text)
 
 
-def _is_near(text: list[str], earlier: list[str], alike: float) -> bool:
-    """Whether two texts with the same numbers are near duplicates, by their similarity or by what one says more."""
-    if alike >= least_similarity(numbers(text)):
-        return True
-    if numbers(text):
+def _differ_little(text: list[str], earlier: list[str], alike: float, *, has_numbers: bool) -> bool:
+    """Whether two texts with the same numbers, or none, are near duplicates by what one says more than the other."""
+    if has_numbers:
         return _says_little_more(text, earlier)
     return alike >= SIMILARITY_WITHIN and _asks_the_same(text, earlier)
 
