@@ -5,9 +5,9 @@ batches, and a run may take a few of them.
 """
 
 import hashlib
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import numpy as np
 
@@ -71,30 +71,22 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Longest row first, each goes into the fullest sequence that still has room, else opens a new one.
 
     Arguments as of `first_fit`. Returns sequences of ascending row numbers, ascending by their first. Source: Best Fit
-    Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973). Sequences are in a heap for every room
-    that they can have left, and a number's bits say which heaps hold any.
+    Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973).
     """
     _refuse_unfit(lengths, capacity)
-    # having[r]: sequences with room for r more tokens; bit r of `rooms` is set where that heap is not empty.
-    having: list[list[int]] = [[] for _ in range(capacity)]
-    rooms = 0
+    # Tokens that a sequence has room for, and its number; ascending. Full sequences are left out.
+    rooms: list[tuple[int, int]] = []
     packed: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        length = lengths[row]
-        if enough := rooms >> length:
-            # The lowest bit that is set is the least room that is enough; the heap gives the sequence opened first.
-            room = length + (enough & -enough).bit_length() - 1
-            sequence = heappop(having[room])
-            if not having[room]:
-                rooms ^= 1 << room
-        else:
-            room, sequence = capacity, len(packed)
+        # The least room that is enough; among equal ones the sequence that was opened first.
+        index = bisect_left(rooms, (lengths[row], 0))
+        if index == len(rooms):
+            rooms.append((capacity, len(packed)))
             packed.append([])
+        room, sequence = rooms.pop(index)
         packed[sequence].append(row)
-        # A full sequence goes into no heap: nothing fits into it any more.
-        if left := room - length:
-            heappush(having[left], sequence)
-            rooms |= 1 << left
+        if room > lengths[row]:
+            insort(rooms, (room - lengths[row], sequence))
     return sorted(sorted(rows) for rows in packed)
 
 
