@@ -21,34 +21,27 @@ class Token:
     """A piece of a text."""
 
     kind: str
-    r"""From `tokenize`:
+    r"""From `tokenize`: `number` (`1,200`, `.5`), `fraction` (`\frac12`), `power` (`²`), `factorial` (`!`); `op` (`+`,
+    `\times`, `%`), `open` and `close` (brackets), `frac`, `binom` and `sqrt` (before their operands); `equals` (`=`),
+    `about` (`≈`), `relation` (`<`, `\implies`); `word`, `break` (end of a line), `bullet` (`2.` of a list), `ellipsis`
+    (`...`) and `other`.
 
-    - `number` (`1,200`, `.5`), `fraction` (`\frac12`), `power` (`²`), `factorial` (`!`)
-    - `op` (`+`, `\times`, `%`), `open` and `close` (brackets); `frac`, `binom` and `sqrt` (before their operands)
-    - `equals` (`=`), `about` (`≈`), `relation` (`<`, `\implies`)
-    - `word` (`apples`), `break` (end of a line), `bullet` (`2.` of a list), `ellipsis` (`...`), `other`
-
-    From `mark` only:
-
-    - `scale` (`dozen`: a factor), `cents` (a hundredth), `unit` (`square feet`)
-    - `says` (`is`, `gives`: a word for an equals sign), `gap` (between two numbers without a sign, as in `3 4`)
-    """
+    From `mark` only: `scale` (`dozen`: a factor), `cents` (a hundredth), `unit` (`square feet`), `says` (`is`: a word
+    for an equals sign) and `gap` (between two numbers without a sign, as in `3 4`)."""
     text: str
     """The normalized text: operators in one spelling, numbers without grouping."""
     start: int
     end: int
 
 
-_NORMALIZED = {
-    "×": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "✕": "*", "x": "*", "X": "*", "÷": ":", "−": "-", "–": "-",
-    "⁄": "/", "**": "^", r"\cdot": "*", r"\times": "*", r"\ast": "*", r"\div": ":", r"\%": "%"}
+_NORMALIZED = {**dict.fromkeys(("×", "·", "⋅", "∙", "∗", "✕", "x", "X", r"\cdot", r"\times", r"\ast"), "*"),
+               "÷": ":", r"\div": ":", "−": "-", "–": "-", "⁄": "/", "**": "^", r"\%": "%"}
 """`:` means a division sign, which binds two fractions less tightly than the strokes within them."""
 _SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _GROUP = r"(?:,|\{,\}|,\\!|\\,)"
 _RELATIONS = ("ne|neq|le|leq|leqslant|ge|geq|geqslant|lt|gt|equiv|sim|cong|to|rightarrow|Rightarrow|implies|iff|"
               "Leftrightarrow|Longrightarrow|longrightarrow|therefore|because|in|mid")
-# Alternatives are tried in order, and the last one takes any character. Most groups are kinds of tokens; `_token` says
-# what becomes of the others.
+# Alternatives are tried in order, and the last one takes any character. `_token` makes kinds of tokens of the groups.
 _TOKEN = re.compile(rf"""
     (?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)  # ²
     # apples, it's, half-eaten
@@ -218,14 +211,9 @@ def _between(before: Token, token: Token, text: str) -> list[Token]:
 
 def _aside(tokens: Sequence[Token], at: int) -> int | None:
     """Index after words in brackets, as in `29 x 1 (ones) = 29`; None without such words."""
-    if tokens[at].text != "(":
-        return None
-    for end in range(at + 1, min(at + _MAX_ASIDE_WORDS + 2, len(tokens))):
-        if tokens[end].kind == "close" and end > at + 1:
-            return end + 1
-        if tokens[end].kind != "word" or len(tokens[end].text) == 1:
-            return None
-    return None
+    inside = tokens[at + 1:at + 2 + _MAX_ASIDE_WORDS]
+    end = next((index for index, token in enumerate(inside) if token.kind != "word" or len(token.text) == 1), 0)
+    return at + end + 2 if tokens[at].text == "(" and end and inside[end].kind == "close" else None
 
 
 def _word(tokens: Sequence[Token], at: int, marked: list[Token], text: str) -> _Read | None:
@@ -259,11 +247,8 @@ def _operation(tokens: Sequence[Token], at: int, marked: list[Token]) -> _Read |
             continue
         kind, text = words.PHRASES[phrase]
         following = tokens[end].kind if end < len(tokens) else ""
-        # A single word may also be one of prose, so the right kind of token has to follow.
-        if kind == "says":
-            fits = following == "number"
-        else:
-            fits = following in _BEGIN_OPERAND and (text != "of" or is_part)
+        # A single word may also be one of prose, so an operand has to follow; after `is` a number.
+        fits = following in ({"number"} if kind == "says" else _BEGIN_OPERAND) and (text != "of" or is_part)
         if fits or end > at + 1:
             return [Token(kind, text, tokens[at].start, tokens[end - 1].end)], end
     return None
