@@ -79,19 +79,15 @@ def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int
     `RequestError` if a family does represent it, or it is not a causal model in plain numbers.
     """
     check_values(config)
-    if family := _verified_family(config):
+    try:
+        family = from_hf_config(config).family
+    except RequestError:
+        family = ""  # of no family, or of one that refuses these very settings
+    if family:
         raise RequestError(f"model.verified: false contradicts the verified family {family}",
                            "true, because this package computes and checks the model itself",
                            "model.verified=true, or leave it out")
     return check_shape(unverified_shape(config, stored))
-
-
-def _verified_family(config: Mapping[str, Any]) -> str:
-    """Name of the family that represents a model; empty if there is none, or if it refuses these settings."""
-    try:
-        return from_hf_config(config).family
-    except RequestError:
-        return ""
 
 
 def to_hf_config(shape: ModelShape) -> dict[str, Any]:

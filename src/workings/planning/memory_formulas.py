@@ -98,10 +98,7 @@ def _local(name: str, dims: Dims, fsdp: int, tp: int) -> Dims:
 
 
 def _local_length(length: int, splits: tuple[int, ...]) -> int:
-    """Length of one device's piece of an axis that is split by one number of devices after another.
-
-    The last splits are left out until the product of the others divides the length: `_local_length(12, (2, 4))` is 6.
-    """
+    """One device's piece of an axis that is split by as many of these numbers, from the first, as divide its length."""
     while splits and length % prod(splits):
         splits = splits[:-1]
     return length // prod(splits)
@@ -115,10 +112,7 @@ def trained_tensors(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
 
 
 def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
-    """Adapters of LoRA and QLoRA: two thin matrices for each chosen projection; none with full training.
-
-    A projection `[out, in]` gets a matrix A `[rank, in]` and a matrix B `[out, rank]`.
-    """
+    """Adapters of LoRA and QLoRA: A ``[rank, in]`` and B ``[out, rank]`` of each chosen projection; else none."""
     method = request.method
     if method.name == "full":
         return []
@@ -221,10 +215,7 @@ def feed_forward_elements(shape: ModelShape, layer: int, tp: int) -> int:
 
 
 def step_long_elements_per_token(shape: ModelShape) -> int:
-    """Elements per token in memory for the whole step, with their gradients.
-
-    They are the per-layer embeddings, and the keys and values that later layers read again.
-    """
+    """Elements per token in memory for the whole step: per-layer embeddings, and keys and values of later layers."""
     shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
     keys_and_values = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
     # Twice: the values themselves and their gradients.

@@ -36,11 +36,9 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
                   shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, ObjectiveResult]:
     """The surrogate of one micro batch, which is to be differentiated, and the values that are reported.
 
-    The objective is a function of the log probability of each target. Its derivative by a log probability says how much
-    that token weighs in the gradient. So we compute all log probabilities, differentiate the objective by them, and
-    return the cross-entropy sum with these derivatives as constant weights: by the chain rule its gradient in
-    ``hidden`` and ``head`` is the objective's, and only one kind of loss has to be computed in chunks. Its value means
-    nothing (except for cross entropy, where both are the same); the objective's value is in the `ObjectiveResult`.
+    The objective is a function of the targets' log probabilities. Its derivatives by them, with the opposite sign, are
+    the constant weights of the surrogate, a sum of cross entropies: by the chain rule both have the same gradient in
+    ``hidden`` and ``head``. The surrogate's value means nothing; the objective's is in the `ObjectiveResult`.
 
     ``hidden`` ``[B, S, D]``, ``head`` ``[V, D]``; ``rows``: ``targets``, ``loss_mask`` and the objective's signals,
     ``[B, S]``; ``chunk`` as in `loss_sum`.

@@ -172,13 +172,12 @@ class Expected:
     """The tensors that a checkpoint must have."""
 
     file: str
-    """Name of the file of weights."""
+    """Name of the file that holds ``weights``."""
     weights: _Sizes
-    """Shapes of its tensors."""
     moments: dict[str, tuple[tuple[int, ...], str]]
     """Shape and format of each tensor of the optimizer."""
     trained: frozenset[str]
-    """Names of the weights that are trained."""
+    """Names of those ``weights`` that are trained."""
     frozen: tuple[frozenset[str], ...]
     """Formats that the weights below adapters may have; engines name four bits differently."""
     stored: str
