@@ -111,7 +111,7 @@ def eval_command(
             if model is None:
                 scorecard = evaluate_predictions(completions, read_prompts(file), out, settings=settings)
             else:
-                weights = weights_request(loading_options, device, settings.form) if loading_options else None
+                weights = weights_request(loading_options, device, settings.form)
                 opened: dict[str, Any] = {"weights": weights, "device": where, "on_trained_items": warn, "group": group}
                 scorecard = (evaluate_run(model, file, out, settings=settings, **opened) if asked is None else
                              evaluate_task(model, asked, out, **opened))

@@ -84,10 +84,12 @@ def refuse_unread(situation: str, expected: str, *names: str) -> None:
                            f"leave {' and '.join(unread)} out")
 
 
-def weights_request(loading_options: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest":
-    """Request to open plain weights; ``form`` is that of their answers."""
+def weights_request(loading_options: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest | None":
+    """Request to open plain weights, whose answers have this ``form``; None for a run, which takes no such options."""
     from workings.runs.open_model import WeightsRequest
 
+    if not loading_options:
+        return None
     # An empty template is refused when the weights are opened, with the list of those there are.
     return WeightsRequest(device=device or "auto", form=form, **{"template": "", **loading_options})
 

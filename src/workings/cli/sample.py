@@ -81,13 +81,11 @@ def sample_command(
     _check_prompts_out(prompts_out)
     # Before opening a model, because a bad line is found at once.
     items = read_prompts(prompts)
-    # A sealed run takes no loading options: its record says how to open it.
-    weights = weights_request(loading_options, device, settings.form) if loading_options else None
-    # Without --batch-size, the largest batch that fits is planned and printed.
-    say_planned_batch = say if batch_size is None else None
+    weights = weights_request(loading_options, device, settings.form)
     try:
         unit = sample_run(model, items, out, request=request, weights=weights, **given_options(device=device),
-                          say_planned_batch=say_planned_batch)
+                          # Without --batch-size, the largest batch that fits is planned and printed.
+                          say_planned_batch=say if batch_size is None else None)
     # Finished samples are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "

@@ -44,7 +44,7 @@ def serve_command(
     # Called only to refuse a model that cannot be opened.
     as_recorded(model, loading_options, f"workings serve {model} --template tokenizer")
     with listen(port) as listener:  # before loading the model, which takes longer than finding the port taken
-        weights = weights_request(loading_options, device, "any") if loading_options else None
+        weights = weights_request(loading_options, device, "any")
         session = open_model(model, weights, device or AS_RECORDED).session
         name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
         url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
