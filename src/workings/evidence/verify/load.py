@@ -101,12 +101,8 @@ def _top_paths(tree: Tree) -> set[str]:
     # A seal inside a sealed folder starts no new top unit: it could hide files from the outer sums.
     outermost = {path for path in finished if path == "" or _innermost(path.rpartition("/")[0], finished) is None}
     # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
-    packed = set[str]()
-    for path in finished - outermost:
-        pack = _pack_path(path)
-        if pack is not None and pack in outermost and _kind(tree, pack) == PACK_KIND:
-            packed.add(path)
-    return outermost | packed
+    packs = {path for path in outermost if _kind(tree, path) == PACK_KIND}
+    return outermost | {path for path in finished if _pack_path(path) in packs}
 
 
 def _pack_path(run: str) -> str | None:
