@@ -33,18 +33,15 @@ LAYER_ARRAYS = 4
 """Arrays of the model's width that exist at one time inside a layer (fitted to compiled steps)."""
 SAMPLING_ARRAYS = 3
 """Arrays of the size of all logits while a token is sampled: the logits, noise, and their sum."""
-FEED_FORWARD_POSITIONS = 2048
-"""Minimum positions of a chunk of a recomputed layer's feed-forward."""
-FEED_FORWARD_CHUNKS = 8
-"""Maximum number of such chunks."""
+FEED_FORWARD_POSITIONS, FEED_FORWARD_CHUNKS = 2048, 8
+"""A recomputed layer's feed-forward runs in chunks of at least 2048 positions, at most 8 of them."""
 QUERY_CHUNK = 256
 """Query positions whose scores exist at one time with chunked attention."""
 LINEAR_ATTENTION_CHUNK = 64
 """Positions that a linear-attention layer computes together."""
-LINEAR_ATTENTION_COPIES = 10
-"""Arrays of the size of its queries, keys and values that exist at one time in its backward pass (found by a trace)."""
-LINEAR_ATTENTION_PAIRS = 6
-"""Arrays with an element for each pair of positions of a chunk that exist at one time there (found by a trace)."""
+LINEAR_ATTENTION_COPIES, LINEAR_ATTENTION_PAIRS = 10, 6
+"""Arrays that exist at one time in its backward pass (found by a trace): as large as its queries, keys and values
+together, and with an element for each pair of positions of a chunk."""
 CURRENT_LAYER_WEIGHTS = "weights of the layer at hand"
 FORMULA_VERSIONS = {"formula": "3"}
 """Recorded in place of a compiler's versions, to tell two formulas apart; raised when estimates change."""
