@@ -121,7 +121,7 @@ def adapters(request: EngineRequest, fsdp: int, tp: int) -> list[Tensor]:
             splits_input = name.endswith(INPUT_SPLIT)
             a_matrix = (method.rank, _local_length(in_length, (tp, fsdp) if splits_input else (fsdp,)))
             b_matrix = (_local_length(out_length, (fsdp,) if splits_input else (tp, fsdp)), method.rank)
-            tensors += [Tensor(name=name, dims=dims, count=count, in_layer=True) for dims in (a_matrix, b_matrix)]
+            tensors += [Tensor(name=name, dims=thin, count=count, in_layer=True) for thin in (a_matrix, b_matrix)]
     return tensors
 
 
