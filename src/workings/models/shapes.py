@@ -62,7 +62,7 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     setting that this package would compute differently from transformers.
     """
     check_values(config)
-    text_config, model_type = config.get("text_config"), config.get("model_type")
+    text_config, model_type = config.get("text_config"), str(config.get("model_type"))
     for family in families():
         if isinstance(text_config, Mapping) and model_type in family.multimodal:
             # Later ones count: transformers' defaults, which files leave out; the whole model's; the text part's own.
