@@ -8,7 +8,7 @@
     │   └── RewardError          exit code 1   a reward function failed or did not return numbers
     ├── RecordError              exit code 1   a run directory is damaged or contradicts itself
     ├── StorageError             exit code 1   the disk is full, read-only or failing; nothing half-written took effect
-    │                                          (2 where a place without permission was named)
+    │                                          (2 for a path without permission: see `StorageError`)
     └── Interrupted              exit code 130 stopped and resumable; the message says how
 
 The command line prints such an error without a traceback; any other exception is a bug and keeps its traceback. The
@@ -72,7 +72,8 @@ class TrainingFailed(WorkingsError):
 class RewardError(TrainingFailed):
     """A reward function failed or did not return a finite number for each completion.
 
-    The message names the reward, the completion if one is at fault, and the returned value. Nothing counts as 0.
+    The message names the reward, the completion if one is at fault, and the returned value. A failed reward is never
+    counted as 0.
     """
 
 
@@ -81,7 +82,10 @@ class RecordError(WorkingsError):
 
 
 class StorageError(WorkingsError):
-    """The file system refused a write: full, read-only, not permitted, failing. Existing files are unharmed."""
+    """The file system refused a write: full, read-only, not permitted, failing. Existing files are unharmed.
+
+    `workings.record.storage.storage_error` sets ``exit_code`` to 2 if the path itself was a wrong choice.
+    """
 
 
 class Interrupted(WorkingsError):

@@ -83,7 +83,7 @@ def test_adapters_are_split_as_the_engine_splits_them():
     layers = asked.shape.layers
 
     def pieces(fsdp: int, tp: int) -> list[tuple[tuple[int, ...], int]]:
-        return [(each.size, each.count) for each in adapters(asked, fsdp, tp)]
+        return [(each.dims, each.count) for each in adapters(asked, fsdp, tp)]
 
     assert pieces(4, 2) == [
         ((2, 16 // 4), layers), ((16 // 8, 2), layers),  # q_proj: its inputs over fsdp, its outputs over both

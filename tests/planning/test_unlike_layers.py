@@ -21,7 +21,7 @@ from workings.planning.memory_formulas import (
     exact_parts,
     forward_program_parts,
     host_parts,
-    kv_cache_numbers,
+    kv_cache_elements,
     layer_tensors,
     linear_attention_cache_bytes,
 )
@@ -96,17 +96,17 @@ def test_adapters_of_layers_with_and_without_keys() -> None:
 
 def test_the_cache_has_no_slots_for_layers_that_share_and_none_beyond_the_window() -> None:
     # 12 sliding layers keep 512 positions of one head of 256, 3 global ones all positions of one head of 512.
-    assert kv_cache_numbers(E2B, 2048) == 2 * (12 * 512 * 256 + 3 * 2048 * 512)
-    assert kv_cache_numbers(E2B, 100) == 2 * 100 * (12 * 256 + 3 * 512)
+    assert kv_cache_elements(E2B, 2048) == 2 * (12 * 512 * 256 + 3 * 2048 * 512)
+    assert kv_cache_elements(E2B, 100) == 2 * 100 * (12 * 256 + 3 * 512)
     found = forward_program_parts(asked(), "generation", GenerationShape(16, 1792, 256), 1, 1, "gpu")
-    assert found["cache of keys and values"] == 2 * 16 * kv_cache_numbers(E2B, 2048)
+    assert found["cache of keys and values"] == 2 * 16 * kv_cache_elements(E2B, 2048)
     assert found[PER_LAYER_TABLE] == 2 * TABLE
     # Global layers of Gemma 4 31B have 4 heads of 512 in place of 16 of 256; both keep keys and values.
     # Layers with a state have no keys: of Qwen 3.5 2B six attend, with two heads of 256, and 18 keep 16 matrices.
     qwen = published_shape("qwen3.5-2b")
-    assert kv_cache_numbers(qwen, 2048) == 2 * 6 * 2048 * 2 * 256
+    assert kv_cache_elements(qwen, 2048) == 2 * 6 * 2048 * 2 * 256
     assert linear_attention_cache_bytes(qwen, 2) == 18 * (4 * 16 * 128 * 128 + 2 * 4 * 3 * 2048)
-    assert kv_cache_numbers(published_shape("gemma-4-31b"), 4096) == 2 * (50 * 1024 * 16 * 256 + 10 * 4096 * 4 * 512)
+    assert kv_cache_elements(published_shape("gemma-4-31b"), 4096) == 2 * (50 * 1024 * 16 * 256 + 10 * 4096 * 4 * 512)
 
 
 def test_activations_are_those_of_the_widest_layer() -> None:

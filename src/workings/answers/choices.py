@@ -39,20 +39,21 @@ def options(question: str) -> dict[str, str]:
     >>> options("Which is red? (A) Venus (B) Mars")
     {'A': 'Venus', 'B': 'Mars'}
     """
-    found = [(each.start(), each.end(), (each[1] or each[2]).upper()) for each in _OPTION.finditer(question)]
-    # The last row of letters that begins with A: an example before it has letters as well.
-    start = next((at for at in reversed(range(len(found))) if found[at][2] == "A"), len(found))
-    kept: list[tuple[int, int, str]] = []
-    for each in found[start:]:
-        if len(kept) < len(LETTERS) and each[2] == LETTERS[len(kept)]:
-            kept.append(each)
-    if len(kept) < 2:
+    marks: list[re.Match[str]] = []
+    for mark in _OPTION.finditer(question):
+        letter = (mark[1] or mark[2]).upper()
+        # Begin again at each A: an example before the options has letters as well.
+        if letter == "A":
+            marks = [mark]
+        elif marks and len(marks) < len(LETTERS) and letter == LETTERS[len(marks)]:
+            marks.append(mark)
+    if len(marks) < 2:
         return {}
-    ends = [*(after[0] for after in kept[1:]), len(question)]
-    texts = [question[begin:end].strip() for (_, begin, _), end in zip(kept, ends, strict=True)]
+    ends = [*(mark.start() for mark in marks[1:]), len(question)]
+    texts = [question[mark.end():end].strip() for mark, end in zip(marks, ends, strict=True)]
     # The last option ends with its line, or before the words that ask for an answer.
     texts[-1] = texts[-1].split("\n", 1)[0].strip()
-    return {letter: text.rstrip(" ,;") for (_, _, letter), text in zip(kept, texts, strict=True)}
+    return {letter: text.rstrip(" ,;") for letter, text in zip(LETTERS, texts, strict=False)}
 
 
 def option_letter(text: str, question: str) -> str:
@@ -68,16 +69,18 @@ def choice_in(text: str, question: str = "") -> str | None:
     >>> choice_in("(B) Paris"), choice_in("A or B"), choice_in("A number of people"), choice_in("D, 5%")
     ('B', None, None, 'D')
     """
-    said = _LEAD.sub("", tidy(plain(text)).replace("**", ""), count=1)
-    if (several := _SEVERAL.search(said)) and several[1] != several[2]:
+    answer = _LEAD.sub("", tidy(plain(text)).replace("**", ""), count=1)
+    several = _SEVERAL.search(answer)
+    if several and several[1] != several[2]:
         return None
-    if first := _LETTER_FIRST.match(said):
+    if first := _LETTER_FIRST.match(answer):
         return (first[1] or first[2]).upper()
-    letters = {next(filter(None, each.groups())).upper() for each in _LETTER_SAID.finditer(said)}
+    # Each alternative of the pattern has a group, and only one of them matches.
+    letters = {match[match.lastindex or 0].upper() for match in _LETTER_SAID.finditer(answer)}
     if not letters:
-        spoken = f" {_words(said)} "
-        letters = {letter for letter, option in options(question).items()
-                   if (words := _words(option)) and f" {words} " in spoken}
+        answer_words = f" {_words(answer)} "
+        option_words = {letter: _words(option) for letter, option in options(question).items()}
+        letters = {letter for letter, words in option_words.items() if words and f" {words} " in answer_words}
     return letters.pop() if len(letters) == 1 else None
 
 
@@ -87,8 +90,8 @@ def truth_in(text: str) -> str | None:
     >>> truth_in("most likely No."), truth_in("It depends."), truth_in("no evidence of it"), truth_in("Yes and no.")
     ('no', None, None, None)
     """
-    words = {each[0].casefold() for each in _TRUTH.finditer(text)}
-    return words.pop() if len(words) == 1 and not _UNDECIDED.search(text.split("\n", 1)[0]) else None
+    truths = {match[0].casefold() for match in _TRUTH.finditer(text)}
+    return truths.pop() if len(truths) == 1 and not _UNDECIDED.search(text.split("\n", 1)[0]) else None
 
 
 def first_truth(text: str) -> str | None:

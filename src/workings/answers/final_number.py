@@ -29,7 +29,7 @@ _ASIDE = re.compile(
 _OPERATOR_BEFORE = re.compile(
     r"[√^±<>≤≥]\s*$|[\d\w)]\s?[+*×·÷]\s*$|[a-z]\s?-\s*$|\b(?:log|ln|sin"
     r"|cos|tan)\s?\(?$")
-_OPERATOR_BEHIND = re.compile(r"\s?[√^!](?!\s|$)|\s*[+*×·÷/]\s*[\da-z(]")
+_OPERATOR_AFTER = re.compile(r"\s?[√^!](?!\s|$)|\s*[+*×·÷/]\s*[\da-z(]")
 # Two numbers joined by one of these are several answers, or the ends of a range.
 _JOINED = re.compile(
     r"\s?(?:[^\W\d_]+\s){0,3}?(?:or|to|and|nor)\s\$?|\s?[-–—]\s?|, ")
@@ -47,54 +47,55 @@ def final_number(text: str) -> str:
     >>> final_number("3 + 4 = 7 apples for 2 people."), final_number("He has 3 or 4."), final_number("It occurs twice.")
     ('7', '', 'twice')
     """
-    told = [sentence for at, sentence in enumerate(sentences(text)[-MAX_SENTENCES:]) if not (
-        at and (_ASIDE.match(sentence) or sentence.endswith("?")))]
-    with_digits = [sentence for sentence in told if _DIGIT.search(sentence)]
+    first, *later = sentences(text)[-MAX_SENTENCES:] or [""]
+    statements = [first, *(sentence for sentence in later if not (_ASIDE.match(sentence) or sentence.endswith("?")))]
+    with_digits = [sentence for sentence in statements if _DIGIT.search(sentence)]
     in_bold = [sentence for sentence in with_digits if any(parse_number(bold) for bold in _BOLD.findall(sentence))]
-    if in_bold or with_digits:
+    if with_digits:
         return sentence_number((in_bold or with_digits)[-1]) or ""
-    return next((word for sentence in reversed(told) if (word := _number_in_words(sentence))), "")
+    return next(filter(None, map(_number_in_words, reversed(statements))), "")
 
 
 @lru_cache(maxsize=256)
 def sentence_number(sentence: str) -> str | None:
     """The number that a sentence says in digits, else in words; None where it says none, or several side by side."""
     sentence = _MATH.sub(r"\1", spaced_digits(plain(sentence[-MAX_SENTENCE:])))
-    found = numbers_in(sentence)
+    numbers = numbers_in(sentence)
     if _NO_STATEMENT.match(sentence):
         return None
-    if not found:
+    if not numbers:
         return _number_in_words(sentence) or None
-    bold = [span.span(1) for span in _BOLD.finditer(sentence)]
-    marked = [each for each in found if any(start <= each.start and each.end <= end for start, end in bold)]
-    at = sentence.rfind("=")
-    if at >= 0 and (not marked or marked[-1].start < at):
-        return _right_side(sentence, at, [each for each in found if each.start > at])
-    said = marked or [each for each in found if each.end <= len(_REASON.sub("", sentence, count=1))]
+    bold_spans = [match.span(1) for match in _BOLD.finditer(sentence)]
+    in_bold = [one for one in numbers if any(start <= one.start and one.end <= end for start, end in bold_spans)]
+    equals = sentence.rfind("=")
+    if equals >= 0 and (not in_bold or in_bold[-1].start < equals):
+        return _right_side(sentence, equals, [one for one in numbers if one.start > equals])
+    reason_start = len(_REASON.sub("", sentence, count=1))
+    answers = in_bold or [one for one in numbers if one.end <= reason_start]
     # "5 apples on the 3rd day"; an ordinal is the answer only without another number.
-    said = [each for each in said if not re.match("(?:st|nd|rd|th)", sentence[each.end:])] or said
-    if not said or said[-1].number is None or _is_open(sentence, found, said[-1]):
+    answers = [one for one in answers if not re.match("(?:st|nd|rd|th)", sentence[one.end:])] or answers
+    if not answers or answers[-1].number is None or _is_open(sentence, numbers, answers[-1]):
         return None
-    return said[-1].text
+    return answers[-1].text
 
 
-def _right_side(sentence: str, at: int, behind: list[NumberAt]) -> str | None:
-    """The number directly after the last equals sign; None for an equation with unknowns."""
-    left = sentence[:at].strip(" *$")
+def _right_side(sentence: str, equals: int, after: list[NumberAt]) -> str | None:
+    """The first of the numbers after the equals sign; None for an equation with unknowns, as `x + 2y = 7`."""
+    left = sentence[:equals].strip(" *$")
     if not (names_a_value(_LEADS_IN.split(left)[-1]) or names_a_value(left)):
         return None
-    if not behind or re.search(r"[^\W\d_]{2}|[({\[±√]", sentence[at + 1:behind[0].start].replace("Rs", "")):
+    # Only signs such as `$` may come before it, no word and no root.
+    if not after or re.search(r"[^\W\d_]{2}|[({\[±√]", sentence[equals + 1:after[0].start].replace("Rs", "")):
         return None
-    first = behind[0]
-    return None if first.number is None or _is_open(sentence, behind, first) else first.text
+    return None if after[0].number is None or _is_open(sentence, after, after[0]) else after[0].text
 
 
-def _is_open(sentence: str, found: list[NumberAt], chosen: NumberAt) -> bool:
+def _is_open(sentence: str, numbers: list[NumberAt], chosen: NumberAt) -> bool:
     """Whether a number is part of an expression, or joined with the one next to it: "3 or 4", "3 to 4"."""
-    if _OPERATOR_BEFORE.search(sentence[:chosen.start][-12:]) or _OPERATOR_BEHIND.match(sentence, chosen.end):
+    if _OPERATOR_BEFORE.search(sentence[:chosen.start][-12:]) or _OPERATOR_AFTER.match(sentence, chosen.end):
         return True
-    index = found.index(chosen)
-    for earlier, later in pairwise(found[max(0, index - 1):index + 2]):
+    index = numbers.index(chosen)
+    for earlier, later in pairwise(numbers[max(0, index - 1):index + 2]):
         between = sentence[earlier.end:later.start].replace("*", "")
         if not between.strip():  # "12 12 12"
             return True

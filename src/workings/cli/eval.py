@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from workings.cli import options
-from workings.cli.options import as_recorded, refuse_unread, typed, weights_request
+from workings.cli.options import as_recorded, given_options, refuse_unread, weights_request
 from workings.cli.output import answer, say
 from workings.engines.hardware_probe import launched
 from workings.errors import Interrupted, RequestError
@@ -69,24 +69,25 @@ def eval_command(
     from workings.runs.open_model import ALONE, AS_RECORDED, follow_run, processes_of
 
     _check_source(model, predictions, items, task)
-    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
+    loading_options = given_options(
+        template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     if model is None:
         refuse_unread("without a model", "these with MODEL, which answers", "device", "temperature", "seed",
-                      "batch_size", "max_new_tokens", *opening)
+                      "batch_size", "max_new_tokens", *loading_options)
     # Open it before naming the directory: it refuses what cannot be opened.
     recorded = {} if model is None else as_recorded(
-        model, opening, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
+        model, loading_options, f"workings eval {quote(model)} --template tokenizer --items ITEMS.jsonl --out DIR")
     out = _unit_in_run(model, items, task) if out is None else out
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, aggregate=aggregate, seed=seed,
         rules=tuple(rule for rule in rules.split(",") if rule),
         # Precedence: command line, then the run's record, then defaults.
-        **recorded | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
+        **recorded | given_options(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form, scorer=scorer))
     asked = None if task is None else TaskRequest(
         name=task, limit=limit, few_shot=few_shot, metric=harness_metric, filter=harness_filter,
         max_new_tokens=max_new_tokens, batch_size=settings.batch_size)
     where, group = device or AS_RECORDED, ALONE
-    if model is not None and not opening:
+    if model is not None and not loading_options:
         group = processes_of(Path(model))
     elif several := launched():
         raise RequestError(f"workings eval cannot run in several processes ({several}) without a sealed run",
@@ -110,7 +111,7 @@ def eval_command(
             if model is None:
                 scorecard = evaluate_predictions(completions, read_prompts(file), out, settings=settings)
             else:
-                weights = weights_request(opening, device, settings.form) if opening else None
+                weights = weights_request(loading_options, device, settings.form)
                 opened: dict[str, Any] = {"weights": weights, "device": where, "on_trained_items": warn, "group": group}
                 scorecard = (evaluate_run(model, file, out, settings=settings, **opened) if asked is None else
                              evaluate_task(model, asked, out, **opened))

@@ -69,8 +69,8 @@ class Verb(Plain):
         self.params.append(JSON_OPTION)
 
 
-def typed(**options: Any) -> dict[str, Any]:
-    """Only options that were typed: one left out differs from one set to its default."""
+def given_options(**options: Any) -> dict[str, Any]:
+    """Only the options with a value: `given_options(form="tags", scorer=None)` is `{"form": "tags"}`."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -84,34 +84,36 @@ def refuse_unread(situation: str, expected: str, *names: str) -> None:
                            f"leave {' and '.join(unread)} out")
 
 
-def weights_request(opening: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest":
-    """Request to open plain weights; ``form`` is that of their answers."""
+def weights_request(loading_options: Mapping[str, Any], device: str | None, form: str) -> "WeightsRequest | None":
+    """Request to open plain weights, whose answers have this ``form``; None for a run, which takes no such options."""
     from workings.runs.open_model import WeightsRequest
 
+    if not loading_options:
+        return None
     # An empty template is refused when the weights are opened, with the list of those there are.
-    return WeightsRequest(device=device or "auto", form=form, **{"template": "", **opening})
+    return WeightsRequest(device=device or "auto", form=form, **{"template": "", **loading_options})
 
 
-def as_recorded(model: str, opening: Mapping[str, Any], example: str, *,
+def as_recorded(model: str, loading_options: Mapping[str, Any], example: str, *,
                 decoding: tuple[str, ...] = ("max_new_tokens", "batch_size", "scorer")) -> dict[str, Any]:
     """Settings of the run's own evaluation, so that both stay comparable unless options differ.
 
-    Plain weights have no recipe and need ``opening``, the options that say how to open them; a run takes none of these.
-    Raises `RequestError` otherwise, with an ``example`` of what to type.
+    Plain weights have no recipe: ``loading_options`` say how to open them, and the answer is empty. A sealed run takes
+    no such options. Raises `RequestError` otherwise, with an ``example`` of what to type.
     """
     from workings.record.reader import RunRecord
 
     path = Path(model)
     if not (path / SEAL).is_file():
-        if opening:
+        if loading_options:
             return {}
         # A folder of weights, or a Hub id. `RunRecord.open` reports what any other path lacks.
         if (path / "config.json").is_file() or not path.exists():
             raise RequestError(f"{model} is not a sealed run, and --template is missing",
                                "a sealed run; or weights, with the chat template that they were trained with", example)
-    refuse_unread("with a sealed run, whose recipe says it", "these with plain weights only", *opening)
+    refuse_unread("with a sealed run, whose recipe says it", "these with plain weights only", *loading_options)
     # From the manifest: the recipe's file may have been edited since.
     recipe = RunRecord.open(path).manifest.config
     settings = {name: recipe.get("evaluation", {}).get(name) for name in decoding}
     # Keys missing in an older record keep this version's defaults.
-    return typed(**settings, form=recipe.get("data", {}).get("reasoning"))
+    return given_options(**settings, form=recipe.get("data", {}).get("reasoning"))

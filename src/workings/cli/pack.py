@@ -38,8 +38,8 @@ def pack_command(
     with slow_operation(f"packing {out}"):
         done = pack(runs, out, weights=weights, show=show)
     values = {"out": str(out), "page": str(done.page), "root": done.root,
-              "files": len(done.entries), "bytes": done.bytes, "by_digest": len(done.by_digest)}
+              "files": len(done.entries), "bytes": done.zip_bytes, "by_digest": len(done.by_digest)}
     answer(values, (
-        f"{out}: {done.bytes:,} bytes, verified; root {done.root}\n"
+        f"{out}: {done.zip_bytes:,} bytes, verified; root {done.root}\n"
         f"keep the root elsewhere; to check: workings verify {shlex.quote(str(out))} --expect-root {done.root}\n"
         f"or in a browser, offline: {done.page}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from workings.cli import options
-from workings.cli.options import as_recorded, refuse_unread, typed, weights_request
+from workings.cli.options import as_recorded, given_options, refuse_unread, weights_request
 from workings.cli.output import answer, say
 from workings.errors import Interrupted, RequestError
 from workings.record.layout import KEPT, PAIRS, partial_unit_path
@@ -38,7 +38,7 @@ def sample_command(
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
-    most: MostOption = 0,
+    most_per_prompt: MostOption = 0,
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = 1,
     prompts_out: PromptsOutOption = None,
@@ -66,28 +66,31 @@ def sample_command(
     from workings.samples.draw import SampleRequest
     from workings.samples.selection import Selection
 
-    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
+    loading_options = given_options(
+        template=template, engine=engine, precision=precision, tokenizer=tokenizer, revision=revision)
     example = f"workings data sample {quote(model)} --template tokenizer --form tags --prompts FILE --out DIR"
+    recorded = as_recorded(model, loading_options, example, decoding=("max_new_tokens",))
+    given = given_options(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form)
     settings = EvaluationSettings(
         temperature=temperature, samples=samples, seed=seed, scorer=scorer,
-        **as_recorded(model, opening, example, decoding=("max_new_tokens",))
-        | typed(max_new_tokens=max_new_tokens, batch_size=batch_size, form=form))
+        # Precedence: command line, then the run's record, then defaults.
+        **recorded | given)
     request = SampleRequest(
         settings=settings, pairs=_pair_rule(pairs, most_pairs),
-        selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most))
-    _refuse_written(prompts_out)
+        selection=Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most_per_prompt))
+    _check_prompts_out(prompts_out)
     # Before opening a model, because a bad line is found at once.
     items = read_prompts(prompts)
-    # A given batch size is used as it is; otherwise it is planned.
-    by_plan = say if batch_size is None else None
+    weights = weights_request(loading_options, device, settings.form)
     try:
-        weights = weights_request(opening, device, settings.form) if opening else None
-        unit = sample_run(model, items, out, request=request, weights=weights, **typed(device=device), by_plan=by_plan)
+        unit = sample_run(model, items, out, request=request, weights=weights, **given_options(device=device),
+                          # Without --batch-size, the largest batch that fits is planned and printed.
+                          say_planned_batch=say if batch_size is None else None)
     # Finished samples are in the unfinished folder already: only those in progress are lost.
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what was drawn is kept in {partial_unit_path(out)}: the same command goes "
                           "on") from None
-    _answer(unit, request.pairs is not None, prompts_out)
+    _write_prompts_and_print(unit, request.pairs is not None, prompts_out)
 
 
 def _pair_rule(pairs: str | None, most_pairs: int) -> "PairRule | None":
@@ -99,16 +102,19 @@ def _pair_rule(pairs: str | None, most_pairs: int) -> "PairRule | None":
     return PairRule(rule=pairs, most_per_prompt=most_pairs)
 
 
-def _refuse_written(prompts_out: Path | None) -> None:
+def _check_prompts_out(prompts_out: Path | None) -> None:
     """Raise `RequestError` if the file exists or its folder does not: before sampling, which may take hours."""
-    if prompts_out is not None and (prompts_out.exists() or not prompts_out.absolute().parent.is_dir()):
-        raise RequestError(f"--prompts-out {prompts_out} exists" if prompts_out.exists() else
-                           f"--prompts-out {prompts_out}: there is no folder {prompts_out.parent}",
-                           "a file that does not exist yet, in a folder that does", "--prompts-out another name")
+    if prompts_out is None:
+        return
+    expected, example = "a file that does not exist yet, in a folder that does", "--prompts-out another name"
+    if prompts_out.exists():
+        raise RequestError(f"--prompts-out {prompts_out} exists", expected, example)
+    if not prompts_out.absolute().parent.is_dir():
+        raise RequestError(f"--prompts-out {prompts_out}: there is no folder {prompts_out.parent}", expected, example)
 
 
-def _answer(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> None:
-    """Write the prompts that were solved sometimes, and print what was kept."""
+def _write_prompts_and_print(unit: "SampleUnit", with_pairs: bool, prompts_out: Path | None) -> None:
+    """Write the prompts that were solved sometimes to ``prompts_out``, and print what was kept."""
     if prompts_out is not None:
         from workings.data.row_fields import lines_bytes
         from workings.record import atomic
@@ -132,7 +138,7 @@ def select_command(
     out: Annotated[Path, typer.Option(help="Directory to make for the new selection.")],
     keep: KeepOption = "correct",
     valid_steps: ValidStepsOption = False,
-    most: MostOption = 0,
+    most_per_prompt: MostOption = 0,
     pairs: PairsOption = None,
     most_pairs: MostPairsOption = 1,
     prompts_out: PromptsOutOption = None,
@@ -144,7 +150,8 @@ def select_command(
     from workings.samples.draw import reselect
     from workings.samples.selection import Selection
 
-    _refuse_written(prompts_out)
-    unit = reselect(samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most),
-                    _pair_rule(pairs, most_pairs))
-    _answer(unit, pairs is not None, prompts_out)
+    _check_prompts_out(prompts_out)
+    unit = reselect(
+        samples, out, Selection(keep=keep, valid_steps=valid_steps, most_per_prompt=most_per_prompt),
+        _pair_rule(pairs, most_pairs))
+    _write_prompts_and_print(unit, pairs is not None, prompts_out)

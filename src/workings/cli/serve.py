@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from workings.cli import options
-from workings.cli.options import as_recorded, typed, weights_request
+from workings.cli.options import as_recorded, given_options, weights_request
 from workings.cli.output import say
 from workings.errors import RequestError
 from workings.hints import pip_install
@@ -40,10 +40,11 @@ def serve_command(
                            pip_install("ui")) from error
     from workings.runs.open_model import AS_RECORDED, open_model
 
-    opening = typed(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
-    as_recorded(model, opening, f"workings serve {model} --template tokenizer")  # refuses what cannot be opened
+    loading_options = given_options(template=template, engine=engine, precision=precision, tokenizer=tokenizer)
+    # Called only to refuse a model that cannot be opened.
+    as_recorded(model, loading_options, f"workings serve {model} --template tokenizer")
     with listen(port) as listener:  # before loading the model, which takes longer than finding the port taken
-        weights = weights_request(opening, device, "any") if opening else None
+        weights = weights_request(loading_options, device, "any")
         session = open_model(model, weights, device or AS_RECORDED).session
         name, token = Path(model).resolve().name, os.environ.get(TOKEN) or secrets.token_urlsafe(24)
         url = f"http://{HOST}:{listener.getsockname()[1]}/v1"

@@ -26,6 +26,7 @@ INSTEAD = {
 
 def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestError:
     """Typer's error about ``typed``, the words after the program's name."""
+    # `data import --x` is the command `import` of the group `data`.
     command, names = program, []
     for word in typed:
         if word not in getattr(command, "commands", {}):
@@ -34,7 +35,8 @@ def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErro
         names.append(word)
     called, option = " ".join(["workings", *names]), getattr(wrong, "option_name", "")
     help_command, listed = f"{called} -h", f"that `{called} -h` lists"
-    if hasattr(command, "commands") and (unknown := next((w for w in typed[len(names):] if w[:1] != "-"), "")):
+    unknown = next((word for word in typed[len(names):] if not word.startswith("-")), "")
+    if hasattr(command, "commands") and unknown:
         return RequestError(f"there is no command {unknown!r}", f"a command {listed}",
                             _right_command(unknown, command, called, typed))
     # Options of other trainers, such as a learning rate, are recipe keys here.
@@ -50,18 +52,22 @@ def request_error(wrong: Any, program: Any, typed: Sequence[str]) -> RequestErro
     expected = _lowered(getattr(parameter, "help", "")) or f"what `{called} -h` lists"
     if hasattr(wrong, "param_type") and parameter is not None:
         choices = re.findall(r"[\w.-]+", message.partition("Choose from:")[2])
-        name = parameter.opts[0] if parameter.param_type_name == "option" else (
-            parameter.metavar or parameter.name).rstrip(".")
-        message = f"{name if name.startswith('-') or name.isupper() else f'the {name}'} is missing"
+        name = (parameter.metavar or parameter.name).rstrip(".")
+        if parameter.param_type_name == "option":
+            name = parameter.opts[0]
+        elif not name.isupper():
+            name = f"the {name}"
+        message = f"{name} is missing"
         expected = ": ".join(filter(None, (expected, ", ".join(choices))))
     return RequestError(_lowered(message), expected, help_command)
 
 
 def _right_command(unknown: str, command: Any, called: str, typed: Sequence[str]) -> str:
+    """What to type in place of an unknown command: one that does the same, one with a similar name, or the help."""
     near = difflib.get_close_matches(unknown, command.commands, 1)
     if called != "workings" or unknown not in INSTEAD:
         return f"{called} {near[0] if near else '-h'}"
-    # Of a command that moved unchanged, the whole of what was typed.
+    # A command that only moved takes the same arguments.
     rest = typed[typed.index(unknown) + 1:] if INSTEAD[unknown].startswith("data ") else ()
     return shlex.join(["workings", *INSTEAD[unknown].split(), *rest]) if rest else f"workings {INSTEAD[unknown]}"
 

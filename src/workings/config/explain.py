@@ -36,33 +36,35 @@ OVERRIDE = "the override "
 
 def explain(errors: list[ErrorDetails], source: KeySource) -> RequestError:
     """One error that names every wrong key with its place."""
-    found, missing = [], []
+    explained, missing = [], []
     errors = _without_union_noise(errors)
-    meant = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}
+    # A misspelled key is both unknown and missing: `training.stepz` and `training.steps`. It is explained once.
+    misspelled = {_near_key(_location(error)) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
         location = _location(error)
         dotted = ".".join(location) or "the recipe"
         where = source(location)
         if error["type"] == REFUSED:
             part = error["ctx"]
-            found.append(RequestError(f"{part['given']}, in {where}", part["expected"], part["try_next"]))
+            explained.append(RequestError(f"{part['given']}, in {where}", part["expected"], part["try_next"]))
         elif error["type"] == "extra_forbidden":
             section = f"a key of `{'.'.join(location[:-1])}`" if location[1:] else "a key of a recipe"
-            found.append(RequestError(f"the key {dotted} is unknown, in {where}", section, _did_you_mean(location)))
-        elif error["type"] == "missing" and dotted not in meant:
-            found.append(RequestError(f"`{dotted}` is missing in {where}", f"`{dotted}`" + _described(location)))
+            explained.append(RequestError(f"the key {dotted} is unknown, in {where}", section, _did_you_mean(location)))
+        elif error["type"] == "missing" and dotted not in misspelled:
+            explained.append(RequestError(f"`{dotted}` is missing in {where}", f"`{dotted}`" + _described(location)))
             missing.append(_override_for(location))
         elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            found.append(_explain_choice(error, location, source))
+            explained.append(_explain_choice(error, location, source))
         elif error["type"] != "missing":
             value = repr(error["input"])
             choices = _choices(error) if error["type"] == "literal_error" else []
-            found.append(RequestError(
-                f"{dotted} cannot be {value if len(value) <= 80 else value[:77] + '…'}, in {where}",
+            shown = value if len(value) <= 80 else f"{value[:77]}…"
+            explained.append(RequestError(
+                f"{dotted} cannot be {shown}, in {where}",
                 f"{dotted}: {_expected(error, location)}" + _described(location),
                 _near_choice(error["input"], choices, dotted)
                 or f"correct `{dotted}`; `workings recipes show smoke-tiny` prints a whole recipe"))
-    whole = together(found)
+    whole = together(explained)
     hints = [whole.try_next] if whole.try_next else []
     if missing:
         hints.append(f"what is missing, in the recipe or at the end of the command: {' '.join(missing)}")
@@ -166,13 +168,12 @@ def _did_you_mean(location: tuple[str, ...]) -> str:
         # Entries of a list have no override.
         way_on = "" if any(map(str.isdigit, location)) else f"; {dotted}=null leaves it out"
         return f"`{dotted}` goes with {' or '.join(f'`{other}`' for other in others)}{way_on}"
-    if there := counterpart(last):  # in a file another trainer's key is renamed at the top level only
-        return there
-    if near := _near_key(location):
+    # In a file another trainer's key is renamed at the top level only.
+    if other_trainers := counterpart(last):
+        return other_trainers
+    elsewhere = next((dotted for dotted in known_keys() if dotted.split(".")[-1] == last), "")
+    if near := _near_key(location) or elsewhere:
         return f"did you mean `{near}`?"
-    elsewhere = [dotted for dotted in known_keys() if dotted.split(".")[-1] == last]
-    if elsewhere:
-        return f"did you mean `{elsewhere[0]}`?"
     return f"keys there: {', '.join(sorted(siblings))}" if siblings else ""
 
 

@@ -69,13 +69,16 @@ def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
         if key in _VERDICTS and str(value).lower() == "false" and "chosen" not in read:
             raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; try "
                              f"--format kto, which learns from verdicts, or --ignore {key}")
-        if (unseen := unseen_column(key, value, read, unread)) or (
-                _is_reasoning(key, value) and not _shown(value, read)):
-            what, way_on = ("what the answer depends on", "a format that reads it, --map") if unseen else (
-                "the reasoning", f"--map reasoning={key}")
-            named = key if key in ASKED else key.removeprefix("original_")  # as the import renames an unread `history`
-            raise ValueError(f"`{named}` looks like {what}, but the model would not see it; try {way_on}, or --ignore "
-                             f"{named}")
+        if unseen_column(key, value, read, unread):
+            what, way_on = "what the answer depends on", "a format that reads it, --map"
+        elif _is_reasoning(key, value) and not _shown(value, read):
+            what, way_on = "the reasoning", f"--map reasoning={key}"
+        else:
+            continue
+        # The import gives an unread `history` the name `original_history`.
+        in_file = key if key in ASKED else key.removeprefix("original_")
+        raise ValueError(f"`{in_file}` looks like {what}, but the model would not see it; try {way_on}, or --ignore "
+                         f"{in_file}")
 
 
 def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
@@ -83,9 +86,11 @@ def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapp
 
     ``read`` is everything that is shown or learned; ``others`` are all columns that are not read.
     """
-    # `A` alone may be anything; with `B` next to it they are choices. A `text` may be the whole record, written out.
-    if not (_is_asked(key) or ("A" <= key <= "H" and len(key) == 1 and {"A", "B"} <= others.keys())
-            or (key == "text" and str(read.get("prompt", "")) not in str(value))):
+    # `A` alone may be anything; with `B` next to it they are choices.
+    is_choice = key in set("ABCDEFGH") and {"A", "B"} <= others.keys()
+    # A `text` may be the whole record, written out.
+    is_other_text = key == "text" and str(read.get("prompt", "")) not in str(value)
+    if not (_is_asked(key) or is_choice or is_other_text):
         return False
     return not _shown(value, {name: text for name, text in read.items() if name not in _NOT_ASKED})
 
@@ -106,19 +111,22 @@ def hides(key: str, value: object, shown: str, has_reasoning: bool) -> str:
 def _shown(value: object, read: Mapping[str, Any]) -> bool:
     """Whether all texts of a value are in others, each as whole words."""
     shown = " ".join(" ".join(_texts(read)).split())
-    # `a` is not in `apple`; scripts without spaces have no such ends.
-    return all(re.search(rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])|(?=[^A-Za-z0-9])"
-                         rf"{re.escape(text)}", shown)
-               for text in (" ".join(text.split()) for text in _texts(value)) if text)
+    for text in filter(None, (" ".join(text.split()) for text in _texts(value))):
+        # `a` is not in `apple`; scripts without spaces have no such ends.
+        as_word = rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])"
+        if not re.search(rf"{as_word}|(?=[^A-Za-z0-9]){re.escape(text)}", shown):
+            return False
+    return True
 
 
 def forbids_learning(key: str, value: object) -> bool:
-    """Whether a key outside of `MARKS` looks like a mark that forbids learning (`skip: true`)."""
-    named = [] if key in MARKS else _words(key).split("_")
-    words = {*named, *(word.removesuffix("s") for word in named)}
-    flags = isinstance(value, list) and bool(value) and all(each in (0, 1) for each in value)
-    return bool((value in (True, "true") and words & _FORBID) or (value in (False, "false") and words & _ALLOW)
-                or (flags and words & (_FORBID | _ALLOW)))
+    """Whether a key outside of `MARKS` looks like a mark that forbids learning: `skip: true`, `learn: [0, 1]`."""
+    words = set[str]() if key in MARKS else {*_words(key).split("_")}
+    words |= {word.removesuffix("s") for word in words}
+    if isinstance(value, list):
+        are_flags = bool(value) and all(each in (0, 1) for each in value)
+        return are_flags and bool(words & (_FORBID | _ALLOW))
+    return bool((value in (True, "true") and words & _FORBID) or (value in (False, "false") and words & _ALLOW))
 
 
 def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
@@ -159,7 +167,7 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
 
     Raises `ValueError` for a mark that is neither 0 nor 1, and for two that contradict each other.
     """
-    found: dict[bool, str] = {}
+    key_by_mark: dict[bool, str] = {}
     for key in MARKS:
         value = record.get(key)
         if value is None or (where == "the record" and key not in ("weight", "train", "trainable", "is_trainable")
@@ -172,10 +180,11 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
         if learned is None or key in ("mask", "train_detail", "training_detail"):
             raise ValueError(f"{given}; only 0 and 1 (or false and true) of `weight`, `train`, `trainable`, `loss` and "
                              "`loss_mask` are read")
-        found[learned] = key
-    if len(found) > 1:
-        raise ValueError(f"{where} has marks that contradict each other: `{found[True]}` and `{found[False]}`")
-    return False not in found
+        key_by_mark[learned] = key
+    if len(key_by_mark) > 1:
+        raise ValueError(f"{where} has marks that contradict each other: `{key_by_mark[True]}` and "
+                         f"`{key_by_mark[False]}`")
+    return False not in key_by_mark
 
 
 def _words(key: str) -> str:

@@ -67,20 +67,19 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     Decreasing (D. S. Johnson, "Near-optimal bin packing algorithms", 1973).
     """
     _refuse_unfit(lengths, capacity)
-    # (room, sequence), ascending, of the sequences that are not full.
-    having_room: list[tuple[int, int]] = []
+    # Tokens that a sequence has room for, and its number; ascending. Full sequences are left out.
+    rooms: list[tuple[int, int]] = []
     packed: list[list[int]] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        # The least room that is enough; of equal ones the sequence opened first.
-        at = bisect_left(having_room, (lengths[row], 0))
-        if at < len(having_room):
-            room, sequence = having_room.pop(at)
-        else:
-            room, sequence = capacity, len(packed)
+        # The least room that is enough; among equal ones the sequence that was opened first.
+        index = bisect_left(rooms, (lengths[row], 0))
+        if index == len(rooms):
+            rooms.append((capacity, len(packed)))
             packed.append([])
+        room, sequence = rooms.pop(index)
         packed[sequence].append(row)
-        if left := room - lengths[row]:
-            insort(having_room, (left, sequence))
+        if room > lengths[row]:
+            insort(rooms, (room - lengths[row], sequence))
     return sorted(sorted(rows) for rows in packed)
 
 

@@ -52,9 +52,11 @@ class Labelled:
     def to_json(self) -> dict[str, Any]:
         """One flat JSON object: the kind's own keys, then turns, labels and metadata, without empty ones."""
         record = self.own_json()
-        record |= {name: [turn.to_json() for turn in turns]
-                   for name in ("history", "tool_turns") if (turns := getattr(self, name))}
-        record |= {"tools": json.loads(self.tools)} if self.tools else {}
+        for name in ("history", "tool_turns"):
+            if turns := getattr(self, name):
+                record[name] = [turn.to_json() for turn in turns]
+        if self.tools:
+            record["tools"] = json.loads(self.tools)
         record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
         # A known key wins: metadata may come from a source with the same names.
         return record | {key: value for key, value in self.metadata.items() if key not in record}
@@ -77,9 +79,9 @@ def labels_of(record: Mapping[str, Any], own: Iterable[str]) -> dict[str, Any]:
     refuse_media(metadata, "the record")
     refuse_unread(metadata, read)
     return {"history": history_of(record.get("history", [])), "metadata": metadata,
-            **texts_of(record, [name for name in LABELS if name in record]),
-            **({"tool_turns": history_of(record["tool_turns"], "tool_turns")} if "tool_turns" in record else {}),
-            **({"tools": tools_text(record["tools"])} if record.get("tools") else {})}
+            "tool_turns": history_of(record.get("tool_turns", []), "tool_turns"),
+            "tools": tools_text(record.get("tools") or []),
+            **texts_of(record, [name for name in LABELS if name in record])}
 
 
 def object_of(record: object) -> dict[str, Any]:

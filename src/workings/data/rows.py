@@ -200,10 +200,10 @@ def build_rows(traces: Sequence[Trace], tokenizer: Tokenizer, template: ChatTemp
     Raises `RequestError` naming the trace for what must not be learned from, and as `kept_rows`.
     """
     refuse_other_template(template, data_config)
-    made = (row_of(example) for example in encoded((_example(trace, data_config) for trace in traces), tokenizer,
-                                                   template))
-    parts = (part for row in made for part in _parts(row, data_config))
-    return kept_rows(((row.id, [row]) for row in parts), "trace", len(traces), data_config, tokenizer.pad_id,
+    examples = (_example(trace, data_config) for trace in traces)
+    whole_rows = map(row_of, encoded(examples, tokenizer, template))
+    rows = (part for row in whole_rows for part in _parts(row, data_config))
+    return kept_rows(((row.id, [row]) for row in rows), "trace", len(traces), data_config, tokenizer.pad_id,
                      "reasoning and answer inside the window",
                      " or, for raw texts, data.over_length=split" if data_config.template == "plain" else "")
 
@@ -222,20 +222,22 @@ def kept_rows(entries: Iterable[tuple[str, Sequence[Row]]], kind: str, count: in
     too_long: list[Dropped] = []
     seen: set[str] = set()
     limit = data_config.max_length
-    for name, own in entries:
+    for name, entry_rows in entries:
         if name in seen:
             raise RequestError(f"the {kind} id {name!r} occurs twice",
                                "ids that are unique: they decide the order of rows", "workings data check --fix")
         seen.add(name)
-        longest = max(len(row.tokens) for row in own)
+        longest = max(len(row.tokens) for row in entry_rows)
         # Never cut: a shortened row would teach reasoning without its answer, and never the stop token.
         if longest <= limit:
-            rows += own
+            rows += entry_rows
             continue
-        where = " in its longer row" if len(own) > 1 else ""
-        too_long.append(Dropped(name, longest, f"{longest} tokens{where}, and data.max_length is {limit}"))
-        dropped += too_long[-1:] if len(own) == 1 else [
-            Dropped(row.id, len(row.tokens), f"its {kind} has {too_long[-1].reason}") for row in own]
+        is_pair = len(entry_rows) > 1
+        reason = f"{longest} tokens{' in its longer row' * is_pair}, and data.max_length is {limit}"
+        too_long.append(Dropped(name, longest, reason))
+        # The rows of a pair have their own ids.
+        dropped += [Dropped(row.id, len(row.tokens), f"its {kind} has {reason}") for row in entry_rows
+                    ] if is_pair else too_long[-1:]
     if too_long and data_config.over_length != "drop":
         first = max(too_long, key=lambda entry: entry.tokens)
         others = f"; {len(too_long):,} of {count:,} are too long, and this is the longest" if len(too_long) > 1 else ""
@@ -291,14 +293,17 @@ def row_of(encoded: Encoded) -> Row:
     # Nothing predicts the first token of a raw text for a model without BOS.
     for start, end in (*encoded.earlier, (max(len(encoded.prompt), 1), len(mask))):
         mask[start:end] = 1
-    turns = encoded.example.asked.turns
-    # The user's last text before each learned turn; empty if the assistant began.
-    questions = [next((turn.text for turn in reversed(turns[:number]) if turn.role == "user"), "")
-                 for number, turn in enumerate(turns) if turn.role == "assistant" and turn.learned and encoded.earlier]
+    # The user's last text before each earlier learned turn; empty if the assistant began.
+    questions, last_question = [], ""
+    for turn in encoded.example.asked.turns if encoded.earlier else ():
+        if turn.role == "user":
+            last_question = turn.text
+        elif turn.role == "assistant" and turn.learned:
+            questions.append(last_question)
     # A raw text has no question; its digest identifies it.
-    asked = encoded.example.prompt or encoded.example.completion
+    prompt = encoded.example.prompt or encoded.example.completion
     return Row(encoded.example.id, np.array(encoded.prompt + encoded.completion, np.int32), mask,
-               prompt_digest(asked), tuple(map(prompt_digest, questions)))
+               prompt_digest(prompt), tuple(map(prompt_digest, questions)))
 
 
 def _example(trace: Trace, config: DataConfig) -> Example:

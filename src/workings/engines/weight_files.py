@@ -34,55 +34,59 @@ class WeightFiles:
         index = directory / INDEX
         file_names = _index_file_names(index) if index.exists() else {}
         # Sorted, so that the first error is the same one on every machine.
-        self._where = self._find(sorted(set(file_names.values())) or ["model.safetensors"])
+        self._file_with = self._find(sorted(set(file_names.values())) or ["model.safetensors"])
         # Before the shapes: a missing tensor is a clearer error than a wrong one.
         self.names = {name: self._stored_name(name) for name in expected}
         """Name in the files of each expected tensor."""
         for stored in self.names.values() if file_names else ():
             # Other libraries would give random weights to a tensor that the index lacks.
-            if file_names.get(stored) != (there := self._where[stored].path.name):
-                raise RequestError(f"{index} has {stored} in {file_names.get(stored, 'no file')}, and it is in {there}",
+            in_index, actual = file_names.get(stored, "no file"), self._file_with[stored].path.name
+            if in_index != actual:
+                raise RequestError(f"{index} has {stored} in {in_index}, and it is in {actual}",
                                    "the index of these very files", "download the directory again, whole")
         wrong = [f"{name}: {self._file(name).shape(self.names[name])}, expected {size}"
                  for name, size in expected.items() if self._file(name).shape(self.names[name]) != size]
         if wrong:
             raise RequestError(f"{directory} has {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
                                "weights of the model that config.json describes", "")
-        if integral := next((name for name in expected if self._file(name).dtype(self.names[name]).kind in "iu"), ""):
-            raise RequestError(f"{self._file(integral).path} has {integral} in whole numbers", "floating-point numbers",
-                               "the model's unquantized weights; method.name=qlora quantizes them itself")
+        for name in expected:
+            if self._file(name).dtype(self.names[name]).kind in "iu":
+                raise RequestError(f"{self._file(name).path} has {name} in whole numbers", "floating-point numbers",
+                                   "the model's unquantized weights; method.name=qlora quantizes them itself")
 
-    def _find(self, parts: Sequence[str]) -> dict[str, StoredTensors]:
-        shards = {whole_file(file.name) for file in self.directory.glob("*.safetensors")}
-        missing = [part for part in parts if not (self.directory / part).is_file() and part not in shards]
+    def _find(self, names: Sequence[str]) -> dict[str, StoredTensors]:
+        """The open file of each tensor, by its name there. A file may be whole, or the shards of a checkpoint."""
+        sharded = {whole_file(file.name) for file in self.directory.glob("*.safetensors")}
+        missing = [name for name in names if not (self.directory / name).is_file() and name not in sharded]
         if missing:
             raise RequestError(f"{self.directory} has no {', '.join(missing)}",
                                "model.safetensors, or every shard that model.safetensors.index.json names",
                                "download the directory again, whole")
         files: dict[str, StoredTensors] = {}
-        for part in parts:
+        for path in (self.directory / name for name in names):
             try:
-                file = open_tensors(self.directory / part)
+                file = open_tensors(path)
             except RecordError as error:
                 # `open_tensors` also reads checkpoints, where this is damage; here it is someone's input.
-                raise RequestError(f"{self.directory / part} cannot be read: {error}", "weights in safetensors, whole",
+                raise RequestError(f"{path} cannot be read: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
-            # Other libraries would take whichever they read last.
-            if twice := next((name for name in file.names() if name in files), ""):
-                raise RequestError(f"{twice} is in {files[twice].path} and in {file.path}", "every tensor in one file",
-                                   "download the directory again, whole")
-            files |= dict.fromkeys(file.names(), file)
+            for tensor in file.names():
+                # Other libraries would take whichever they read last.
+                if tensor in files:
+                    raise RequestError(f"{tensor} is in {files[tensor].path} and in {file.path}",
+                                       "every tensor in one file", "download the directory again, whole")
+                files[tensor] = file
         return files
 
     def _stored_name(self, name: str) -> str:
         for stored in (name, f"language_model.{name}", f"model.language_model.{name.removeprefix('model.')}"):
-            if stored in self._where:
+            if stored in self._file_with:
                 return stored
         raise RequestError(f"{self.directory} has no tensor {name}",
                            "all tensors of the architecture that config.json names", "")
 
     def _file(self, name: str) -> StoredTensors:
-        return self._where[self.names[name]]
+        return self._file_with[self.names[name]]
 
     def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
         """A tensor, or a part of it."""
@@ -91,18 +95,18 @@ class WeightFiles:
     def others(self) -> dict[str, StoredTensors]:
         """Tensors of the files that the model does not need."""
         needed = set(self.names.values())
-        return {name: file for name, file in self._where.items() if name not in needed}
+        return {name: file for name, file in self._file_with.items() if name not in needed}
 
 
 def _index_file_names(index: Path) -> dict[str, str]:
     """File name of each tensor of an index."""
-    found = read_object(index).get("weight_map")
-    file_names: dict[str, Any] = found if isinstance(found, dict) else {}
+    weight_map = read_object(index).get("weight_map")
+    file_names: dict[str, Any] = weight_map if isinstance(weight_map, dict) else {}
     # An index is someone else's text: a name with a folder in it could lead out of the directory.
     names = list(file_names.values())
     if not names or not all(isinstance(name, str) and name == Path(name).name
                             and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
-        raise RequestError(f"{index} has a wrong weight_map: {str(found)[:80]}",
+        raise RequestError(f"{index} has a wrong weight_map: {str(weight_map)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")
     return file_names

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -125,16 +127,14 @@ def read_predictions(path: Path) -> Iterator[list[dict[str, Any]]]:
     """
     # For its refusals alone: no link, no device, no file that would take a day to read.
     open_plain(path, MAX_PREDICTIONS_BYTES).close()
-    group: list[dict[str, Any]] = []
-    for number, record in read_objects(path):
-        if isinstance(record, str) or not isinstance(record.get("id"), str) or not is_score(record.get("score")):
-            raise RecordError(f"{path}, line {number}: not a scored prediction")
-        if group and group[0]["id"] != record["id"]:
-            yield group
-            group = []
-        group.append(record)
-    if group:
-        yield group
+
+    def checked() -> Iterator[dict[str, Any]]:
+        for number, record in read_objects(path):
+            if isinstance(record, str) or not isinstance(record.get("id"), str) or not is_score(record.get("score")):
+                raise RecordError(f"{path}, line {number}: not a scored prediction")
+            yield record
+
+    yield from (list(samples) for _, samples in groupby(checked(), itemgetter("id")))
 
 
 def item_result(samples: list[dict[str, Any]], aggregate: str) -> ItemResult:

@@ -1,4 +1,8 @@
-"""Shapes from a recipe, from the catalog of published models, and from Hugging Face's ``config.json`` and back."""
+"""Shapes from a recipe, from the catalog of published models, and from Hugging Face's ``config.json`` and back.
+
+A family's `switches` are the fields of `ModelShape` in which its models differ from its defaults, e.g.
+``{"activation": "silu", "tied_embeddings": False}``. Sizes from a recipe or a file are added to them.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,11 +20,12 @@ from workings.models.unverified import unverified_shape
 
 
 def check_shape(shape: ModelShape) -> ModelShape:
-    """The shape itself, or a `RequestError` that shows the numbers that do not go together."""
+    """The shape itself, or a `RequestError` that names the inconsistent sizes."""
     check_values({name: getattr(shape, name) for name in SIZES})
     if shape.heads % shape.kv_heads:
+        divisor = next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)
         raise RequestError(f"heads ({shape.heads}) must be a multiple of kv_heads ({shape.kv_heads})", "a divisor",
-                           f"kv_heads: {next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)}")
+                           f"kv_heads: {divisor}")
     family_of(shape).check(shape)
     return shape
 
@@ -28,7 +33,8 @@ def check_shape(shape: ModelShape) -> ModelShape:
 def shape_from_config(config: ShapeConfig, vocab_size: int) -> ModelShape:
     """The shape that a recipe describes; what it does not say comes from the family's published models."""
     switches = find_family(config.family).scratch_switches(config.heads, config.head_dim)
-    switches["tied_embeddings"] = True  # from scratch, a second vocabulary matrix buys nothing at small size
+    # At small size a second vocabulary matrix has no use.
+    switches["tied_embeddings"] = True
     return check_shape(ModelShape(vocab_size=vocab_size, **config.model_dump(), **switches))
 
 
@@ -56,12 +62,13 @@ def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     setting that this package would compute differently from transformers.
     """
     check_values(config)
-    text = config.get("text_config")
-    known = {kind: left_out for family in families() for kind, left_out in family.multimodal.items()}
-    if isinstance(text, Mapping) and config.get("model_type") in known:
-        # Published files leave out what equals transformers' defaults, so those are filled in first.
-        tied = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-        config = {**known[config["model_type"]], **tied, **text}
+    text_config, model_type = config.get("text_config"), str(config.get("model_type"))
+    for family in families():
+        if isinstance(text_config, Mapping) and model_type in family.multimodal:
+            # Later ones count: transformers' defaults, which files leave out; the whole model's; the text part's own.
+            whole_model = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+            config = {**family.multimodal[model_type], **whole_model, **text_config}
+            break
     return check_shape(find_model_type(config).read_config(config))
 
 
@@ -74,11 +81,13 @@ def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int
     check_values(config)
     try:
         family = from_hf_config(config).family
-    # A verified family that refuses these very settings does not represent the model either.
     except RequestError:
-        return check_shape(unverified_shape(config, stored))
-    raise RequestError(f"model.verified: false contradicts the verified family {family}",
-                       "true: no record may say that it is not", "model.verified=true, or leave it out")
+        family = ""  # of no family, or of one that refuses these very settings
+    if family:
+        raise RequestError(f"model.verified: false contradicts the verified family {family}",
+                           "true, because this package computes and checks the model itself",
+                           "model.verified=true, or leave it out")
+    return check_shape(unverified_shape(config, stored))
 
 
 def to_hf_config(shape: ModelShape) -> dict[str, Any]:

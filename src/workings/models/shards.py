@@ -47,20 +47,20 @@ def shard_file(file: str, index: int, count: int) -> str:
 
 def whole_file(name: str) -> str:
     """Name of the unsharded file, given that of a shard; any other name is returned unchanged."""
-    found = _SHARD.fullmatch(name)
-    return f"{found[1]}.safetensors" if found else name
+    match = _SHARD.fullmatch(name)
+    return f"{match[1]}.safetensors" if match else name
 
 
 def shard_files(names: Iterable[str], file: str) -> list[str]:
-    """Names of the shards of ``file``, in order. Raises `RecordError` unless they are those of one checkpoint."""
-    found = sorted(name for name in names if name != file and whole_file(name) == file)
-    if not found:
+    """Names of the shards of ``file``, in order. Raises `RecordError` unless they are all those of one checkpoint."""
+    shards = sorted(name for name in names if name != file and whole_file(name) == file)
+    if not shards:
         raise RecordError(f"there is no {file} and no shard of it")
-    count = int(found[0].rpartition("_of_")[2].removesuffix(".safetensors"))
+    count = int(shards[0].rpartition("_of_")[2].removesuffix(".safetensors"))
     # Compared one by one: a name may claim any count.
-    if count != len(found) or any(name != shard_file(file, i, count) for i, name in enumerate(found)):
-        raise RecordError(f"{file} has {len(found)} shards that do not make {count}")
-    return found
+    if count != len(shards) or any(name != shard_file(file, i, count) for i, name in enumerate(shards)):
+        raise RecordError(f"{file} has {len(shards)} shards that do not make {count}")
+    return shards
 
 
 def stored_files(folder: Path, file: str) -> list[Path]:
@@ -71,9 +71,10 @@ def stored_files(folder: Path, file: str) -> list[Path]:
 
 
 def missing_shards(names: Iterable[str]) -> list[str]:
-    """The shards that are not among ``names``, as far as the names of others tell."""
+    """The shards that are not among ``names``, but that the names of other shards count."""
     present = set(names)
-    counts = {(whole_file(name), int(found[3])) for name in present if (found := _SHARD.fullmatch(name))}
+    matches = filter(None, map(_SHARD.fullmatch, present))
+    counts = {(whole_file(match[0]), int(match[3])) for match in matches}
     return sorted({shard_file(file, index, count) for file, count in counts for index in range(count)} - present)
 
 
@@ -82,31 +83,34 @@ def slice_name(name: str, start: Sequence[int], size: Size, shape: Size) -> str:
     return name if size == shape else f"{name}@{','.join(map(str, start))}"
 
 
-def join_slices(found: Iterable[tuple[str, str, Any, Size]]) -> dict[str, SlicedTensor]:
+def join_slices(stored: Iterable[tuple[str, str, Any, Size]]) -> dict[str, SlicedTensor]:
     """Tensors by name, from file, key, format and shape of each slice. Raises `RecordError` if they do not fit."""
     slices, formats = defaultdict[str, list[Slice]](list), dict[str, Any]()
-    for file, key, number, size in found:
-        name, at, start = key.partition("@")
-        if at and (not _START.fullmatch(start) or start.count(",") != len(size) - 1):
+    for file, key, number_format, size in stored:
+        name, at_sign, start = key.partition("@")
+        if at_sign and (not _START.fullmatch(start) or start.count(",") != len(size) - 1):
             raise RecordError(f"{file}: {key[:80]} does not say where the slice begins")
-        first = tuple(map(int, start.split(","))) if at else (0,) * len(size)
+        first = tuple(map(int, start.split(","))) if at_sign else (0,) * len(size)
         slices[name].append(Slice(file, key, first, size))
-        if formats.setdefault(name, number) != number:
-            raise RecordError(f"{file}: {key[:80]} is {number}, and another slice of it is {formats[name]}")
+        if formats.setdefault(name, number_format) != number_format:
+            raise RecordError(f"{file}: {key[:80]} is {number_format}, and another slice of it is {formats[name]}")
     return {name: SlicedTensor(formats[name], _shape(name, parts), tuple(parts)) for name, parts in slices.items()}
 
 
 def _shape(name: str, parts: Sequence[Slice]) -> Size:
-    """Shape of the tensor that slices make up; they must form a grid, as all meshes of devices split a tensor."""
-    axes = [sorted(set(axis)) for axis in zip(*(part.start for part in parts), strict=False)]
-    shape = tuple(max(axis) for axis in zip(*(
-        map(add, part.start, part.size) for part in parts), strict=False))
+    """Shape of the tensor that slices make up; they must form a grid, as all meshes of devices split a tensor.
+
+    Slices that begin at (0, 0), (0, 8), (4, 0) and (4, 8) have the starts [0, 4] and [0, 8] along the two axes.
+    """
+    starts = [sorted(set(axis)) for axis in zip(*(part.start for part in parts), strict=False)]
+    shape = tuple(map(max, zip(*(map(add, part.start, part.size) for part in parts), strict=False)))
     # Along each axis a slice reaches from where it begins to where the next one begins, or to the end.
     lengths = [{first: after - first for first, after in zip(axis, [*axis[1:], end], strict=True)}
-               for axis, end in zip(axes, shape, strict=True)]
-    if (any(axis[0] for axis in axes) or any(len(part.start) != len(shape) for part in parts)
-            or len({part.start for part in parts}) != len(parts) or len(parts) != prod(map(len, axes))
-            or any(part.size != tuple(length[first] for first, length in zip(part.start, lengths, strict=True))
-                   for part in parts)):
-        raise RecordError(f"{name[:80]}: its slices overlap or leave a gap")
+               for axis, end in zip(starts, shape, strict=True)]
+    is_grid = not any(axis[0] for axis in starts) and len({part.start for part in parts}) == len(parts) == prod(
+        map(len, starts))
+    for part in parts:
+        if not is_grid or len(part.start) != len(shape) or part.size != tuple(
+                length[first] for first, length in zip(part.start, lengths, strict=True)):
+            raise RecordError(f"{name[:80]}: its slices overlap or leave a gap")
     return shape

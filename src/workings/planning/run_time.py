@@ -113,35 +113,35 @@ def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
     # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
     attention = float(rows * attention_operations(replace(shape, sliding_window=0), length))
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
-    # Recomputation is one more forward of the layers, and not of the head.
-    again = 1 if request.memory.remat == "layer" else 0
-    weights = 3 if request.method.name == "full" else 2
-    # Scores have no weights that could be frozen: with adapters, too, their backward costs twice their forward.
-    return (weights + again) * 2.0 * matrices * tokens + (3 + again) * attention + weights * head
+    # In passes of the cost of a forward: backward has two, and one with frozen weights. Scores have no weights that
+    # could be frozen. Recomputation is one more forward of the layers, and not of the head.
+    recomputed = 1 if request.memory.remat == "layer" else 0
+    passes = 3 if request.method.name == "full" else 2
+    return (passes + recomputed) * 2.0 * matrices * tokens + (3 + recomputed) * attention + passes * head
 
 
 def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
-                 own: Throughput | None = None) -> tuple[float | None, str]:
+                 measured: Throughput | None = None) -> tuple[float | None, str]:
     """Seconds of one step, and how they were estimated; None and the reason if no rate is known.
 
-    Communication between devices is added to the computing; a measured speed (``own``) includes it already.
+    Communication between devices is added to the computing; a ``measured`` speed includes it already.
     """
-    compute, devices = request.precision.compute, mesh.devices
-    pace = own
-    if pace is None:
-        if compute not in target.rates_tflops or not target.bandwidth_gb_s:
-            return None, f"no step time: the catalog has no {compute} rate for {target.name}"
-        rate = target.rates_tflops[compute]
-        pace = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s ({compute}) a "
-                          "device; an assumption about efficiency, not a measurement")
-    computing = step_operations(request, batch) / (pace.operations_a_second * devices)
-    how = f"step time: {devices} device{'s' * (devices > 1)} at {pace.source}"
-    if own is not None or devices == 1:
-        return computing, how
+    compute_format, devices = request.precision.compute, mesh.devices
+    throughput = measured
+    if throughput is None:
+        if compute_format not in target.rates_tflops or not target.bandwidth_gb_s:
+            return None, f"no step time: the catalog has no {compute_format} rate for {target.name}"
+        rate = target.rates_tflops[compute_format]
+        throughput = Throughput(rate * 1e12 * EFFICIENCY, f"{percent(EFFICIENCY, 0)} of {rate:g} Tflop/s "
+                                f"({compute_format}) a device; an assumption about efficiency, not a measurement")
+    computing = step_operations(request, batch) / (throughput.operations_a_second * devices)
+    explanation = f"step time: {devices} device{'s' * (devices > 1)} at {throughput.source}"
+    if measured is not None or devices == 1:
+        return computing, explanation
     sending = communication_seconds(request, batch, target, mesh)
     if sending is None:
-        return computing, f"{how}; without what devices send to each other, for which the catalog has no rate"
-    return computing + sending, (f"{how}; {duration(sending)} of it for what devices send to each other, at "
+        return computing, f"{explanation}; without what devices send to each other, for which the catalog has no rate"
+    return computing + sending, (f"{explanation}; {duration(sending)} of it for what devices send to each other, at "
                                  f"{percent(BANDWIDTH_SHARE, 0)} of their links' rates and with nothing of it hidden")
 
 
@@ -225,22 +225,23 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     several devices each also gathers, for every token, the layers' weights that the others of ``fsdp`` hold. ``read``:
     prompts that are read, where several answers continue one; 0: as many as answers.
     """
-    rows, length, new = prompts
+    rows, length, new_tokens = prompts
     forward = per_operation * (step_operations(request, BatchShape(1, read or rows, length)) / 3)
     # Without a bandwidth only operations are known; writing tokens then looks faster than it is.
     if not target.bandwidth_gb_s:
-        return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new
+        return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new_tokens
     fsdp, tp = mesh.of_a_copy
-    # Of per-layer embeddings a token reads one row, so that they are among neither.
-    outer = BYTES_OF_FORMAT[request.precision.parameters] * sum(
+    # A token reads one row of the per-layer embeddings, so they are in neither number of bytes.
+    outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * sum(
         tensor.elements for tensor in local_tensors(request.shape, 1, 1)
         if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
-    layers = (exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer) / tp
-    # Of the embedding a device reads its own part: a few rows travel there, not weights.
-    token = (layers + outer / (fsdp * tp)) / target.bandwidth_gb_s
+    layer_bytes = (exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
+    # A device reads its own part of the embedding: a few rows travel there, not weights.
+    token_seconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
     if target.interconnect_gb_s:
-        token += layers * (1 - 1 / fsdp) / target.interconnect_gb_s
-    return forward + new * token / (1e9 * BANDWIDTH_SHARE)
+        token_seconds += layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
+    # The rates are in GB a second.
+    return forward + new_tokens * token_seconds / (1e9 * BANDWIDTH_SHARE)
 
 
 SUMS_OF_A_LAYER = 2

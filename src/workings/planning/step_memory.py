@@ -16,12 +16,13 @@ from workings.planning.memory_formulas import (
     FEED_FORWARD_CHUNKS,
     FEED_FORWARD_POSITIONS,
     INPUT_SPLIT,
+    LAYER_ARRAYS,
     attention_score_elements,
     current_layer_weight_bytes,
-    feed_forward_numbers,
+    feed_forward_elements,
     linear_attention_bytes_per_token,
     local_tensors,
-    step_long_numbers_per_token,
+    step_long_elements_per_token,
     trained_tensors,
 )
 
@@ -75,8 +76,8 @@ class _DeviceStep:
         return self.request.shape.vocab_size // self.vocabulary_shards
 
     @property
-    def table_numbers(self) -> int:
-        """Numbers of the embedding or the head on one device."""
+    def table_elements(self) -> int:
+        """Elements of the embedding or the head on one device."""
         return self.local_vocabulary * self.request.shape.width
 
     def loss_phase(self) -> dict[str, int]:
@@ -86,8 +87,9 @@ class _DeviceStep:
         positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
         # Logits are float32. A GPU writes their gradient next to them in the format of the products; a TPU computes it
         # again on the way into each product.
-        number = 4 if self.platform == "tpu" else 4 + self.compute_bytes
-        return {"gradients": 0, **self._parts_of_all_phases(), "logits": positions * self.local_vocabulary * number,
+        element_bytes = 4 if self.platform == "tpu" else 4 + self.compute_bytes
+        return {"gradients": 0, **self._parts_of_all_phases(),
+                "logits": positions * self.local_vocabulary * element_bytes,
                 "copy of the head for products": self._head_copy_bytes()}
 
     def layer_phase(self) -> dict[str, int]:
@@ -98,28 +100,29 @@ class _DeviceStep:
     def embedding_phase(self) -> dict[str, int]:
         """Parts of the gradient of the input embeddings, which comes last: a table next to the gradient of the head."""
         # Added up in the format of the products, then rounded to that of the weights.
-        number = self.stored_bytes + (self.compute_bytes if self.compute_bytes != self.stored_bytes else 0)
+        element_bytes = self.stored_bytes + (self.compute_bytes if self.compute_bytes != self.stored_bytes else 0)
         return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
-                "gradient of the embedding": number * self.table_numbers}
+                "gradient of the embedding": element_bytes * self.table_elements}
 
     def _parts_of_all_phases(self) -> dict[str, int]:
         """Parts of all three phases: compilers free them after the last one."""
         # The head's gradient is a float32 sum over chunks of positions, to which the embedding's is added at the end.
         return {"activations kept for backward": self._kept_activation_bytes(),
-                "head gradient in fp32": 4 * self.table_numbers * self.request.method.trains_all_weights,
+                "head gradient in fp32": 4 * self.table_elements * self.request.method.trains_all_weights,
                 "weights laid out for gathering": self._layout_copy_bytes()}
 
     def _layer_gradient_bytes(self) -> int:
         layers = [tensor for tensor in trained_tensors(self.request, self.fsdp, self.tp) if tensor.name not in TABLES]
-        number = self.stored_bytes if self.request.method.trains_all_weights else 4  # adapters are trained in float32
-        return number * sum(tensor.elements for tensor in layers)
+        # Adapters are trained in float32.
+        element_bytes = self.stored_bytes if self.request.method.trains_all_weights else 4
+        return element_bytes * sum(tensor.elements for tensor in layers)
 
     def _head_copy_bytes(self) -> int:
         """Bytes of a copy of the head in the format and size of its products; 0 if it is stored so."""
         if self.compute_bytes != self.stored_bytes:
-            return self.compute_bytes * self.table_numbers
+            return self.compute_bytes * self.table_elements
         padded = self.platform == "gpu" and self.local_vocabulary % KERNEL_MULTIPLE
-        return self.compute_bytes * self.table_numbers if padded else 0
+        return self.compute_bytes * self.table_elements if padded else 0
 
     def _kept_activation_bytes(self) -> int:
         """Bytes of activations kept for backward: inputs of the layers, or all activations inside them."""
@@ -134,7 +137,7 @@ class _DeviceStep:
         shape = self.request.shape
         widest = max(map(self._layer_activation_bytes, range(shape.layers)))
         return {"activations of the layer at hand": 2 * widest
-                + self.compute_bytes * self.tokens * step_long_numbers_per_token(shape),
+                + self.compute_bytes * self.tokens * step_long_elements_per_token(shape),
                 "attention scores": self._score_bytes()}
 
     def _layer_activation_bytes(self, layer: int) -> int:
@@ -143,13 +146,13 @@ class _DeviceStep:
         # As `engines/jax/feed_forward.py` cuts them: a minimum of positions per chunk, a maximum of chunks.
         chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
         wide = chunked if self.request.memory.remat == "layer" else tokens
-        feed_forward = self.compute_bytes * wide * feed_forward_numbers(shape, layer, self.tp)
+        feed_forward = self.compute_bytes * wide * feed_forward_elements(shape, layer, self.tp)
         if shape.is_linear(layer):
-            return tokens * (self.compute_bytes * 4 * shape.width
+            return tokens * (self.compute_bytes * LAYER_ARRAYS * shape.width
                              + linear_attention_bytes_per_token(shape)) + feed_forward
         keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
         # Queries and attended values have all heads; keys and values have their own number.
-        numbers = 4 * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
+        numbers = LAYER_ARRAYS * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
         return self.compute_bytes * tokens * numbers + feed_forward
 
     def _score_bytes(self) -> int:

@@ -23,23 +23,32 @@ class Verdict:
     """The peak of a program against the memory of the device. Bytes are per device."""
 
     fits: bool
+    """Whether the peak is within the limit and, on a CPU, within the memory that is free now."""
     marginal: bool
+    """It fits, but with little room (`MARGINAL_SHARE`)."""
     peak_bytes: int
     limit_bytes: int
+    """Memory of the device that a process can use."""
     devices: int
     source: str
+    """How the peak is known: `Inspection.source`, e.g. ``compiled`` or ``estimated``."""
     reasons: tuple[str, ...]
     """The verdict in a sentence and, if it is marginal, a warning."""
     breakdown: Mapping[str, int]
+    """Bytes of the peak by part, such as ``parameters``."""
     versions: Mapping[str, str]
+    """Versions of the compiler, or of the formula, that gave the peak."""
     available_bytes: int = 0
-    """Bytes of a CPU's limit that are free at this moment; 0 on other devices."""
+    """Free memory of the machine at this moment, on a CPU; 0 on other devices."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of ``plan --json``."""
         values = vars(self) | {"reasons": list(self.reasons), "breakdown": dict(self.breakdown),
                                "versions": dict(self.versions)}
-        return {key: value for key, value in values.items() if key != "available_bytes" or value}
+        # 0 means not measured, and must not read as "nothing is free".
+        if not self.available_bytes:
+            del values["available_bytes"]
+        return values
 
 
 def memory_verdict(inspection: Inspection, device: DeviceFacts) -> Verdict:
@@ -52,21 +61,23 @@ def memory_verdict(inspection: Inspection, device: DeviceFacts) -> Verdict:
     fits = peak <= free
     share = CPU_MARGINAL_SHARE if device.platform == "cpu" else MARGINAL_SHARE
     marginal = fits and peak > share * free
-    of_limit = f"{gib(peak)} of {gib(limit)} a device ({inspection.source}; limit from {device.memory_limit_source})"
-    of_free = (f"{gib(peak)} of {gib(free)} that are free now ({inspection.source}; "
-               f"{memory.available_source if memory else ''}; {gib(limit)} in all)")
-    if peak > limit:
-        reason = f"does not fit: {of_limit}"
-    elif not fits:
-        reason = f"does not fit now: {of_free}"
-    elif marginal:
-        reason = f"fits, but marginally: {of_limit if peak > share * limit else of_free}"
+    if not fits:
+        outcome = "does not fit" if peak > limit else "does not fit now"
     else:
-        reason = f"fits: {of_limit}"
-    warning = (f"marginal: less than {percent(1 - share, 0)} is left, as far as allocators differ from compilers; it "
-               "may run out of memory") if marginal else ""
+        outcome = "fits, but marginally" if marginal else "fits"
+    # Whether the limit alone would leave enough room, and only the memory in use by others does not.
+    free_decides = peak <= limit if not fits else marginal and peak <= share * limit
+    if memory is not None and free_decides:
+        amount = (f"{gib(peak)} of {gib(free)} that are free now ({inspection.source}; {memory.available_source}; "
+                  f"{gib(limit)} in all)")
+    else:
+        amount = f"{gib(peak)} of {gib(limit)} a device ({inspection.source}; limit from {device.memory_limit_source})"
+    reasons = [f"{outcome}: {amount}"]
+    if marginal:
+        reasons.append(f"marginal: less than {percent(1 - share, 0)} is left, and allocators can take that much more "
+                       "than a compiler counts; it may run out of memory")
     return Verdict(fits=fits, marginal=marginal, peak_bytes=peak, limit_bytes=limit, devices=device.count,
-                   source=inspection.source, reasons=tuple(filter(None, (reason, warning))),
+                   source=inspection.source, reasons=tuple(reasons),
                    breakdown=inspection.breakdown, versions=inspection.versions,
                    available_bytes=memory.available_bytes if memory else 0)
 
@@ -81,9 +92,9 @@ def verdict_remarks(recipe: Recipe, target: Target, inspection: Inspection) -> l
         remarks.append(f"estimated by formula: {why}; on a machine with the card, "
                     "`workings train` compiles the step and decides before any weight is loaded")
     remarks += inspection.notes
-    number = recipe.precision.compute
-    if number in target.no_matrix_units and target.platform != "tpu":
-        remarks.append(f"{target.name} has no matrix units for {number}: fitting is not the same as being fast")
+    compute_format = recipe.precision.compute
+    if compute_format in target.no_matrix_units and target.platform != "tpu":
+        remarks.append(f"{target.name} has no matrix units for {compute_format}: fitting is not the same as being fast")
     # `cuda` is another word for gpu and no contradiction.
     device = without_alias(recipe.device)
     if device not in ("auto", target.platform):

@@ -21,7 +21,7 @@ from workings.models.tokenizer import Tokenizer
 from workings.publish.gguf_file import write_gguf
 from workings.record import atomic
 from workings.record.digest import file_digest
-from workings.record.manifest import SKIPPED_TENSORS
+from workings.record.manifest import LEFT_ASIDE
 from workings.record.values import Absent, absent
 from workings.runs.open_model import ALONE, AS_RECORDED, TrainedModel, open_run, starting_weights
 
@@ -175,7 +175,7 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
     session = opened.session
     session.engine.export(session.state, directory)
     # The manifest says so of a run that trained the text part of a multimodal model.
-    if SKIPPED_TENSORS in opened.run.manifest.facts:
+    if LEFT_ASIDE in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
     # Readers take the defaults of a family for special tokens that `config.json` does not name. A version that the file

@@ -1,4 +1,7 @@
-"""`pack`: gather, judge, show, write, verify. Nothing is written that would not verify."""
+"""`pack`: gather files, verify their runs, show what will be published, write the zip and verify it.
+
+Nothing is written that would not verify.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +31,7 @@ class Packed:
     """Every file with its bytes."""
     by_digest: tuple[tuple[str, int], ...]
     """Files that are named by digest, with their bytes."""
-    bytes: int
+    zip_bytes: int
     """Bytes of the zip; 0 before it is written."""
 
     @property
@@ -51,36 +54,37 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE,
         RequestError: placeholders, ``out`` exists, a failed run.
         RecordError: a run does not verify.
     """
-    if out.exists() or out.suffix != ".zip":
-        raise RequestError(f"--out {out} already exists" if out.exists() else f"--out {out} is not a .zip file",
-                           "a .zip file that does not exist yet", "--out submission.zip")
+    expected_out, example = "a .zip file that does not exist yet", "--out submission.zip"
+    if out.exists():
+        raise RequestError(f"--out {out} already exists", expected_out, example)
+    if out.suffix != ".zip":
+        raise RequestError(f"--out {out} is not a .zip file", expected_out, example)
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights cannot be {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
     contents = gather(paths, weights)
     # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()])
-    documents = _documents(contents, weights)
-    # Sealed last: the pack's sums cover the texts above, and its root is over all of it.
-    documents = seal_documents(documents)
+    # Sealed last, because the seal covers all the pack's own files.
+    documents = seal_documents(_documents(contents, weights))
     planned = Packed(
-        out=out, root=loads(documents[SEAL])["root"], bytes=0,
+        out=out, root=loads(documents[SEAL])["root"], zip_bytes=0,
         entries=tuple(sorted([(name, len(data)) for name, data in documents.items()]
-                             + [(name, file.size) for name, file in contents.files.items()])),
-        by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.by_digest))
+                             + [(name, file.size) for name, file in contents.sealed_files.items()])),
+        by_digest=tuple((f"{row.place}/{row.file}", row.bytes) for row in contents.external_files))
     show(planned)
     # Under another name until it has been verified: a file called as asked is one that passed.
     unverified = out.with_name(f".{out.name}.unverified")
     try:
-        write_zip(unverified, documents, contents.files)
+        write_zip(unverified, documents, contents.sealed_files)
         size = unverified.stat().st_size
         _refuse_failing([unverified])
-        # The zip last: where it is, what belongs next to it does.
+        # Rename the zip last, so that a visible zip always has its page next to it.
         atomic.write_bytes(planned.page, verify_page())
         unverified.rename(out)
     # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
         unverified.unlink(missing_ok=True)
-    return replace(planned, bytes=size)
+    return replace(planned, zip_bytes=size)
 
 
 def _refuse_failing(paths: Sequence[Path]) -> None:
@@ -91,17 +95,19 @@ def _refuse_failing(paths: Sequence[Path]) -> None:
 
 
 def _documents(contents: Contents, weights: str) -> dict[str, bytes]:
-    """The pack's own files."""
-    documents = dict(contents.documents)
-    for run in contents.runs.values():
+    """Bytes of the pack's own files, which its seal covers, by path: all files that are not sealed in a run."""
+    documents = dict(contents.unsealed_files)
+    manifest_and_overrides = {}
+    for unit_path, run in contents.runs.items():
         documents |= data_manifests(run) | sample_data(run)
-    # A run that only a recorder wrote has no overrides.
-    runs = {unit_path: (run.manifest, loads(asked.read_bytes()) if (asked := run.path / OVERRIDES).is_file() else {})
-            for unit_path, run in contents.runs.items()}
-    documents[README] = pack_readme(
-        version("workings"), contents.units, runs, by_digest=bool(contents.by_digest)).encode("utf-8")
-    listed = PackList.model_validate({
+        # A run that only a recorder wrote has no overrides.
+        file = run.path / OVERRIDES
+        overrides = loads(file.read_bytes()) if file.is_file() else {}
+        manifest_and_overrides[unit_path] = (run.manifest, overrides)
+    documents[README] = pack_readme(version("workings"), contents.units, manifest_and_overrides,
+                                    by_digest=bool(contents.external_files)).encode("utf-8")
+    pack_list = PackList.model_validate({
         "schema": "pack/1", "workings_version": version("workings"), "weights": weights,
         "units": [{"place": place, "root": root} for place, root in sorted(contents.units.items())],
-        "by_digest": sorted(contents.by_digest, key=lambda row: (row.place, row.file))})
-    return {**documents, PACK: line(listed.model_dump(by_alias=True))}
+        "by_digest": sorted(contents.external_files, key=lambda row: (row.place, row.file))})
+    return {**documents, PACK: line(pack_list.model_dump(by_alias=True))}

@@ -1,7 +1,7 @@
 """`run_manifest.json`: facts known at a run's end that no other file holds.
 
-A `RunManifest` in memory answers for the other files as well: recipe, digests of the data, device and sums of the log
-are read from the one file that holds each of them.
+A `RunManifest` in memory answers for the other files as well: `manifest.seed` is read from `config/resolved.json`,
+`manifest.final_loss` from the log of steps, and so on.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Time = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
 DRAWN_FROM = "drawn_from"
 """Key in the metadata of a trace or pair that was sampled from a model: the digest of that model
 (`workings.samples.selection`). In the manifest of a run that was trained on samples: their number by model."""
-SKIPPED_TENSORS = "left_aside"
+LEFT_ASIDE = "left_aside"
 """Fact of a run that trained the text part of a multimodal model: what else the whole model has."""
 CONVERTED_FROM = "converted_from"
 """Fact of a run whose weights were converted from a GGUF file: its name, digest, quantization and licence."""
@@ -118,7 +118,7 @@ class _Batch(_Strict):
     accumulation: int = Field(ge=1)
 
 
-class _Asked(_Strict):
+class _RecipePart(_Strict):
     """The part of `config/resolved.json` that a manifest uses; the whole is `workings.config.recipe.Recipe`."""
 
     name: str
@@ -142,7 +142,8 @@ REASONS = {"complete": "all steps were taken", "interrupted": "asked to stop"}
 class RunManifest(_Part):
     """The contents of `run_manifest.json`. A value that does not exist is `Absent` and says why.
 
-    Its properties read other files of the run, and raise `RecordError` where one is missing or malformed.
+    The fields are the keys of the file. The properties after `to_json` read other files of the run: they need a
+    manifest from `read_manifest` or `of`, and raise `RecordError` if such a file is missing or malformed.
     """
 
     schema_version: Literal["run/1"] = "run/1"
@@ -155,7 +156,7 @@ class RunManifest(_Part):
     """Reason of its end, in words."""
 
     engine_distribution: Distribution
-    """The installed package that brings the engine. Any other than `workings` is named by verification."""
+    """The installed package that brings the engine. Verification names it if it is not `workings`."""
     commit_sha: Commit | Absent
     """Commit of the working copy that the code ran from."""
     dirty_diff_digest: Digest | Absent
@@ -174,8 +175,7 @@ class RunManifest(_Part):
     finished_at: Time
     """End of training."""
 
-    # Not shared between manifests, as a default of a function would be: pydantic copies it for each.
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {}  # pydantic copies the default for each manifest
     """Further facts of an engine or a caller."""
 
     _files: RunFiles = PrivateAttr()
@@ -190,6 +190,8 @@ class RunManifest(_Part):
         """JSON values of the file."""
         return self.model_dump(mode="json")
 
+    # From here on: values that are read from the run's other files.
+
     @property
     def config(self) -> dict[str, Any]:
         """The resolved recipe."""
@@ -201,38 +203,38 @@ class RunManifest(_Part):
         return json_digest(self.config)
 
     @cached_property
-    def _asked(self) -> _Asked:
-        return parsed_part(_Asked, self.config, layout.CONFIG)
+    def _recipe_part(self) -> _RecipePart:
+        return parsed_part(_RecipePart, self.config, layout.CONFIG)
 
     @property
     def recipe(self) -> str:
         """Name that the recipe gives itself."""
-        return self._asked.name
+        return self._recipe_part.name
 
     @property
     def engine(self) -> str:
         """Name of the engine."""
-        return self._asked.engine
+        return self._recipe_part.engine
 
     @property
     def seed(self) -> int:
         """Seed of weights, order of rows and stochastic rounding."""
-        return self._asked.seed
+        return self._recipe_part.seed
 
     @property
     def requested_device(self) -> str:
         """Device that the recipe requests."""
-        return self._asked.device
+        return self._recipe_part.device
 
     @property
     def planned_steps(self) -> int:
         """Updates asked for."""
-        return self._asked.training.steps
+        return self._recipe_part.training.steps
 
     @property
     def global_batch(self) -> int:
         """Rows per update: micro batch x accumulation x data-parallel devices."""
-        batch = self._asked.batch
+        batch = self._recipe_part.batch
         return batch.micro_batch * batch.accumulation * row_devices(self.device.mesh)
 
     @cached_property
@@ -244,8 +246,8 @@ class RunManifest(_Part):
     @property
     def architecture(self) -> str:
         """Family of the model; empty if only the recorder wrote the run."""
-        shape = self._files.json_object(layout.MODEL_SHAPE) if self._files.has(layout.MODEL_SHAPE) else {"family": ""}
-        return str(shape.get("family"))
+        shape = self._files.json_object(layout.MODEL_SHAPE) if self._files.has(layout.MODEL_SHAPE) else {}
+        return str(shape.get("family", ""))
 
     @property
     def workings_version(self) -> str:
@@ -265,12 +267,14 @@ class RunManifest(_Part):
 
     @cached_property
     def _log(self) -> dict[str, list[Any]]:
-        """Numbers of all completed steps by their key in the log."""
+        """Key of the log -> its numbers in all completed steps, e.g. `{"loss": [2.1, 1.9], …}`."""
         lines, keys = self._files.lines(layout.METRICS), ("step", "loss", "tokens", "supervised_tokens", "seconds")
-        # JSON's integers have no limit; a float has.
-        if wrong := [key for key in keys for line in lines
-                     if not isinstance(number := line.get(key), int | float) or abs(number) > 1e300]:
-            raise RecordError(f"{layout.METRICS}: a line without {wrong[0]}")
+        for key in keys:
+            for line in lines:
+                value = line.get(key)
+                # JSON's integers have no limit; a float has.
+                if not isinstance(value, int | float) or abs(value) > 1e300:
+                    raise RecordError(f"{layout.METRICS}: a line whose {key} is missing or is not a number")
         return {key: [line[key] for line in lines] for key in keys}
 
     @property

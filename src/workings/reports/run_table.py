@@ -16,8 +16,8 @@ def run_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
     """Facts from the manifests, a cell for each run; a standalone evaluation has only its digest."""
     rows = {}
     if any(view.manifest is not None for view in views):
-        rows = {name: [fact(view.manifest) if view.manifest else "not a run" for view in views]
-                for name, fact in _FACTS.items()}
+        for name, fact in _FACTS.items():
+            rows[name] = [fact(view.manifest) if view.manifest else "not a run" for view in views]
         rows["Memory"] = [view.memory.sentence() if view.memory else "not recorded" for view in views]
     return rows | {ROOT: [view.root for view in views]}
 
@@ -27,17 +27,20 @@ def behaviour_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
     evaluations = [view.evaluation for view in views if view.evaluation]
     if not evaluations:
         return {}
-    summaries, counted = ([getattr(each, name) for each in evaluations] for name in ("summary", "answer_counts"))
-    rows = {words: [_measure(summary["behaviour"].get(name, {"absent": "not measured"}), share)
-                    for summary in summaries] for name, words, share in MEASURES
-            # Two versions of the checker would look like a difference between models.
-            if name != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations)}
+    summaries = [evaluation.summary for evaluation in evaluations]
+    answers = [evaluation.answer_counts for evaluation in evaluations]
+    rows = {}
+    for key, title, is_share in MEASURES:
+        # Two versions of the checker would look like a difference between models.
+        if key != "step_validity" or not steps_versions(evaluation.config for evaluation in evaluations):
+            entries = [summary["behaviour"].get(key, {"absent": "not measured"}) for summary in summaries]
+            rows[title] = [_measure(entry, is_share) for entry in entries]
     rows |= {
-        "Completions without an answer": [percent(one.no_answer) for one in counted],
+        "Completions without an answer": [percent(one.no_answer) for one in answers],
         "Different answers": [f"{count(one.distinct_answers)}, the most frequent in {percent(one.same_answer)}"
-                              for one in counted],
+                              for one in answers],
         "Accuracy of always giving the most frequent expected answer": [
-            percent(one.majority_accuracy) for one in counted]}
+            percent(one.majority_accuracy) for one in answers]}
     judges = [judge_text(evaluation.config) for evaluation in evaluations]
     if any(judges):
         rows["Judge"] = [judge or "rules" for judge in judges]
@@ -46,10 +49,10 @@ def behaviour_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
         f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in summaries]}
 
 
-def _measure(entry: dict[str, Any], share: bool) -> str:
+def _measure(entry: dict[str, Any], is_share: bool) -> str:
     if "absent" in entry:
         return str(entry["absent"])
-    scale, unit = (100, " %") if share else (1, "")
+    scale, unit = (100, " %") if is_share else (1, "")
     text = f"{scale * entry['mean']:.1f}{unit}"
     if not isinstance(entry["ci_low"], dict):
         text += f" ({scale * entry['ci_low']:.1f} to {scale * entry['ci_high']:.1f})"

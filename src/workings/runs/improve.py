@@ -291,7 +291,7 @@ class ImprovementSteps:
             # The batch size of an evaluation is small for an accelerator. On a CPU a larger one gains nothing.
             on_cpu = RunRecord.open(before).manifest.device.platform == "cpu"
             with self._timed(f"samples/{unit.name}"):
-                sample_run(before, self.prompts, unit, by_plan=None if on_cpu else self.say,
+                sample_run(before, self.prompts, unit, say_planned_batch=None if on_cpu else self.say,
                            request=_sample_request(self.loaded, self.request, number))
         kept = self._fitting(SampleUnit.open(unit).kept)
         traces.parent.mkdir(exist_ok=True)

@@ -86,28 +86,26 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
     opened = reopen_run(path, data=request.data, weights=request.weights, fsdp=request.fsdp)
     # From the system's randomness, so that the record's maker cannot foresee the selection.
     seed = secrets.randbits(32) if request.seed is None else request.seed
-    # Once, so that the verdict and the replay's record use the same conditions.
-    collected = environment.collect()
-    # Before any step: without a tolerance there is no verdict.
-    recorded_conditions, current_conditions, tolerance = _criteria(opened, collected)
+    # Before any step, because without a tolerance there is no verdict.
+    recorded_conditions, current_conditions, tolerance = _criteria(opened, environment.collect())
     exact = tolerance is BITWISE
     mode = "bitwise" if exact else "tolerance"
-    selected = _select_steps(opened, request, len(metrics), exact, seed)
+    ranges = _select_steps(opened, request, len(metrics), exact, seed)
     # One for all ranges, because it may read the reference's log probabilities of all pairs.
     source = way_of(opened.recipe).replay(opened, opened.recipe.seed, exact=exact)
     plans = []
-    for part in selected:
-        checkpoint = opened.checkpoint(part.start) if part.start else None
+    for steps in ranges:
+        checkpoint = opened.checkpoint(steps.start) if steps.start else None
         plans.append(ReplayPlan(
             engine=opened.engine, source=source, training=opened.recipe.training,
-            start=_initial_state(opened, checkpoint), lines=[*metrics[part.start:part.end]],
+            start=_initial_state(opened, checkpoint), lines=[*metrics[steps.start:steps.end]],
             position=Position.from_json(checkpoint.facts["position"]) if checkpoint else Position()))
-    coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(selected, len(metrics))}
+    coverage: Facts = {"seed": seed, "whole": request.whole, "steps": step_coverage(ranges, len(metrics))}
     say(f"steps to replay: {coverage['steps']['replayed']}, in parts of the run: {len(plans)}; criteria: {mode}")
-    repeated = [_replay(opened, plan) for plan in plans]
-    # Only for the first range, because each control costs as many steps as a replay.
-    # Past the end of a short range, because one step may not show a difference.
-    start, end = selected[0].start, selected[0].end
+    replayed = [_replay(opened, plan) for plan in plans]
+    # Each control costs as many steps as a replay, so only the first range has controls. They go past the end of a
+    # short one, because one step may not show a difference.
+    start, end = ranges[0].start, ranges[0].end
     control_plan = replace(plans[0], lines=[*metrics[start:max(end, start + STEPS)]]) if request.whole else plans[0]
     controls = _controls(opened, control_plan, start, tolerance, say)
     units = answered_units(opened, request.samples, by_batch=exact) if request.predictions else []
@@ -121,9 +119,9 @@ def replay_run(path: Path, request: ReplayRequest, say: Say = lambda text: None)
         "conditions": {"recorded": recorded_conditions, "here": current_conditions,
                        "differing": differing_conditions(recorded_conditions, current_conditions)},
         "mode": mode, "tolerance": tolerance.to_json(), "seed": seed,
-        "lines": [line for lines, _ in repeated for line in lines],
+        "lines": [line for lines, _ in replayed for line in lines],
         # The range whose end differs most from its checkpoint.
-        "weights": max((weights for _, weights in repeated if "absent" not in weights), default=repeated[0][1],
+        "weights": max((weights for _, weights in replayed if "absent" not in weights), default=replayed[0][1],
                        key=lambda weights: float(weights["largest_difference"])),
         "controls": controls, "predictions": counted(predictions, request.predictions)}
     if request.drawn or request.whole:
@@ -164,19 +162,21 @@ def _initial_state(opened: ReopenedRun, checkpoint: Checkpoint | None) -> Initia
 
 def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: Tolerance,
               say: Say) -> dict[str, Facts]:
+    """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
     exact, way = tolerance is BITWISE, way_of(opened.recipe)
     changed_sources = way.wrong_replays(opened, plan.source, exact=exact)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1
     # Any other state of this run; without a second checkpoint, random weights.
-    others = [step for step in opened.checkpoints_by_step if step != from_step]
-    other = _initial_state(opened, opened.checkpoint(others[-1])) if others else InitialState(
+    other_steps = [step for step in opened.checkpoints_by_step if step != from_step]
+    other_state = _initial_state(opened, opened.checkpoint(other_steps[-1])) if other_steps else InitialState(
         make=lambda: opened.engine.init(other_seed), words=f"random weights of seed {other_seed}")
     # After a checkpoint a seed decides only the order of rows; at step 0 maybe also the initial weights.
-    begun = plan.start if from_step else InitialState(
+    start_of_other_seed = plan.start if from_step else InitialState(
         make=lambda: opened.initial_state(opened.engine, other_seed), words="another seed")
-    return run_controls(plan, way.replay(opened, other_seed, exact=exact), other, begun, tolerance, changed_sources)
+    return run_controls(plan, way.replay(opened, other_seed, exact=exact), other_state, start_of_other_seed, tolerance,
+                        changed_sources)
 
 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str], Tolerance]:

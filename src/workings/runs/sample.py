@@ -48,23 +48,24 @@ def completions_at_a_time(request: EngineRequest, device: DeviceFacts, *, longes
 
 def sample_run(run: str | Path, prompts: Sequence[Item], out: Path, *, request: SampleRequest,
                device: str = AS_RECORDED, weights: WeightsRequest | None = None,
-               by_plan: Say | None = None) -> SampleUnit:
+               say_planned_batch: Say | None = None) -> SampleUnit:
     """Samples completions with a run's last checkpoint, or with other weights, and seals them at ``out``.
 
-    Arguments and errors are those of `workings.runs.evaluate.evaluate_run`, with questions in place of items. With
-    ``by_plan`` the batch size is as large as fits the device, and this is called with the reason.
+    Arguments and errors are those of `workings.runs.evaluate.evaluate_run`, with questions in place of items.
+    ``say_planned_batch``: plan the largest batch size that fits the device, and call this with the sentence that says
+    so; None: use the request's batch size.
     """
     # A wrong request is refused before a model is opened, which may take minutes.
     refuse_existing(out)
     opened = open_model(run, weights, device)
-    return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, by_plan),
+    return sample(opened.session, prompts, out, request=_sized(opened, prompts, out, request, say_planned_batch),
                   made_from=opened.root, facts=opened.facts)
 
 
 def _sized(opened: OpenedModel, items: Sequence[Item], out: Path, request: SampleRequest,
-           by_plan: Say | None) -> SampleRequest:
+           say_planned_batch: Say | None) -> SampleRequest:
     """The request with the largest batch size that fits, or that of an interrupted attempt."""
-    if by_plan is None or not items:
+    if say_planned_batch is None or not items:
         return request
     before = partial_unit_path(out) / EVALUATION_CONFIG
     if before.is_file():
@@ -77,5 +78,5 @@ def _sized(opened: OpenedModel, items: Sequence[Item], out: Path, request: Sampl
         rows, why = completions_at_a_time(opened.request, session.engine.describe(), longest=longest,
                                     new_tokens=request.settings.max_new_tokens,
                                     can_train=isinstance(opened, TrainedModel))
-    by_plan(why)
+    say_planned_batch(why)
     return replace(request, settings=replace(request.settings, batch_size=rows))

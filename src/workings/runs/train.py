@@ -22,7 +22,7 @@ from workings.models.unverified import unverified_sentence
 from workings.record import layout
 from workings.record.digest import json_digest
 from workings.record.layout import partial_path, refuse_unit_name
-from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, SKIPPED_TENSORS, UNVERIFIED_MODEL
+from workings.record.manifest import CONVERTED_FROM, DRAWN_FROM, LEFT_ASIDE, UNVERIFIED_MODEL
 from workings.record.metrics import Callback
 from workings.record.progress import slow_operation
 from workings.record.reader import RunRecord
@@ -183,7 +183,7 @@ def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: int) -> d
     if sources := setup.data.drawn_from:
         facts[DRAWN_FROM] = sources
     if setup.non_text_weights is not None:
-        facts[SKIPPED_TENSORS] = setup.non_text_weights.to_json()
+        facts[LEFT_ASIDE] = setup.non_text_weights.to_json()
     if setup.weights.directory is not None and (origin := origin_facts(setup.weights.directory)):
         facts[CONVERTED_FROM] = origin
     return facts

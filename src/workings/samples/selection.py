@@ -78,23 +78,25 @@ class Candidate:
 
 def sample_of(row: Mapping[str, Any], form: str) -> Candidate:
     """The sample of a line of predictions in a form (see `SampleOrigin`). Raises `RecordError`."""
-    text = row["completion"]
-    problem, parts = "", None
-    if not isinstance(text, str) or "completion_sha256" in row or "error" in row or not text.strip():
-        text, problem = "", NO_TEXT
+    has_text = isinstance(row["completion"], str) and not {"completion_sha256", "error"} & row.keys()
+    text = row["completion"] if has_text and row["completion"].strip() else ""
+    parts = None
+    if not text:
+        problem = NO_TEXT
     elif row["finish_reason"] != "stop":
         problem = CUT_OFF
     # In a row such a token would end or forge a turn.
     elif row.get("control_tokens"):
         problem = CONTROL
-    # As here, another text than the sample would be trained on: chat templates remove white space.
+    # Chat templates remove white space, so another text than the sample would be trained on.
     elif text != text.strip():
         problem = WHITE_SPACE
-    elif row["format_ok"] is not True or (parts := split_completion(text, form)) is None:
-        problem = OTHER_FORM
+    else:
+        parts = split_completion(text, form) if row["format_ok"] is True else None
+        problem = OTHER_FORM if parts is None else ""
     steps, answer = parts or ((), "")
     item = item_of(row)
-    labels = {name: value for name in _LABELS if (value := getattr(item, name)) not in (UNSPECIFIED, "")}
+    labels = {name: getattr(item, name) for name in _LABELS if getattr(item, name) not in (UNSPECIFIED, "")}
     if item.history:
         labels["history"] = item.history
     return Candidate(prompt_id=row["id"], number=row["sample"], prompt=row["prompt"], text=text, score=row["score"],
@@ -233,9 +235,10 @@ def make_pairs(prompts: Iterable[Sequence[Mapping[str, Any]]], rule: PairRule,
 
 
 def _paired(rows: Sequence[Mapping[str, Any]], rule: PairRule, form: str) -> list[tuple[Candidate, Candidate]]:
+    """All pairs (chosen, rejected) of one prompt, in the order in which the rule takes them."""
     distinct: dict[str, Candidate] = {}
     for sample in (sample_of(row, form) for row in rows):
-        # Of another form or not, the model ended it itself, and a row can hold it.
+        # A sample of another form was ended by the model, and a row can hold it: it can be the rejected one.
         if sample.problem in ("", OTHER_FORM):
             # The first of equal texts represents all of them: a pair of a text with itself teaches nothing.
             distinct.setdefault(sample.text, sample)

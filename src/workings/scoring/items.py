@@ -102,7 +102,7 @@ def read_items(path: Path) -> list[Item]:
 
 def items_digest(items: Sequence[Item]) -> str:
     """SHA-256 (hex) over the items in their order; two scorecards are comparable only if it is equal."""
-    # That of the canonical JSON list, without holding the whole list as one text.
+    # The digest of the canonical JSON list, without holding the whole list as one text.
     digest = hashlib.sha256(b"[")
     for index, item in enumerate(items):
         digest.update((b"," if index else b"") + record_line(item.to_json(), f"item {item.id}")[:-1])
@@ -112,12 +112,13 @@ def items_digest(items: Sequence[Item]) -> str:
 
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     """One item from one JSON object. Raises ``ValueError`` with the reason."""
-    asked = "question" if "question" in record else "prompt"
+    question_key = "question" if "question" in record else "prompt"
     # A trace has steps; without them its answer is the expected one.
-    if asked in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
-        record = _from_question(record, asked, fallback_id)
-    if missing := next((name for name in ("id", "prompt", "expected_answer") if name not in record), ""):
-        raise ValueError(f"has no {missing!r}")
+    if question_key in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
+        record = _from_question(record, question_key, fallback_id)
+    for name in ("id", "prompt", "expected_answer"):
+        if name not in record:
+            raise ValueError(f"has no {name!r}")
     answer = record["expected_answer"]
     # True is an int in Python, and `True` as an answer would be scored as the text "True".
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
@@ -129,9 +130,10 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     if not texts["id"] or not texts["prompt"]:
         raise ValueError("id or prompt is empty")
     # A question without its system text or its tools would be another question.
-    if unread := next((key for key in (*SYSTEM, *TOOLS) if record.get(key)), ""):
-        raise ValueError(f"`{unread}` would not be shown to the model; a system text goes into `history`, and items "
-                         "have no tools")
+    for key in (*SYSTEM, *TOOLS):
+        if record.get(key):
+            raise ValueError(f"`{key}` would not be shown to the model; a system text goes into `history`, and items "
+                             "have no tools")
     history_of(record.get("history", []))  # raise now, not when the question is asked
     aliases, tolerance = record.get("aliases", []), record.get("tolerance", 0)
     if not isinstance(aliases, list) or not all(isinstance(alias, str) and alias.strip() for alias in aliases):
@@ -148,24 +150,25 @@ def refuse_unseen_column(record: Mapping[str, Any]) -> None:
     Records of other programs, such as a harness, may name such columns: their prompts are whole.
     """
     shown = {name: record[name] for name in ("question", "prompt", "history") if name in record}
-    if unseen := next((key for key, value in record.items() if key not in {*_KNOWN, *shown} and unseen_column(
-            key, value, shown, record)), ""):
-        raise ValueError(f"`{unseen}` looks like what the answer depends on, but would not be shown to the model; its "
-                         "text belongs into the prompt, and anything else under another name")
+    for key, value in record.items():
+        if key not in {*_KNOWN, *shown} and unseen_column(key, value, shown, record):
+            raise ValueError(f"`{key}` looks like what the answer depends on, but would not be shown to the model; its "
+                             "text belongs into the prompt, and anything else under another name")
 
 
-def _from_question(record: Mapping[str, Any], asked: str, fallback_id: str) -> dict[str, Any]:
-    solution = record["answer"]
-    if not isinstance(solution, str) or "####" not in solution:
-        # Of several lines the expected answer is one, and nothing says which.
-        if isinstance(solution, str) and "\n" in solution.strip():
-            raise ValueError("answer has several lines and no '#### n' at its end (GSM8K's form)")
-        rest = {key: value for key, value in record.items() if key not in (asked, "answer")}
-        return {"id": fallback_id, **rest, "prompt": record[asked], "expected_answer": solution}
-    answer = solution.rsplit("####", 1)[1].strip()
-    steps = len(re.findall(r"<<[^<>]*>>", solution))
-    return {"id": record.get("id", fallback_id), "prompt": record[asked], "expected_answer": answer,
-            "difficulty": f"{steps} steps" if steps != 1 else "1 step"}
+def _from_question(record: Mapping[str, Any], question_key: str, fallback_id: str) -> dict[str, Any]:
+    """A row with a question and an answer, or GSM8K's solution, as a record with the keys of an item."""
+    answer = record["answer"]
+    if isinstance(answer, str) and "####" in answer:
+        steps = len(re.findall(r"<<[^<>]*>>", answer))
+        return {"id": record.get("id", fallback_id), "prompt": record[question_key],
+                "expected_answer": answer.rsplit("####", 1)[1].strip(),
+                "difficulty": f"{steps} steps" if steps != 1 else "1 step"}
+    # Of several lines the expected answer is one, and nothing says which.
+    if isinstance(answer, str) and "\n" in answer.strip():
+        raise ValueError("answer has several lines and no '#### n' at its end (GSM8K's form)")
+    others = {key: value for key, value in record.items() if key not in (question_key, "answer")}
+    return {"id": fallback_id, **others, "prompt": record[question_key], "expected_answer": answer}
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

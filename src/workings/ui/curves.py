@@ -66,17 +66,19 @@ OBJECTIVE = ("What an update minimizes when it learns from the model's own compl
 """Note about the loss of a run that learns from its own samples."""
 MAX_NAMES = 64
 """Maximum number of rewards read from a record."""
-# NaN marks missing values; a loss that is NaN cannot be drawn either.
+# A loss that is NaN cannot be drawn either, so NaN also marks missing values.
 NONE = float("nan")
 NO_VALUES: Values = np.empty(0)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A run's metrics as arrays of one length: those of every run, and of one that learns from more than traces."""
+    """A run's metrics as arrays of one length."""
 
     parts: dict[str, Values]
+    """Those of every run: `AXES` and `KINDS`."""
     rewarded: dict[str, Values]
+    """Those of a run that learns from more than traces, such as `reward`."""
 
     @classmethod
     def of(cls, lines: Sequence[Line]) -> "Columns":
@@ -101,11 +103,11 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
 
     ``mean`` is the number of steps in smoothed curves: 0 for 1/`SMOOTHING_SHARE` of the run, 1 for none.
     """
-    at = columns.parts[x]
+    axis = columns.parts[x]
     # Of the whole run, so that zooming does not change the curve.
-    span = mean or len(at) // SMOOTHING_SHARE
-    inside = (at >= (-np.inf if low is None else low)) & (at <= (np.inf if high is None else high))
-    drawn = _rewarded(columns.rewarded)
+    span = mean or len(axis) // SMOOTHING_SHARE
+    inside = (axis >= (-np.inf if low is None else low)) & (axis <= (np.inf if high is None else high))
+    empty_curves = _rewarded(columns.rewarded)
     for key, title, unit, _ in KINDS:
         series = Series(key=key, title=title, unit=unit, x=[], y=[])
         if key == "loss" and columns.rewarded:
@@ -115,14 +117,15 @@ def curves(columns: Columns, x: XAxis, low: float | None = None, high: float | N
             instead = "divergence from the teacher" if "kl_teacher" in columns.rewarded else "reward"
             series = Series(key="objective", title="Value of the objective", unit="", x=[], y=[],
                             note=OBJECTIVE.format(instead=instead))
-        drawn.append((columns.parts[key], series))
-    return [found for values, series in drawn if (found := _series(values, at, inside, span, series)).x]
+        empty_curves.append((columns.parts[key], series))
+    drawn = [_drawn(series, values, axis, inside, span) for values, series in empty_curves]
+    return [series for series in drawn if series.x]
 
 
-def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, empty: Series) -> Series:
-    """A curve within the range; no points if it has none there."""
+def _drawn(empty: Series, values: Values, axis: Values, inside: NDArray[np.bool_], span: int) -> Series:
+    """A curve with its points inside the range; without points if it has none there."""
     shown = inside & np.isfinite(values)
-    values, axis = values[shown], at[shown]
+    values, axis = values[shown], axis[shown]
     if not len(values):
         return empty
     # Thin after selecting the range, so that zooming in shows every step.
@@ -135,18 +138,20 @@ def _series(values: Values, at: Values, inside: NDArray[np.bool_], span: int, em
 
 
 def _rewarded(columns: dict[str, Values]) -> list[tuple[Values, Series]]:
-    """The curves of `Columns.rewarded`, without points yet; grouped by figure."""
-    lines = []
+    """The curves of `Columns.rewarded`: their values, and a `Series` without points yet; grouped by figure."""
+    empty_curves = []
     for panel in PANELS:
-        first = columns.get(next(iter(panel.lines)), NO_VALUES)
-        for key, name in panel.lines_of(columns).items():
+        first_values = columns.get(next(iter(panel.lines)), NO_VALUES)
+        for key, title in panel.lines_of(columns).items():
             values = columns[key]
             # A single part with weight 1 equals the reward.
-            same = key not in panel.lines and np.array_equal(values, first, True)
-            if not same and not (key in RARE and not np.nan_to_num(values).any()):
-                lines.append((values, Series(key=key, title=name, unit=panel.unit, x=[], y=[], figure=panel.key,
-                                             figure_title=panel.title, note=panel.sentence, log=panel.log)))
-    return lines
+            repeats_first = key not in panel.lines and np.array_equal(values, first_values, True)
+            never_happened = key in RARE and not np.nan_to_num(values).any()
+            if not repeats_first and not never_happened:
+                empty_curves.append((values, Series(
+                    key=key, title=title, unit=panel.unit, x=[], y=[], figure=panel.key, figure_title=panel.title,
+                    note=panel.sentence, log=panel.log)))
+    return empty_curves
 
 
 def run_curves(site: Site, name: str, x: XAxis = "step", low: float | None = None, high: float | None = None,

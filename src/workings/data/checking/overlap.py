@@ -85,39 +85,45 @@ class PassageIndex:
 
     def add(self, text: list[str]) -> None:
         """Add a text; texts are numbered from 0."""
-        group, own = numbers(text), shingles(text)
-        for passage in own:
-            those = self._with_passage.setdefault((group, passage), [])
+        text_numbers, passages = numbers(text), shingles(text)
+        for passage in passages:
+            indices = self._with_passage.setdefault((text_numbers, passage), [])
             # A crowd of texts with one passage is represented by its first ones.
-            if len(those) < MOST_COMPARED:
-                those.append(len(self._shingles))
-        self._shingles.append(own)
+            if len(indices) < MOST_COMPARED:
+                indices.append(len(self._shingles))
+        self._shingles.append(passages)
 
     def alike(self, text: list[str]) -> list[tuple[float, int]]:
-        """Similarity and number of texts with the same numbers and a passage in common, `MOST_COMPARED` at most."""
-        group, own = numbers(text), shingles(text)
-        shared = Counter(other for passage in own for other in self._with_passage.get((group, passage), ()))
-        return [(similarity(own, self._shingles[other]), other) for other, _ in shared.most_common(MOST_COMPARED)]
+        """Similarity and index of texts with the same numbers and a passage in common, `MOST_COMPARED` at most."""
+        text_numbers, passages = numbers(text), shingles(text)
+        shared = Counter(other for passage in passages for other in self._with_passage.get((text_numbers, passage), ()))
+        return [(similarity(passages, self._shingles[other]), other) for other, _ in shared.most_common(MOST_COMPARED)]
 
 
 def near_duplicates(texts: Sequence[list[str]]) -> Iterator[tuple[int, int, float]]:
-    """Pairs (later, earlier, similarity) of near duplicates among texts as `words`, each with its nearest earlier."""
+    """Near duplicates among texts as `words`: (later, earlier, similarity) for each and its nearest earlier text."""
     index = PassageIndex()
-    for number, text in enumerate(texts):
-        group = numbers(text)
-        near = [(alike, -other) for alike, other in index.alike(text) if alike >= least_similarity(group) or (
-            _says_little_more(text, texts[other]) if group else
-            alike >= SIMILARITY_WITHIN and _asks_the_same(text, texts[other]))]
+    for later, text in enumerate(texts):
+        has_numbers, least = bool(numbers(text)), least_similarity(numbers(text))
+        near = [(alike, earlier) for alike, earlier in index.alike(text)
+                if alike >= least or _differ_little(text, texts[earlier], alike, has_numbers=has_numbers)]
         if near:
-            # The sign makes the earliest win among equally similar ones.
-            best, earlier = max(near)
-            yield number, -earlier, best
+            # The earliest of equally similar ones.
+            alike, earlier = max(near, key=lambda pair: (pair[0], -pair[1]))
+            yield later, earlier, alike
         index.add(text)
 
 
-def least_similarity(group: Sequence[str]) -> float:
+def _differ_little(text: list[str], earlier: list[str], alike: float, *, has_numbers: bool) -> bool:
+    """Whether two texts with the same numbers, or none, are near duplicates by what one says more than the other."""
+    if has_numbers:
+        return _says_little_more(text, earlier)
+    return alike >= SIMILARITY_WITHIN and _asks_the_same(text, earlier)
+
+
+def least_similarity(text_numbers: Sequence[str]) -> float:
     """The similarity from which texts with these numbers in common count as near duplicates."""
-    return next((least for count, least in SIMILARITY_WITH_NUMBERS if len(group) >= count), SIMILARITY)
+    return next((least for count, least in SIMILARITY_WITH_NUMBERS if len(text_numbers) >= count), SIMILARITY)
 
 
 def _asks_the_same(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -184,12 +190,12 @@ def find_leaks(entries: Sequence[tuple[int, Entry]], questions: Mapping[str, str
     short = _short((prompt, name) for prompt, text, name in spelled if len(text) < NGRAM)
     for number, entry in entries:
         entry_questions = [entry.prompt, *earlier_questions(entry)]
-        spelled_here = [words(prompt) for prompt in entry_questions]
-        same = next((at for at, text in enumerate(spelled_here) if tuple(text) in normalized), None)
+        entry_words = [words(prompt) for prompt in entry_questions]
+        same = next((index for index, text in enumerate(entry_words) if tuple(text) in normalized), None)
         other_texts = (*learned_texts(entry), *(turn.text for turn in (*entry.history, *entry.tool_turns)))
         if same is not None:
-            kind, text = "leak", f"asked as {normalized[tuple(spelled_here[same])]}: {excerpt(entry_questions[same])}"
-        elif passage := _passage(chain(spelled_here, map(words, other_texts)), id_of_passage):
+            kind, text = "leak", f"asked as {normalized[tuple(entry_words[same])]}: {excerpt(entry_questions[same])}"
+        elif passage := _passage(chain(entry_words, map(words, other_texts)), id_of_passage):
             kind, text = "ngram_leak", f"{NGRAM} words of {id_of_passage[passage]}: {excerpt(' '.join(passage))}"
         elif name := _contained(chain(entry_questions, other_texts), short):
             kind, text = "contained_leak", f"all of {name}: {excerpt(subject_of(entry))}"
@@ -204,12 +210,12 @@ Beginnings = dict[tuple[str, ...], list[tuple[tuple[str, ...], str]]]
 
 def _short(questions: Iterable[tuple[str, str]]) -> Beginnings:
     """Questions that are found as a whole within longer texts: wrapped in instructions, or in a history."""
-    found: Beginnings = {}
+    beginnings: Beginnings = {}
     for prompt, name in questions:
         text = tuple(_with_ends(prompt)[0])
         if len(text) >= SHORTEST_QUESTION or (len(text) == SHORTEST_SENTENCE and _holds_name(prompt)):
-            found.setdefault(text[:SHORTEST_SENTENCE], []).append((text, name))
-    return found
+            beginnings.setdefault(text[:SHORTEST_SENTENCE], []).append((text, name))
+    return beginnings
 
 
 def _contained(texts: Iterable[str], known: Beginnings) -> str:

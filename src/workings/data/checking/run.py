@@ -26,7 +26,7 @@ _CONNECTED = re.compile(r"(?:[\s,.;:$]|\b(?:so|thus|therefore|hence|then|giving|
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?", re.IGNORECASE)
 _CALCULATES = re.compile(r"\d\D{0,40}[-+*/×·÷]")
 # A result at the end of the last step, with a unit or a few words after it.
-_RESULT = re.compile(rf"\W{{0,9}}(?P<result>{_NUMBER.pattern})(?P<behind>\D{{0,80}})", re.IGNORECASE)
+_RESULT = re.compile(rf"\W{{0,9}}(?P<result>{_NUMBER.pattern})(?P<after>\D{{0,80}})", re.IGNORECASE)
 _COLUMN_DIGITS = 2
 """Most digits of a column's sum."""
 MAX_CHARACTERS = 20_000
@@ -46,18 +46,19 @@ def mentions(steps: Sequence[str], answer: Fraction) -> bool:
 
 
 def ends_elsewhere(steps: Sequence[str], answer: Fraction) -> bool:
-    """Whether the last step ends in a calculated result although no step mentions the answer.
-
-    Where a sum is worked out column by column, the last result is the beginning of the answer.
-    """
+    """Whether the last step ends in a calculated result (`3 + 4 = 7`) although no step mentions the answer."""
     last = next((step for step in reversed(steps) if step.strip()), "")[-2_000:].strip()
     left, equals, right = _shown(last.rpartition("\n")[2]).rpartition("=")
-    match = _RESULT.fullmatch(right) if equals and _CALCULATES.search(left.rpartition("=")[2]) else None
-    # "2+3=5, so the number of primes is \boxed{3}" continues after its calculation.
-    if match is None or (_BOX.search(last) and not _CONNECTED.fullmatch(match["behind"])):
+    if not equals or not _CALCULATES.search(left.rpartition("=")[2]):
         return False
-    result, written = match["result"], str(abs(answer.numerator))
-    return not (len(result) <= _COLUMN_DIGITS and len(result) < len(written) and written.startswith(result))
+    match = _RESULT.fullmatch(right)
+    # "2+3=5, so the number of primes is \boxed{3}" continues after its calculation.
+    if match is None or (_BOX.search(last) and not _CONNECTED.fullmatch(match["after"])):
+        return False
+    # In a sum that is worked out column by column, the last result is the beginning of the answer.
+    result, answer_digits = match["result"], str(abs(answer.numerator))
+    is_column = len(result) <= _COLUMN_DIGITS and len(result) < len(answer_digits)
+    return not (is_column and answer_digits.startswith(result))
 
 
 def _shown(text: str) -> str:
@@ -133,9 +134,10 @@ def _alone(trace: Trace) -> Iterator[tuple[str, str]]:
     if empty:
         yield "empty_step", f"step {', '.join(empty)}"
     # Each step with its predecessor; the two have unequal lengths.
-    again = [step for step, before in zip(trace.steps[1:], trace.steps, strict=False) if step.strip() == before.strip()]
-    if any(step.strip() for step in again):
-        yield "repeated_step", shown(again)
+    repeated = [step for step, before in zip(trace.steps[1:], trace.steps, strict=False)
+                if step.strip() == before.strip()]
+    if any(step.strip() for step in repeated):
+        yield "repeated_step", shown(repeated)
     # The steps as one text: what a later line takes back ("that is wrong") is not a mistake of the trace. Most answers
     # of conversations contain their calculation.
     written = ("\n".join(trace.steps), trace.answer, *_calculations(trace.metadata.get("calculations")))
@@ -195,32 +197,39 @@ def _repeated_questions(traces: Sequence[tuple[int, Trace]]) -> list[DataFinding
 def _about_group(members: Sequence[tuple[int, Trace]]) -> list[DataFinding]:
     """Findings about traces that ask the same."""
     finals = [final_answer(trace.answer) for _, trace in members]
-    # An open question has several good answers, which may be long ones.
+    # An open question has several good answers: long ones, or one of many ("Name a fruit.").
     is_long = any(len(words(answer)) > MAX_CLOSED_WORDS for answer in finals)
     asks_for_one_of_many = _OPEN.match(members[0][1].prompt) is not None
-    other = next((answer for answer in finals[1:] if not (
-        is_long or same_answer(answer, finals[0]) or same_answer(finals[0], answer))), None)
-    # The correct answer is unknown, so name all.
-    if other is not None and not (asks_for_one_of_many and {answer_kind(finals[0]), answer_kind(other)} <= {
-            "text", "name"}):
+    if not is_long and _contradict(finals, texts_may_differ=asks_for_one_of_many):
+        # The correct answer is unknown, so name all.
         answers = shown([f"{trace.id} says {trace.answer}" for _, trace in members])
         return [DataFinding("conflict", position, trace.id, f"{excerpt(trace.subject)}: {answers}")
                 for position, trace in members]
     findings = []
-    prompts: set[str] = set()
-    answers_so_far: set[tuple[str, ...]] = set()
-    written: dict[tuple[tuple[str, ...], str], Trace] = {}
+    earlier_subjects: set[str] = set()
+    earlier_answers: set[tuple[str, ...]] = set()
+    earlier: dict[tuple[tuple[str, ...], str], Trace] = {}
     for (position, trace), final in zip(members, finals, strict=True):
+        same_completion = earlier.get((trace.steps, trace.answer))
+        like = same_completion
         # A sample has its trace's question, so only the same completion makes it a duplicate.
-        same = like = written.get((trace.steps, trace.answer))
-        answer = tuple(words(final))
         if like is None and DRAWN_FROM not in trace.metadata:
-            like = next((other for other in written.values() if DRAWN_FROM not in other.metadata), None)
+            like = next((other for other in earlier.values() if DRAWN_FROM not in other.metadata), None)
+        answer = tuple(words(final))
         if like is not None:
-            kind = "another_answer" if trace.subject in prompts and same is None and answer not in answers_so_far and (
-                is_long or asks_for_one_of_many) else "duplicate"
+            is_new = trace.subject in earlier_subjects and same_completion is None and answer not in earlier_answers
+            kind = "another_answer" if is_new and (is_long or asks_for_one_of_many) else "duplicate"
             findings.append(DataFinding(kind, position, trace.id, f"like {like.id}: {excerpt(trace.subject)}"))
-        prompts.add(trace.subject)
-        answers_so_far.add(answer)
-        written.setdefault((trace.steps, trace.answer), trace)
+        earlier_subjects.add(trace.subject)
+        earlier_answers.add(answer)
+        earlier.setdefault((trace.steps, trace.answer), trace)
     return findings
+
+
+def _contradict(answers: Sequence[str], *, texts_may_differ: bool) -> bool:
+    """Whether the first answer and the first one that differs from it cannot both be right."""
+    for answer in answers[1:]:
+        if not (same_answer(answer, answers[0]) or same_answer(answers[0], answer)):
+            are_texts = {answer_kind(answers[0]), answer_kind(answer)} <= {"text", "name"}
+            return not (texts_may_differ and are_texts)
+    return False

@@ -1,7 +1,12 @@
 r"""Tokens of a text that may hold equations, plain or in LaTeX, each with its place in the text.
 
-White space, currency signs, mathematical delimiters and Markdown's emphasis say nothing about a value and give no
-token. Anything unknown is a token of kind `other`, at which every expression ends.
+There are two steps. `tokenize` cuts a whole text. White space, currency signs, mathematical delimiters and Markdown's
+emphasis say nothing about a value and give no token; anything unknown is `other`, at which every expression ends.
+`mark` then reads the words after numbers:
+
+    text      3 dozen eggs + 4 is 40
+    tokenize  number 3, word dozen, word eggs, op +, number 4, word is, number 40
+    mark      number 3, scale 12, unit eggs, op +, number 4, says =, number 40
 """
 
 import re
@@ -16,44 +21,55 @@ class Token:
     """A piece of a text."""
 
     kind: str
-    """`number`, `op`, `open`, `close`, `frac`, `sqrt`, `binom`, `power`, `scale`, `cents`, `unit`, `equals`,
-    `about`, `says`, `relation`, `word`, `break`, `bullet`, `ellipsis`, `gap` or `other`."""
+    r"""From `tokenize`: `number` (`1,200`, `.5`), `fraction` (`\frac12`), `power` (`²`), `factorial` (`!`); `op` (`+`,
+    `\times`, `%`), `open` and `close` (brackets), `frac`, `binom` and `sqrt` (before their operands); `equals` (`=`),
+    `about` (`≈`), `relation` (`<`, `\implies`); `word`, `break` (end of a line), `bullet` (`2.` of a list), `ellipsis`
+    (`...`) and `other`.
+
+    From `mark` only: `scale` (`dozen`: a factor), `cents` (a hundredth), `unit` (`square feet`), `says` (`is`: a word
+    for an equals sign) and `gap` (between two numbers without a sign, as in `3 4`)."""
     text: str
     """The normalized text: operators in one spelling, numbers without grouping."""
     start: int
     end: int
 
 
-_SAME = {"×": "*", "·": "*", "⋅": "*", "∙": "*", "∗": "*", "✕": "*", "x": "*", "X": "*", "÷": ":", "−": "-", "–": "-",
-         "⁄": "/", "**": "^", r"\cdot": "*", r"\times": "*", r"\ast": "*", r"\div": ":", r"\%": "%"}
+_NORMALIZED = {**dict.fromkeys(("×", "·", "⋅", "∙", "∗", "✕", "x", "X", r"\cdot", r"\times", r"\ast"), "*"),
+               "÷": ":", r"\div": ":", "−": "-", "–": "-", "⁄": "/", "**": "^", r"\%": "%"}
 """`:` means a division sign, which binds two fractions less tightly than the strokes within them."""
 _SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _GROUP = r"(?:,|\{,\}|,\\!|\\,)"
 _RELATIONS = ("ne|neq|le|leq|leqslant|ge|geq|geqslant|lt|gt|equiv|sim|cong|to|rightarrow|Rightarrow|implies|iff|"
               "Leftrightarrow|Longrightarrow|longrightarrow|therefore|because|in|mid")
-# Alternatives are tried in order, and the last one takes any character.
+# Alternatives are tried in order, and the last one takes any character. `_token` makes kinds of tokens of the groups.
 _TOKEN = re.compile(rf"""
-    (?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)
+    (?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)  # ²
+    # apples, it's, half-eaten
   | (?P<word>(?!US\$|sqrt\()[^\W\d_²³¹⁰⁴-⁹]+(?:['’][^\W\d_]+|(?<=[^\W\d_]{{2}})-[^\W\d_]{{2,}})*)
+    # `- `, `2. ` or `(3) ` at the beginning of a line, but not `2. + 3`
   | (?P<bullet>(?:\A|(?<=\n))[ \t]*(?:[-+*•–](?=[ \t])|\(?\d{{1,3}}[.)](?=[ \t]+[^\s\-+*/=×÷^–−])))
+    # the end of a line, or in LaTeX `\\`, `\begin{{align}}`, `\item`
   | (?P<break>\n|\\\\|\\(?:begin|end)\s*\{{[^{{}}\n]{{0,30}}\}}|\\(?:item|hline|newline)(?![a-zA-Z]))
+    # white space, `$`, `\left`, `\quad`, degrees, and `&` before an equals sign
   | (?P<skip>[ \t\r\f\v\u00a0\u2009\u202f]+|\\[,;:!\ ()\[\]]|(?:US)?\\?[$€£¥₹]|`|&(?=\s*(?:=|≈|\\approx))
       |\\(?:left|right|[bB]igg?[lr]?|displaystyle|quad|qquad|limits|bf|rm)(?![a-zA-Z])
       |°|\^\s*\\circ(?![a-zA-Z])|\^\s*\{{\s*\\circ\s*\}})
   | (?P<ellipsis>\.{{2,}}|…|\\[lc]?dots(?![a-zA-Z]))
+    # 7; 1,200; 3.5; 2e-3; .5
   | (?P<number>(?:\d{{1,3}}(?:{_GROUP}\d{{3}})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{{1,3}}(?![\w.]))?|\.\d+)
-  | (?P<fraction>\\[dtc]?frac\s*\d\s*\d)
+  | (?P<fraction>\\[dtc]?frac\s*\d\s*\d)  # \frac12
   | (?P<frac>\\[dtc]?frac(?![a-zA-Z]))
   | (?P<binom>\\[dt]?binom(?![a-zA-Z]))
   | (?P<sqrt>\\sqrt(?![a-zA-Z]|\s*\[)|√|\bsqrt(?=\())
-  | (?P<emphasis>\*\*)
-  | (?P<code>={{2,}}|!=|[-+*/]=|//)
+  | (?P<emphasis>\*\*)  # Markdown's bold, or a power
+  | (?P<code>={{2,}}|!=|[-+*/]=|//)  # of a programming language
   | (?P<relation><=|>=|=>|-{{1,2}}>|:=|[<>≤≥≠≡≅∼→⇒⟹⇔⟺∴∵∈]|\\(?:{_RELATIONS})(?![a-zA-Z]))
   | (?P<about>≈|\\(?:approx|simeq)(?![a-zA-Z]))
   | (?P<equals>=)
   | (?P<boxed>\\(?:boxed|fbox)\s*\{{)
   | (?P<open>[(\[{{])
   | (?P<close>[)\]}}])
+    # \text{{ apples}}
   | (?P<named>\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname)\s*\{{[^{{}}]{{0,100}}\}})
   | (?P<op>\\(?:cdot|times|ast|div)(?![a-zA-Z])|\\?%|[-+*/^×·⋅∙÷−–∗✕⁄])
   | (?P<factorial>!)
@@ -98,7 +114,7 @@ def _token(text: str, kind: str, piece: str, at: int, before: list[Token]) -> To
         case "emphasis" | "op" if not _is_operation(text, piece, at, end):
             return None
         case "emphasis" | "op":
-            return Token("op", _SAME.get(piece, piece), at, end)
+            return Token("op", _NORMALIZED.get(piece, piece), at, end)
         case "word" if piece in "xX" and before and ends_operand(before[-1]) and _AMOUNT_FOLLOWS.match(text, end):
             return Token("op", "*", at, end)
         case "word" | "sign":
@@ -143,6 +159,10 @@ _MAX_ASIDE_WORDS = 4
 _MATH_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
 
 
+_Read = tuple[list[Token], int]
+"""What some words mean, as tokens, and the index of the token after these words."""
+
+
 def mark(tokens: Sequence[Token], text: str) -> list[Token]:
     """The tokens with words after numbers replaced by `op`, `power`, `scale`, `cents`, `says` and `unit`.
 
@@ -151,23 +171,31 @@ def mark(tokens: Sequence[Token], text: str) -> list[Token]:
     marked: list[Token] = []
     at = 0
     while at < len(tokens):
-        token, before = tokens[at], marked[-1] if marked else None
-        operand = before is not None and ends_operand(before)
-        if token.kind == "break" and operand:
-            # A chain continues if the next line begins with an equals sign.
-            behind = next((index for index in range(at, len(tokens)) if tokens[index].kind != "break"), at)
-            if tokens[behind].kind in ("equals", "about"):
-                at = behind
-                continue
-        elif operand and before is not None:
-            if (taken := before.end < token.start and _aside(tokens, at)) or (taken := _word(tokens, at, marked, text)):
-                at = taken
+        token = tokens[at]
+        if marked and ends_operand(marked[-1]):
+            read = _after_operand(tokens, at, marked, text)
+            if read is not None:
+                meaning, at = read
+                marked += meaning
                 continue
             if token.kind in _BEGIN_OPERAND:
-                marked += _between(before, token, text)
+                marked += _between(marked[-1], token, text)
         marked.append(token)
         at += 1
     return marked
+
+
+def _after_operand(tokens: Sequence[Token], at: int, marked: list[Token], text: str) -> _Read | None:
+    """The break, aside or words at ``at``, after an operand; None if they are kept as they are."""
+    if tokens[at].kind == "break":
+        # A chain continues if the next line begins with an equals sign.
+        next_index = next((index for index in range(at, len(tokens)) if tokens[index].kind != "break"), at)
+        return ([], next_index) if tokens[next_index].kind in ("equals", "about") else None
+    if marked[-1].end < tokens[at].start:
+        aside_end = _aside(tokens, at)
+        if aside_end is not None:
+            return [], aside_end
+    return _word(tokens, at, marked, text)
 
 
 def _between(before: Token, token: Token, text: str) -> list[Token]:
@@ -181,54 +209,53 @@ def _between(before: Token, token: Token, text: str) -> list[Token]:
     return []
 
 
-def _aside(tokens: Sequence[Token], at: int) -> int:
-    """End of words in brackets, as in `29 x 1 (ones) = 29`; 0 without such words."""
-    if tokens[at].text != "(":
-        return 0
-    for end in range(at + 1, min(at + _MAX_ASIDE_WORDS + 2, len(tokens))):
-        if tokens[end].kind == "close" and end > at + 1:
-            return end + 1
-        if tokens[end].kind != "word" or len(tokens[end].text) == 1:
-            return 0
-    return 0
+def _aside(tokens: Sequence[Token], at: int) -> int | None:
+    """Index after words in brackets, as in `29 x 1 (ones) = 29`; None without such words."""
+    inside = tokens[at + 1:at + 2 + _MAX_ASIDE_WORDS]
+    end = next((index for index, token in enumerate(inside) if token.kind != "word" or len(token.text) == 1), 0)
+    return at + end + 2 if tokens[at].text == "(" and end and inside[end].kind == "close" else None
 
 
-def _word(tokens: Sequence[Token], at: int, expression: list[Token], text: str) -> int:
-    """Append the meaning of a word after an operand; returns the next index, or 0 if it ends the expression."""
-    token, before = tokens[at], expression[-1]
+def _word(tokens: Sequence[Token], at: int, marked: list[Token], text: str) -> _Read | None:
+    """The meaning of the words at ``at``, after an operand; None if they end the expression."""
+    token, before = tokens[at], marked[-1]
     if token.kind == "word":
         # A letter directly after a number is a variable.
         if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
-            return 0
+            return None
         if change := words.CHANGES.get(token.text):
-            expression.append(Token(*change, token.start, token.end))
-            return at + 1
-        if taken := _operation(tokens, at, expression):
-            return taken
-    if end := _unit_end(tokens, at, text):
-        expression.append(Token("unit", " ".join(one.text for one in tokens[at:end]), token.start, tokens[end - 1].end))
-        return end
-    return 0
+            return [Token(*change, token.start, token.end)], at + 1
+        operation = _operation(tokens, at, marked)
+        if operation is not None:
+            return operation
+    end = _unit_end(tokens, at, text)
+    if end is None:
+        return None
+    unit = " ".join(one.text for one in tokens[at:end])
+    return [Token("unit", unit, token.start, tokens[end - 1].end)], end
 
 
-def _operation(tokens: Sequence[Token], at: int, expression: list[Token]) -> int:
-    """Appends the operation or equals sign for some words; returns the index after them, or 0 for other words."""
-    before = expression[-1]
+def _operation(tokens: Sequence[Token], at: int, marked: list[Token]) -> _Read | None:
+    """The operation (`plus`) or equals sign (`is equal to`) that the words at ``at`` mean; None for other words."""
+    before = marked[-1]
     # `20% of 50` and `1/2 of 8` are products; `2 of 3` counts.
-    part = before.text == "%" or before.kind == "fraction" or (len(expression) > 2 and expression[-2].text == "/")
+    is_part = before.text == "%" or before.kind == "fraction" or (len(marked) > 2 and marked[-2].text == "/")
+    # The longest phrase first.
     for end in range(min(at + 3, len(tokens)), at, -1):
-        kind, text = words.PHRASES.get(" ".join(one.text for one in tokens[at:end]), ("", ""))
+        phrase = " ".join(one.text for one in tokens[at:end])
+        if phrase not in words.PHRASES:
+            continue
+        kind, text = words.PHRASES[phrase]
         following = tokens[end].kind if end < len(tokens) else ""
-        # A single word may also be one of prose.
-        if kind and (end > at + 1 or (following == "number" if kind == "says" else following in _BEGIN_OPERAND and (
-                text != "of" or part))):
-            expression.append(Token(kind, text, tokens[at].start, tokens[end - 1].end))
-            return end
-    return 0
+        # A single word may also be one of prose, so an operand has to follow; after `is` a number.
+        fits = following in ({"number"} if kind == "says" else _BEGIN_OPERAND) and (text != "of" or is_part)
+        if fits or end > at + 1:
+            return [Token(kind, text, tokens[at].start, tokens[end - 1].end)], end
+    return None
 
 
-def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
-    """End of a unit (`apples`, `square feet`, `km/h`, `/hour`) after which the expression continues; else 0."""
+def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int | None:
+    """Index after a unit (`apples`, `square feet`, `km/h`, `/hour`) if the expression goes on there; else None."""
     end, count = at, 0
     while end < len(tokens) and count < _MAX_UNIT_WORDS:
         token = tokens[end]
@@ -249,8 +276,8 @@ def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int:
         elif end + 1 < len(tokens) and tokens[end].text == "^" and tokens[end + 1].text in ("2", "3"):
             end += 2
     if not count or end >= len(tokens):
-        return 0
+        return None
     following = tokens[end]
     goes_on = following.kind in ("equals", "about", "relation", "close") or (
-        following.kind == "op" and following.text != "%") or _aside(tokens, end)
-    return end if goes_on else 0
+        following.kind == "op" and following.text != "%") or _aside(tokens, end) is not None
+    return end if goes_on else None

@@ -126,52 +126,57 @@ def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
 
 def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
     """One turn; ``where`` it is, for messages."""
-    role_key, text_key = names
     if not isinstance(turn, dict):
         raise ValueError(f"{where} must be an object, not {kind_of(turn)}")
     refuse_media(turn, where)
     try:
-        written = text(turn, role_key)
-        role = _ROLES.get(written)
-        if role is None:
-            raise ValueError(f"{where} has an unknown role {written!r}; the roles are "
-                             f"{', '.join(dict.fromkeys(_ROLES.values()))}")
-        more = _more(turn, written, text_key)
-        calls = calls_text(more)
-        content = turn.get(text_key)
-        if "tool_calls" in more and (content is None or written == "function_call"):
-            content = ""
-        content_text, thought = _parts(content, where) if isinstance(content, list) else (
-            "" if content == "" else text(turn, text_key), "")
-        learned = learned_mark(turn, where)
-        if mark := next((key for key, value in turn.items() if forbids_learning(key, value)), ""):
-            raise ValueError(f"{where} is marked `{mark}: {turn[mark]}`; marks that are read are `train` and `weight`")
-        has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
-        for key, value in turn.items() if role != "tool" else ():
-            if key not in _READ_KEYS and value not in (None, "", [], {}, "[]", "{}") and (
-                    like := hides(key, value, content_text, has_reasoning)):
-                raise ValueError(f"`{key}` of {where} looks like {like}, but the model would not see it; move it or "
-                                 "remove it")
+        return _read_turn(turn, *names, where)
     except ValueError as error:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
-    # Of others nothing is ever learned.
-    if role != "assistant" and any(turn.get(key) in (1, "true") for key in MARKS):
+
+
+def _read_turn(turn: dict[str, Any], role_key: str, text_key: str, where: str) -> Said:
+    written_role = text(turn, role_key)
+    role = _ROLES.get(written_role)
+    if role is None:
+        raise ValueError(f"{where} has an unknown role {written_role!r}; the roles are "
+                         f"{', '.join(dict.fromkeys(_ROLES.values()))}")
+    more = _more(turn, written_role, text_key)
+    calls = calls_text(more)
+    content, content_text, thought = turn.get(text_key), "", ""
+    has_only_calls = "tool_calls" in more and (content is None or written_role == "function_call")
+    if isinstance(content, list) and not has_only_calls:
+        content_text, thought = _parts(content, where)
+    elif content != "" and not has_only_calls:
+        content_text = text(turn, text_key)
+    learned = learned_mark(turn, where)
+    if mark := next((key for key, value in turn.items() if forbids_learning(key, value)), ""):
+        raise ValueError(f"{where} is marked `{mark}: {turn[mark]}`; marks that are read are `train` and `weight`")
+    has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
+    for key, value in turn.items() if role != "tool" else ():
+        is_unread = key not in _READ_KEYS and value not in (None, "", [], {}, "[]", "{}")
+        if is_unread and (like := hides(key, value, content_text, has_reasoning)):
+            raise ValueError(f"`{key}` of {where} looks like {like}, but the model would not see it; move it or "
+                             "remove it")
+    if role == "assistant":
+        content_text, reasoning = one_reasoning(turn, content_text, where, thought)
+        return Said(Turn(role, content_text, learned, calls), reasoning, where)
+    # Of other roles nothing is ever learned.
+    if any(turn.get(key) in (1, "true") for key in MARKS):
         raise ValueError(f"{where} ({role}) is marked as learned; only turns of the assistant are learned")
-    content_text, reasoning = one_reasoning(turn, content_text, where, thought) if role == "assistant" else (
-        content_text, ())
-    return Said(Turn(role, content_text, learned or role != "assistant", calls), reasoning, where)
+    return Said(Turn(role, content_text, True, calls), (), where)
 
 
-def _more(turn: Mapping[str, Any], written: str, text_key: str) -> dict[str, Any]:
+def _more(turn: Mapping[str, Any], written_role: str, text_key: str) -> dict[str, Any]:
     """A turn's further fields for chat templates: tool calls, or a tool's name."""
     more = {key: turn[key] for key in ("tool_calls", "name", "tool_call_id") if turn.get(key)}
-    if _ROLES[written] != "assistant":
+    if _ROLES[written_role] != "assistant":
         more.pop("tool_calls", None)
-    if _ROLES[written] != "tool":  # templates do not write a user's name
+    if _ROLES[written_role] != "tool":  # templates do not write a user's name
         more.pop("name", None)
     if turn.get("function_call"):
         more["tool_calls"] = [{"function": turn["function_call"]}]
-    if written == "function_call":
+    if written_role == "function_call":
         try:
             called = json.loads(text(turn, text_key))
         except json.JSONDecodeError:
@@ -185,19 +190,19 @@ def one_reasoning(given: Mapping[str, Any], content: str, where: str, thought: s
 
     Reasoning is in fields next to the text (``given``, some of `REASONING_KEYS`) or in other parts of it (``thought``).
     """
-    found = {key: lines_of(reasoning) for key in REASONING_KEYS if (reasoning := optional(given, key)).strip()}
+    by_source = {key: lines_of(optional(given, key)) for key in REASONING_KEYS if optional(given, key).strip()}
     if thought.strip():
-        found["a part of its content"] = lines_of(thought)
-    if not found:
+        by_source["a part of its content"] = lines_of(thought)
+    if not by_source:
         return content, ()
     inline, answer = split_any(content)
     if inline and any(mark in content for mark in (
             "</think>", "</reasoning>", "<channel|>", *OTHER_THINKING.values())):
-        content, found["its text"] = answer, inline
+        content, by_source["its text"] = answer, inline
     # Texts that differ could each be what the model thought: taking one would be a guess.
-    if len(set(found.values())) > 1:
-        raise ValueError(f"two different reasonings in {where}: {' and '.join(found)}")
-    return content, next(iter(found.values()))
+    if len(set(by_source.values())) > 1:
+        raise ValueError(f"two different reasonings in {where}: {' and '.join(by_source)}")
+    return content, next(iter(by_source.values()))
 
 
 def _parts(content: Sequence[object], where: str) -> tuple[str, str]:
@@ -245,16 +250,17 @@ def tools_of(record: Mapping[str, Any]) -> str:
 
 def alpaca(record: Mapping[str, Any]) -> list[Said]:
     """The turns of `history` as pairs of texts, then `instruction` followed by `input`."""
-    extra, pairs = optional(record, "input"), record.get("history") or []
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 and
-                                              all(isinstance(turn_text, str) for turn_text in pair) for pair in pairs):
-        raise ValueError("`history` must be a list of pairs of texts")
+    extra, pairs, spoken = optional(record, "input"), record.get("history") or [], list[Said]()
+    for pair in pairs if isinstance(pairs, list) else [None]:
+        match pair:
+            case [str(question), str(answer)]:
+                spoken += [said("user", question), said("assistant", answer)]
+            case _:
+                raise ValueError("`history` must be a list of pairs of texts")
     instruction = text(record, "instruction")
     if not instruction.strip():
         raise ValueError("`instruction` is empty")
-    return [*(said(role, turn_text) for pair in pairs for role, turn_text in zip(("user", "assistant"), pair,
-                                                                                 strict=True)),
-            said("user", f"{instruction}\n\n{extra}" if extra.strip() else instruction)]
+    return [*spoken, said("user", f"{instruction}\n\n{extra}" if extra.strip() else instruction)]
 
 
 ALPACA = frozenset({"instruction", "input", "history"})
@@ -278,22 +284,24 @@ class Exchange:
 
 def exchange(conversation: Sequence[Said]) -> Exchange:
     """The end of a conversation that alternates and ends with the assistant, at its last turn that may be learned."""
-    letters = "".join(said.letter for said in conversation)
+    letters = "".join(turn.letter for turn in conversation)
     if not conversation or letters[-1] not in "ac":
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
     # Most chat templates refuse any other order, long after the import; here the record can still be named.
-    for before, letter, said in zip(("", *letters), letters, conversation, strict=False):
+    for before, letter, turn in zip(("", *letters), letters, conversation, strict=False):
         if letter not in _MAY_FOLLOW[before]:
-            raise ValueError("turns must alternate user, assistant, after one system turn at most; " + (
-                "the assistant calls a tool, whose answer must follow, not " if before == "c" else "out of order is ")
-                + f"{said.where} ({said.turn.role})")
-    may_learn = [place for place, said in enumerate(conversation) if said.letter in "ac" and said.turn.learned]
+            wrong = "the assistant calls a tool, whose answer must follow, not" if before == "c" else "out of order is"
+            raise ValueError("turns must alternate user, assistant, after one system turn at most; "
+                             f"{wrong} {turn.where} ({turn.turn.role})")
+    may_learn = [index for index, turn in enumerate(conversation) if turn.letter in "ac" and turn.turn.learned]
     if not may_learn:
         raise ValueError("every turn of the assistant is marked as not to be learned")
     end = may_learn[-1]
     question, last = letters.rindex("u", 0, end), conversation[end]
     earlier, between = conversation[:question], conversation[question + 1:end]
-    asked = {"prompt": conversation[question].turn.text, **{name: [said.turn.to_json() for said in turns]
-             for name, turns in (("history", earlier), ("tool_turns", between)) if turns}}
-    return Exchange(asked, last.turn.text, last.reasoning, sum(bool(said.reasoning) for said in (*earlier, *between)),
-                    last.turn.more, [said.turn for said in conversation[end + 1:]])
+    asked: dict[str, Any] = {"prompt": conversation[question].turn.text}
+    for key, others in (("history", earlier), ("tool_turns", between)):
+        if others:
+            asked[key] = [other.turn.to_json() for other in others]
+    return Exchange(asked, last.turn.text, last.reasoning, sum(bool(turn.reasoning) for turn in (*earlier, *between)),
+                    last.turn.more, [turn.turn for turn in conversation[end + 1:]])

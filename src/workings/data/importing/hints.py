@@ -15,7 +15,7 @@ _EXAMPLE = "--map prompt=problem,answer=solution"
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
     """The file's key of each key of the format. Raises `RequestError` for anything but pairs with distinct keys."""
     keys: dict[str, str] = {}
-    for pair in (pair for text in texts for pair in text.split(",")):
+    for pair in ",".join(texts).split(",") if texts else ():
         format_key, mark, file_key = (part.strip() for part in pair.partition("="))
         if not (format_key and mark and file_key):
             raise RequestError(f"--map {pair} is not of the form KEY=KEY", "the format's key, then the file's",
@@ -38,14 +38,15 @@ class KeyMap:
     def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record under the format's keys; an existing value is kept as `original_KEY`."""
         self._first = self._first or record
-        values = {format_key: value for format_key, file_key in self._keys.items()
-                  # Null counts as missing: a row of a table has every column.
-                  if (value := _value_at(record, file_key)) is not None}
-        for format_key in values:
-            self._unseen.pop(format_key, None)
-        moved = set(self._keys.values())
-        return {f"original_{key}" if key in values else key: value for key, value in record.items()
-                if key not in moved} | values
+        renamed = {}
+        for format_key, file_key in self._keys.items():
+            value = _value_at(record, file_key)
+            # Null counts as missing: a row of a table has every column.
+            if value is not None:
+                renamed[format_key] = value
+                self._unseen.pop(format_key, None)
+        others = {key: value for key, value in record.items() if key not in self._keys.values()}
+        return {f"original_{key}" if key in renamed else key: value for key, value in others.items()} | renamed
 
     def refuse_unseen(self) -> None:
         """Raise `RequestError` for a key of the map that no record had."""
@@ -86,16 +87,17 @@ def format_of(source: RecordSource, keys: KeyMap) -> str:
     first = [*islice(source.records(), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
-    forms = [form for look in (looks_like, by_its_keys) for value in values if (form := look(value))]
+    # What reads a record counts more than its keys.
+    forms = [*filter(None, (*map(looks_like, values), *map(by_its_keys, values)))]
     if forms:
         # A row without its rejected completion or its verdict may come first.
         return next((form for form in forms if FORMATS[form].gives in ("pairs", "verdicts")), forms[0])
     if first and not values and isinstance(first[0], Unreadable):
         raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
-    shown = values[0] if values else {}
-    texts = [key for key, value in shown.items() if isinstance(value, str)]
-    question, answer = texts if len(texts) == 2 else ("KEY", "KEY")
-    raise RequestError("the format is unknown" + (f"; the first record has {keys_of(shown)}" if values else ""),
+    first_value = values[0] if values else {}
+    text_keys = [key for key, value in first_value.items() if isinstance(value, str)]
+    question, answer = text_keys if len(text_keys) == 2 else ("KEY", "KEY")
+    raise RequestError("the format is unknown" + (f"; the first record has {keys_of(first_value)}" if values else ""),
                        "a format that `workings data list` prints",
                        f"workings data import FILE --map question={question},answer={answer}")
 

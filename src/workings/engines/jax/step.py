@@ -138,12 +138,12 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
                               ) -> tuple[jax.Array, tuple[LossAndMetrics, jax.Array | None]]:
         all_params = unflatten_params(flatten_params(trained) | frozen | dropout_tensors(spec.lora, spec.shape, key))
         hidden, learned = supervised_hidden_states(spec, all_params, rows)
-        differentiated, (total, metrics, log_probs) = objective_sum(
+        surrogate, (total, metrics, log_probs) = objective_sum(
             spec.objective, hidden, unembedding(all_params), learned, spec.shape, spec.layout, spec.loss_chunk)
         if LOSS_POSITIONS in rows and log_probs is not None:
             log_probs = spread(log_probs, rows[LOSS_POSITIONS], rows["tokens"].shape[1])
         # Divided here, so that the sum over micro batches is the gradient of the step.
-        return differentiated / divisor, ((total / divisor, metrics), log_probs)
+        return surrogate / divisor, ((total / divisor, metrics), log_probs)
 
     def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
         (_, (loss, log_probs)), gradient = jax.value_and_grad(micro_batch_objective, has_aux=True)(trained, rows, key)

@@ -46,13 +46,14 @@ class Contents:
     """Runs by path in the pack, `runs/<name>`."""
     evaluations: dict[str, Path] = field(default_factory=dict)
     """Evaluations and samples (of an untrained model, of texts from elsewhere) next to the runs, by path in it."""
-    files: dict[str, FileOnDisk] = field(default_factory=dict)
-    """Sealed files by path in the pack."""
-    documents: dict[str, bytes] = field(default_factory=dict)
-    """Files that no unit of a run seals: attempts and signatures. The pack's own sums cover them."""
+    sealed_files: dict[str, FileOnDisk] = field(default_factory=dict)
+    """Files that a run or evaluation seals, by path in the pack."""
+    unsealed_files: dict[str, bytes] = field(default_factory=dict)
+    """Files that none of them seals: attempts and signatures. The pack's own sums cover them."""
     units: dict[str, str] = field(default_factory=dict)
     """Root digests by path in the pack."""
-    by_digest: list[ExternalFile] = field(default_factory=list)
+    external_files: list[ExternalFile] = field(default_factory=list)
+    """Sealed files that the pack only names by their digest."""
 
 
 def gather(paths: Sequence[Path], weights: str) -> Contents:
@@ -88,10 +89,10 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
             _add_unit(contents, f"{pack_path}/{inner}" if inner else pack_path, run.path / inner, root,
                       by_digest=weights == BY_DIGEST and not inner)
         for path in sorted((run.path / ATTEST).glob("*")):
-            contents.documents[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
+            contents.unsealed_files[f"{pack_path}/{ATTEST}/{path.name}"] = path.read_bytes()
     for pack_path, path in evaluations.items():
         _add_unit(contents, pack_path, path, root_digest(path), by_digest=False)
-    contents.documents[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
+    contents.unsealed_files[f"{RUNS}/{ATTEMPTS}"] = _attempts([run.path for run in runs.values()])
     return contents
 
 
@@ -100,12 +101,13 @@ def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by
     for name, digest in parse_sums((folder / SUMS).read_bytes()).items():
         size = _size(folder / name)
         if by_digest and may_be_external(name):
-            contents.by_digest.append(ExternalFile(place=pack_path, file=name, sha256=digest, bytes=size))
+            contents.external_files.append(ExternalFile(place=pack_path, file=name, sha256=digest, bytes=size))
         else:
-            contents.files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
+            contents.sealed_files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
     # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
     for name in (SUMS, SEAL):
-        contents.files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=_size(folder / name), sha256="")
+        contents.sealed_files[f"{pack_path}/{name}"] = FileOnDisk(
+            path=folder / name, size=_size(folder / name), sha256="")
 
 
 def _attempts(paths: list[Path]) -> bytes:

@@ -1,4 +1,16 @@
-"""Finds the units of a tree (runs, packs, and the units in them), and assigns every entry to its unit."""
+"""Finds the units of a tree, and gives every file to the unit that has to answer for it.
+
+A unit is a folder with a list of the sums of its files and a seal over this list: a run, an evaluation, samples, or a
+pack. A unit is a top unit if it is in no other one. Runs in a pack are top units as well, because they were sealed
+before it. The units of a packed run, for example:
+
+    path in the tree                       unit that it belongs to
+    pack.json                              the pack, whose path is empty
+    runs/attempts.jsonl                    the pack
+    runs/a/train/metrics.jsonl             runs/a
+    runs/a/eval/items/predictions.jsonl    runs/a/eval/items, a unit inside of runs/a
+    runs/a/attest/signature.json           the pack; outside of a pack, none
+"""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -16,32 +28,11 @@ MAX_UNITS = 5_000
 
 
 def load(tree: Tree, *, expect_root: str = "", trusted: tuple[bytes, ...] = (), replay: Replay | None = None) -> Record:
-    """Find the units of a tree; what the verifier gives is handed to the checks as it is.
+    """The record in a tree, with its units. The other arguments are fields of `Record`, for its checks.
 
     Raises `RequestError` if there is no unit, `RecordError` if there are more than `MAX_UNITS`.
     """
-    # The order matters: first the outermost units, then the owner of each file.
-    tops = {path: _kind(tree, path) for path in _top_paths(tree)}
-    units = {path: Unit(tree, path, None) for path in tops}
-    unowned: list[Entry] = []
-    for entry in tree.entries:
-        top = _enclosing(entry.name, tops)
-        if top is None:
-            unowned.append(entry)
-        elif entry.name != top:
-            relative = entry.name[len(top) + 1:] if top else entry.name
-            # Without a readable seal, still look for units inside and check them.
-            inner = "" if tops[top] in (*EVALUATION_UNITS, PACK_KIND) else unit_of(PurePosixPath(relative))
-            if inner in OUTSIDE_EVERY_SUM:
-                unowned.append(entry)
-            else:
-                _assign(entry, relative, inner, units, top)
-            pack = _outer(top)
-            # Signatures come after the seal of a run, so no sum of the run can cover them. A pack is made later and
-            # covers them.
-            if inner in OUTSIDE_EVERY_SUM and tops.get(pack) == PACK_KIND and entry.kind != "folder":
-                # Outside of the run's sums, and inside those of the pack.
-                units[pack].entries.append(replace(entry, name=entry.name[len(pack):].lstrip("/")))
+    units, unowned = _assign_entries(tree)
     if len(units) > MAX_UNITS:
         raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
     if not units:
@@ -60,33 +51,79 @@ def load(tree: Tree, *, expect_root: str = "", trusted: tuple[bytes, ...] = (), 
     return record
 
 
+def _assign_entries(tree: Tree) -> tuple[dict[str, Unit], list[Entry]]:
+    """The units by path, with their entries, and the entries without a unit."""
+    top_kinds = {path: _kind(tree, path) for path in _top_paths(tree)}
+    units = {path: Unit(tree, path, None) for path in top_kinds}
+    unowned: list[Entry] = []
+    for entry in tree.entries:
+        top = _innermost(entry.name, top_kinds)
+        if top is None:
+            unowned.append(entry)
+            continue
+        path = _unit_path(entry, top, top_kinds[top])
+        if path is not None:
+            # A folder where a unit ought to be becomes one even without a seal, so that `integrity.sealed` fails.
+            if path not in units:
+                units[path] = Unit(tree, path, units[top])
+            if entry.name != path:
+                units[path].entries.append(replace(entry, name=_below(entry.name, path)))
+            continue
+        unowned.append(entry)
+        # A signature comes after the seal of its run, so only the sums of a pack, which is made later, cover it.
+        pack = _pack_path(top)
+        if pack is not None and top_kinds.get(pack) == PACK_KIND and entry.kind != "folder":
+            units[pack].entries.append(replace(entry, name=_below(entry.name, pack)))
+    return units, unowned
+
+
+def _unit_path(entry: Entry, top: str, top_kind: str) -> str | None:
+    """Path of the unit whose sums have to cover an entry: the top unit or one inside of it; None for signatures."""
+    # Only runs have units inside. Without a readable seal the kind is unknown, and it may be a run.
+    if entry.name == top or top_kind in (*EVALUATION_UNITS, PACK_KIND):
+        return top
+    relative = _below(entry.name, top)
+    inner = unit_of(PurePosixPath(relative))
+    if inner in OUTSIDE_EVERY_SUM:
+        return None
+    # A file where only folders may be, such as a file `eval/items`, is the run's.
+    if not inner or (relative == inner and entry.kind != "folder"):
+        return top
+    return f"{top}/{inner}" if top else inner
+
+
 def _top_paths(tree: Tree) -> set[str]:
-    """Folders that hold a manifest, a seal or sums and that are in no other such folder."""
-    paths = {entry.name.rpartition("/")[0] for entry in tree.entries
-              if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
+    """Paths of the top units: folders that hold a manifest, a seal or sums."""
+    candidates = {entry.name.rpartition("/")[0] for entry in tree.entries
+                  if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
     # An unfinished run next to sealed ones is reported, not verified; verified alone, it fails.
-    paths = {path for path in paths if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
-    # A seal inside a sealed folder starts no new top: it could hide files from the outer checksums.
-    tops = {path for path in paths if path == "" or _enclosing(path.rpartition("/")[0], paths) is None}
+    finished = {path for path in candidates if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
+    # A seal inside a sealed folder starts no new top unit: it could hide files from the outer sums.
+    outermost = {path for path in finished if path == "" or _innermost(path.rpartition("/")[0], finished) is None}
     # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
-    packed = {path for path in paths - tops if (outer := _outer(path)) in tops and _kind(tree, outer) == PACK_KIND}
-    return tops | packed
+    packs = {path for path in outermost if _kind(tree, path) == PACK_KIND}
+    return outermost | {path for path in finished if _pack_path(path) in packs}
 
 
-def _outer(path: str) -> str:
-    """Path of the pack, if this is the path of a run in one; for any other path `/`, which no unit has."""
-    folder, _, _ = path.rpartition("/")
+def _pack_path(run: str) -> str | None:
+    """Path that a pack around this run would have: `x` for `x/runs/a`, and empty for `runs/a`; None for any other."""
+    folder, _, _ = run.rpartition("/")
     outer, _, name = folder.rpartition("/")
-    return outer if name == RUNS else "/"
+    return outer if name == RUNS else None
 
 
-def _enclosing(name: str, paths: Container[str]) -> str | None:
-    """The innermost of the paths that a name is below: in a pack that of the run, else there is one at most."""
+def _innermost(name: str, paths: Container[str]) -> str | None:
+    """The innermost of ``paths`` that a name is or is below; None if there is none."""
     while name:
         if name in paths:
             return name
         name = name.rpartition("/")[0]
     return "" if "" in paths else None
+
+
+def _below(name: str, folder: str) -> str:
+    """The rest of a name after a folder that it is in; the empty path holds every name."""
+    return name[len(folder) + 1:] if folder else name
 
 
 def _kind(tree: Tree, path: str) -> str:
@@ -115,16 +152,3 @@ def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
                 run.external_files[row.file] = row.bytes
         except RecordError:
             continue  # a run without sums: reported by integrity.sealed
-
-
-def _assign(entry: Entry, relative: str, inner: str, units: dict[str, Unit], top: str) -> None:
-    """Give an entry to the unit that has to answer for it. ``relative``: its name within the top unit."""
-    outer = units[top]
-    if not inner or (relative == inner and entry.kind != "folder"):  # a file where only folders may be
-        outer.entries.append(replace(entry, name=relative))
-        return
-    path = f"{top}/{inner}" if top else inner
-    # A folder where a unit ought to be becomes one even without a seal, so that `integrity.sealed` fails for it.
-    unit = units.setdefault(path, Unit(outer.tree, path, outer))
-    if relative != inner:
-        unit.entries.append(replace(entry, name=relative[len(inner) + 1:]))

@@ -13,7 +13,7 @@ import numpy as np
 from workings.data.batches import Batches, Position
 from workings.data.pair_rows import LogProbs, read_log_prob_lines
 from workings.data.top_tokens import TeacherTopTokens, TopTokenFiles, TopTokensOfRow
-from workings.engines.base import LikelihoodEngine, State
+from workings.engines.base import Completion, LikelihoodEngine, State
 from workings.environments.process import EnvironmentProcess
 from workings.errors import RecordError
 from workings.models.batch import Batch
@@ -22,7 +22,8 @@ from workings.objectives.top_tokens import TopTokens
 from workings.record import jsonl
 from workings.record.layout import REFERENCE_LOG_PROBS, top_tokens_file
 from workings.record.storage import read_plain
-from workings.rollouts.rollout import Group, Rollout
+from workings.rollouts.prompts import Prompt
+from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.scoring.rewards import CompletionToReward, total
 from workings.ways.parts.experience import AddSignals
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
@@ -48,7 +49,7 @@ class RowSource:
     recorded: Mapping[str, Any] = field(default_factory=dict)
     """Recorded signals by row id: log probabilities of the reference, or top tokens of the teacher."""
     compute: Callable[[State, Position], Mapping[str, Any]] | None = None
-    """Computes those of the rows of a batch again; None: the recorded ones are used."""
+    """Computes the signals of the rows of a batch again; None: the recorded ones are used."""
     change: Callable[[Batch], Batch] = lambda batch: batch
     """For controls: makes the batch to use in place of the correct one."""
 
@@ -123,16 +124,19 @@ def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batc
 
 def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
     """Recorded teacher top tokens; uniform ones for rows that only another seed reaches."""
-    recorded: dict[str, TopTokensOfRow] = {}
+    top_tokens: dict[str, TopTokensOfRow] = {}
     # The run's own order decides which rows share a file, for any seed of a control.
-    own = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
-    counts = own.rows.learned_positions
-    files = TopTokenFiles(batches=own.batches, steps=own.steps, counts=counts, count=count)
+    run_data = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
+    positions_by_row = run_data.rows.learned_positions
+    files = TopTokenFiles(batches=run_data.batches, steps=run_data.steps, counts=positions_by_row, count=count)
     for number, part in enumerate(files.parts):
-        recorded |= files.read(read_plain(opened.run.path / top_tokens_file(number)), part)
-    # The placeholder gives its tokens half of the probability together, in equal parts.
-    return {name: TopTokensOfRow(np.zeros((size, count), np.int32), np.full((size, count), -np.log(2 * count)))
-            for name, size in counts.items() if name not in recorded} | recorded
+        top_tokens |= files.read(read_plain(opened.run.path / top_tokens_file(number)), part)
+    for row_id, positions in positions_by_row.items():
+        if row_id not in top_tokens:
+            # `count` tokens with half of the probability together, in equal parts.
+            log_probs = np.full((positions, count), -np.log(2 * count))
+            top_tokens[row_id] = TopTokensOfRow(np.zeros((positions, count), np.int32), log_probs)
+    return top_tokens
 
 
 ROW_CONTROLS: dict[str, tuple[str, str, Callable[[Batch], Batch]]] = {
@@ -192,51 +196,50 @@ class RolloutSource:
     def take(self, state: State, position: Position, step: int) -> StepInputs:
         """The batch of an update. Raises `RecordError` where the record has no rollout for it."""
         updates = self.sampler.shape.updates
-        part = (step - 1) % updates
-        recorded = self.recorded(step - part)
+        # Several updates may be trained on one rollout.
+        update = (step - 1) % updates
+        recorded = self.recorded(step - update)
         if recorded is None:
-            raise RecordError(f"no rollout of step {step - part}")
+            raise RecordError(f"no rollout of step {step - update}")
         used, counts = recorded, None
         # The recorded rollout is used at its later updates, whose sampling weights are gone, and if another program
         # sampled or an environment is not played again.
         is_played = self.sampler.rules is None or self.sampler.player is not None
-        if part == 0 and not recorded.sampler and is_played:
+        if update == 0 and not recorded.sampler and is_played:
             repeated = replace(self.sampler, rewarder=RecordedRewards(recorded=recorded)).rollout(state, position, step)
             if self.sampler.reference is None and recorded.reference_log_probs:
-                repeated = replace(repeated, reference_log_probs=_as_recorded(recorded, repeated))
+                repeated = replace(repeated, reference_log_probs=_recorded_log_probs(recorded, repeated))
             counts = _counts(recorded, repeated)
             used = repeated if self.exact else recorded
         batch = self.sampler.batch(self.change(used, self.sampler), step)
-        return StepInputs(batch=batch, after=recorded.after if part == updates - 1 else position,
+        return StepInputs(batch=batch, after=recorded.after if update == updates - 1 else position,
                           digest=digest_of(batch), completion_counts=counts)
 
 
-def _as_recorded(recorded: Rollout, again: Rollout) -> tuple[np.ndarray, ...]:
+def _completions(samples: Sequence[tuple[Prompt, Sample]]) -> list[tuple[str, Completion]]:
+    """What two rollouts are compared by: the id of each prompt, and what was written."""
+    return [(prompt.item.id, sample.completion) for prompt, sample in samples]
+
+
+def _recorded_log_probs(recorded: Rollout, repeated: Rollout) -> tuple[np.ndarray, ...]:
     """Recorded log probabilities of an absent teacher; those of the student for completions that differ."""
-    return tuple(
-        said if (one.item.id, before.completion) == (other.item.id, after.completion)
-        else np.asarray(after.completion.log_probs, np.float32)
-        for (one, before), (other, after), said in zip(
-            recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, strict=True))
+    before, after = _completions(recorded.trained_samples), _completions(repeated.trained_samples)
+    return tuple(log_probs if old == new else np.asarray(new[1].log_probs, np.float32)
+                 for old, new, log_probs in zip(before, after, recorded.reference_log_probs, strict=True))
 
 
-def _counts(recorded: Rollout, again: Rollout) -> dict[str, int]:
+def _counts(recorded: Rollout, repeated: Rollout) -> dict[str, int]:
     """Number of recorded completions, and of those reproduced with the same log probabilities."""
-    before, after = ([(prompt.item.id, sample.completion) for prompt, sample in rollout.all_samples]
-                     for rollout in (recorded, again))
+    before, after = _completions(recorded.all_samples), _completions(repeated.all_samples)
     # Not strict: with other completions, dynamic sampling may take another number of groups.
-    same = sum(one == other for one, other in zip(before, after, strict=False))
-    return {"asked": len(before), "same": same - _count_other_log_probs(recorded, again)}
-
-
-def _count_other_log_probs(recorded: Rollout, again: Rollout) -> int:
-    """Number of trained completions that are the same, with a token whose frozen log probability differs."""
-    return sum(
-        (recorded_group.item.id, before.completion) == (repeated_group.item.id, after.completion)
-        and bool((np.abs(log_probs_again - log_probs_recorded) > MAX_LOG_PROB_DIFFERENCE).any())
-        for (recorded_group, before), (repeated_group, after), log_probs_recorded, log_probs_again in zip(
-            recorded.trained_samples, again.trained_samples, recorded.reference_log_probs, again.reference_log_probs,
-            strict=False))
+    same = sum(old == new for old, new in zip(before, after, strict=False))
+    # The same tokens, with another log probability under the frozen model.
+    other_log_probs = sum(
+        old == new and bool((np.abs(new_log_probs - old_log_probs) > MAX_LOG_PROB_DIFFERENCE).any())
+        for old, new, old_log_probs, new_log_probs in zip(
+            _completions(recorded.trained_samples), _completions(repeated.trained_samples),
+            recorded.reference_log_probs, repeated.reference_log_probs, strict=False))
+    return {"asked": len(before), "same": same - other_log_probs}
 
 
 def with_another_reward(rollout: Rollout, sampler: RolloutSampler) -> Rollout:

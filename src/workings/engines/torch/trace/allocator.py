@@ -56,24 +56,21 @@ def rounded(size: int, step: int) -> int:
 def live_peak(events: Iterable[Event], step: int) -> Peak:
     """The moment with most live bytes, where every storage is rounded up to a multiple of ``step``."""
     alive: dict[int, tuple[int, str]] = {}
-    now: Counter[str] = Counter()
+    by_category: Counter[str] = Counter()
     total, best = 0, Peak(0, {}, "")
     for event in events:
-        if event.size > 0:
-            size = rounded(event.size, step)
-            alive[event.key] = (size, event.category)
-            now[event.category] += size
-            total += size
-        elif event.key in alive:
-            size, category = alive.pop(event.key)
-            now[category] -= size
+        size = rounded(event.size, step)
+        # It disappears, or it only gets another category and appears again below.
+        if event.size <= 0:
+            size, category = alive.pop(event.key, (0, ""))
+            by_category[category] -= size
             total -= size
-            if event.size == 0:
-                alive[event.key] = (size, event.category)
-                now[event.category] += size
-                total += size
+        if event.size >= 0:
+            alive[event.key] = (size, event.category)
+            by_category[event.category] += size
+            total += size
         if total > best.size:
-            best = Peak(total, dict(now), event.operator)
+            best = Peak(total, dict(by_category), event.operator)
     ordered = sorted(((size, name) for name, size in best.categories.items() if size), reverse=True)
     return Peak(best.size, {name: size for size, name in ordered}, best.operator)
 
@@ -132,7 +129,8 @@ class CachingAllocator:
         block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
         rest = block.size - size
         # A large block keeps a rest of up to 1 MiB.
-        if rest >= MIN_BLOCK if small else rest > SMALL_LIMIT:
+        is_split = rest >= MIN_BLOCK if small else rest > SMALL_LIMIT
+        if is_split:
             self._split(block, size, rest)
         block.free = False
         self._live[key] = block

@@ -2,7 +2,7 @@
 
 import unicodedata
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import Any
 
@@ -73,22 +73,21 @@ def order(unit: Unit) -> Found:
     for number, folder in unit.checkpoints.items() if unit.written_by_train else ():
         # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if 1 <= number <= len(steps):
-            after = batches.after(steps[number - 1][1].at).to_json()
-            found = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
-            if found != after:
-                yield f"{folder}: position {str(found)[:60]}, the log ends at {after}"
+            expected = batches.after(steps[number - 1][1].at).to_json()
+            position = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
+            if position != expected:
+                yield f"{folder}: position {str(position)[:60]}, the log ends at {expected}"
     section = unit.section("data")
-    # Only length is a reason to drop a row, so the reason can be written again and compared.
     limit: Any = section.get("max_length")
     for row in unit.lines(layout.ROWS):
         status, count = row.get("status", "kept"), row.get("tokens")
         if status not in ("kept", "dropped"):
             yield f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}"
-        elif status == "dropped" and unit.written_by_train and (
-                type(count) is not int or count <= limit
-                or row.get("reason") != f"{count} tokens, and data.max_length is {limit}"
-                or section.get("over_length") != "drop"):
-            yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
+        elif status == "dropped" and unit.written_by_train:
+            # Only length is a reason to drop a row, so the reason can be written again and compared.
+            is_too_long = type(count) is int and count > limit and section.get("over_length") == "drop"
+            if not is_too_long or row.get("reason") != f"{count} tokens, and data.max_length is {limit}":
+                yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
     return (f"{len(steps)} batches of seed {unit.manifest.seed}, {sum(line.tokens for line in unit.steps):,} tokens, "
             f"to epoch {steps[-1][1].at.epoch if steps else 0}")
 
@@ -120,16 +119,20 @@ def visible(text: str) -> str:
 
 
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
-    """Whether the trained turns of a row, if there are several, add up to its supervised tokens."""
+    """Whether the trained turns of a row, if there are several, add up to its supervised tokens.
+
+    ``learned_turns`` are [start, end) in the row's tokens: `[[5, 9], [12, 20]]` of a row of 20 tokens learns 12.
+    """
     if "learned_turns" not in row:
         return True
     turns = row["learned_turns"]
     if not every_turn or not isinstance(turns, list) or len(turns) < 2 or len(question_digests(row)) != len(turns):
         return False
+    if not all(isinstance(turn, list) and len(turn) == 2 and {*map(type, turn)} == {int} for turn in turns):
+        return False
     # Unlearned tokens precede each turn, and the last turn ends the row.
-    borders = [0, *(border for turn in turns if isinstance(turn, list) and len(turn) == 2 for border in turn)]
-    return (len(borders) == 1 + 2 * len(turns) and all(type(border) is int for border in borders)
-            and all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
+    borders = [0, *chain.from_iterable(turns)]
+    return (all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
             and sum(end - start for start, end in turns) == row["supervised_tokens"])
 
 

@@ -40,8 +40,10 @@ def sealed(unit: Unit) -> Found:
     if seal["root"] != unit.root:
         yield f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…"
     # A run that called itself an evaluation would escape every check that is made for runs.
-    expected = unit.path_in(unit.parent).split("/")[0] if unit.parent is not None else "run" if unit.is_run else (
-        str(seal["unit"]))
+    if unit.parent is not None:
+        expected = unit.path_in(unit.parent).split("/")[0]
+    else:
+        expected = "run" if unit.is_run else str(seal["unit"])
     if seal["unit"] != expected:
         yield f"{SEAL} says {str(seal['unit'])[:20]!r}, its place and files say {expected!r}"
     return f"root {unit.root}"
@@ -62,14 +64,15 @@ def listed(unit: Unit) -> Found:
 def loose(record: Record) -> Found:
     """Outside of every seal there may be the list of attempts, signatures, and runs that have not ended."""
     # An unfinished run next to sealed ones is normal while something trains, so it is named and blocks no level.
-    if unfinished := sorted({entry.name.split("/")[0] for entry in record.unowned_entries
-                             if PARTIAL_SUFFIX in entry.name}):
-        yield not_checked(f"not sealed, so not verified: {join_first(unfinished)}", blocking=False)
+    unfinished = [entry for entry in record.unowned_entries if PARTIAL_SUFFIX in entry.name]
+    if unfinished:
+        folders = sorted({entry.name.split("/")[0] for entry in unfinished})
+        yield not_checked(f"not sealed, so not verified: {join_first(folders)}", blocking=False)
     attested = {entry.name for run in record.runs for entry in record.attest(run).values()}
-    attempt_lists = {f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs}
+    attempt_lists = {ATTEMPTS, *(f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs)}
+    known = attested | attempt_lists
     outside = [shown(entry.name) for entry in record.unowned_entries
-               if entry.kind != "folder" and entry.name != ATTEMPTS and PARTIAL_SUFFIX not in entry.name
-               and entry.name not in attested and entry.name not in attempt_lists]
+               if entry.kind != "folder" and PARTIAL_SUFFIX not in entry.name and entry.name not in known]
     return not_checked(f"outside every seal: {join_first(outside)}", blocking=False) if outside else None
 
 
@@ -136,10 +139,10 @@ def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
         yield f"{shown(folder)}: {error}"
         return
     # Tensors that a pack leaves out count as present: commit and sums still have to agree about their digests.
-    present = {entry[len(folder) + 1:] for entry in (*unit.files, *unit.external_files)
-               if entry.startswith(folder + "/")} - {COMMIT}
-    yield from (f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
-                for file in sorted(present ^ set(commit)))
+    present = {name.removeprefix(f"{folder}/") for name in (*unit.files, *unit.external_files)
+               if name.startswith(f"{folder}/")} - {COMMIT}
+    for file in sorted(present ^ set(commit)):
+        yield f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
     for file in present & set(commit):
         path = f"{folder}/{file}"
         size = unit.external_files[path] if path in unit.external_files else unit.files[path].size
@@ -166,20 +169,22 @@ def units(pack: Unit) -> Found:
 @check("integrity.pack", "packs")
 def by_digest(pack: Unit) -> Found:
     """Files that the pack names by digest: they are not here and were not hashed, so neither missing nor checked."""
-    listed = parse_pack(pack.json(PACK))
-    rows, runs = listed.by_digest, {path: unit for path, unit in pack.units_inside.items() if unit.is_run}
-    if listed.weights == BY_DIGEST:
+    pack_list = parse_pack(pack.json(PACK))
+    runs = {path: unit for path, unit in pack.units_inside.items() if unit.is_run}
+    if pack_list.weights == BY_DIGEST:
         yield from (f"{shown(run.tree_path(name))}: here, and the pack names such files by digest"
                     for run in runs.values() for name in run.files if may_be_external(name))
-    names = [shown(f"{row.place}/{row.file}") for row in rows]
-    for name, row in zip(names, rows, strict=True):
+    absent, total = [], 0
+    for row in pack_list.by_digest:
+        name = shown(f"{row.place}/{row.file}")
         if not may_be_external(row.file):
             yield f"{name}: a file of this kind has to be in the pack"
         elif row.place not in runs:
             yield f"{name}: of no run in the pack"
         elif row.file not in runs[row.place].external_files:
             yield f"{name}: here as well, or not with the digest that the run's sums have"
+        absent.append(name)
+        total += row.bytes
     # Not checked rather than passed: these bytes are not here. A replay, which needs them, says so too.
-    total = sum(row.bytes for row in rows)
-    return not_checked(f"{len(rows)} files ({total:,} bytes) are named by their digests and are not here: "
-                       f"{join_first(names)}", blocking=False) if rows else None
+    return not_checked(f"{len(absent)} files ({total:,} bytes) are named by their digests and are not here: "
+                       f"{join_first(absent)}", blocking=False) if absent else None

@@ -33,8 +33,8 @@ def recipe(unit: Unit) -> Found:
     require_train(unit)
     if unit.manifest.facts.get("smoke") is True:
         return not_checked("a smoke run: its recipe was made small", blocking=False)
-    words = unit.json_object(layout.OVERRIDES)
-    overrides = words["overrides"]
+    written = unit.json_object(layout.OVERRIDES)
+    overrides = written["overrides"]
     # Broken bytes become signs that no recipe has, and the parser's error names the place.
     text = unit.read(layout.RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
     # Other versions may have other defaults; written keys mean the same.
@@ -55,7 +55,7 @@ def recipe(unit: Unit) -> Found:
     more = sorted(_keys(recorded) - _keys(expected)) if same_version else []
     yield from (f"{layout.CONFIG}: {key[:40]} is no key of the recipe as written" for key in more)
     yield from (f"{layout.CONFIG}: {place}" for place in differences(recorded, expected, common=True))
-    if same_version and words.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
+    if same_version and written.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
         yield f"{layout.OVERRIDES}: renamed is not what the recipe's keys give"
     return f"{layout.RECIPE} and {len(overrides)} overrides" if same_version else not_checked(
         f"defaults of {unit.manifest.workings_version[:20]}; written keys agree", blocking=False)
@@ -70,9 +70,10 @@ def _keys(value: Any, path: str = "") -> set[str]:
 def config(unit: Unit) -> Found:
     """Digests of evaluation data against the recipe; the event that announces the evaluation."""
     section, digests = unit.section("evaluation"), unit.manifest.data_digests
-    # Those that the recipe names have a digest, and no others.
+    # Data that the recipe names have a digest, and no others.
     for key, name in (("items", "items"), ("traces", "evaluation_traces")):
-        if "evaluation" in unit.manifest.config and (name in digests) is (section.get(key, "none") == "none"):
+        is_named = section.get(key, "none") != "none"
+        if "evaluation" in unit.manifest.config and is_named != (name in digests):
             yield (f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and {layout.DATA_DIGESTS} has "
                    f"{'one' if name in digests else 'none'} of {name}")
     if unit.written_by_this_version and unit.recipe is not None:
@@ -82,13 +83,13 @@ def config(unit: Unit) -> Found:
 
 def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
     """The event that announces the evaluation: once, before the first step, as the recipe asks."""
-    told = [row for row in unit.events if row.get("kind") == layout.ANNOUNCED]
-    asked = int(recipe.evaluation.items != "none")
+    announcements = [row for row in unit.events if row.get("kind") == layout.ANNOUNCED]
+    expected = int(recipe.evaluation.items != "none")
     # An attempt that was killed at once announced nothing, and a later one could know the answers.
-    if len(told) > asked or (len(told) < asked and not unit.manifest.resumes):
-        yield f"{len(told)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
-    for row in told[:1]:
-        yield from contradictions(f"{layout.EVENTS}: announced", row, {
+    if len(announcements) > expected or (len(announcements) < expected and not unit.manifest.resumes):
+        yield f"{len(announcements)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
+    for announcement in announcements[:1]:
+        yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
             "decoding": settings_of(recipe).decoding(), "evaluation": layout.RECIPE_EVALUATION}, "by the recipe")
 
 
@@ -134,9 +135,11 @@ def _announcement(run: Unit) -> dict[str, Any] | None:
 def announced_is_here(run: Unit) -> Found:
     """The first events of a complete run against the evaluations in it."""
     # No failure: between its last step and its evaluation an honest run looks the same.
-    if told := _announcement(run):
-        yield not_checked(f"an evaluation of {str(field_of(told, 'items.count'))[:20]} items was announced before the "
-                          "first step and is not here: removed, or not made yet")
+    announcement = _announcement(run)
+    if announcement:
+        count = str(field_of(announcement, "items.count"))[:20]
+        yield not_checked(f"an evaluation of {count} items was announced before the first step and is not here: "
+                          "removed, or not made yet")
     return None
 
 
@@ -203,7 +206,8 @@ def _template_digest(run: Unit, config: dict[str, Any]) -> dict[str, str]:
         source = run.json_object(f"{layout.TOKENIZER}/tokenizer_config.json").get("chat_template")
         # Several named templates are a list, which is not supported here.
         return {"template.digest": bytes_digest(source.encode())} if isinstance(source, str) else {}
-    return {"template.digest": shipped} if (shipped := _shipped_digest(name)) else {}
+    shipped = _shipped_digest(name)
+    return {"template.digest": shipped} if shipped else {}
 
 
 def _shipped_digest(name: str) -> str:
@@ -218,9 +222,9 @@ def _shipped_digest(name: str) -> str:
 def _shipped_template_problems(config: dict[str, Any]) -> Iterator[str]:
     """Contradictions between an evaluation of weights and a shipped template."""
     ours = asked_our_engine(config) and field_of(config, "software.workings") == version(OURS)
+    shipped = _shipped_digest(str(field_of(config, "template.name")))
     # The template that asks Gemma 4 to think is made for the evaluation.
-    if ours and config.get("form") != "channel" and (
-            shipped := _shipped_digest(str(field_of(config, "template.name")))):
+    if ours and config.get("form") != "channel" and shipped:
         yield from contradictions(layout.EVALUATION_CONFIG, config, {"template.digest": shipped}, "the shipped one is")
 
 

@@ -127,11 +127,11 @@ def model(unit: Unit) -> Found:
     if count != manifest.parameters:
         yield f"{MODEL_SHAPE} gives {count:,} parameters, the manifest {manifest.parameters:,}"
     sizes, source = {**shape.to_json(), "verified": shape.verified}, section.get("source")
-    asked = section_of(section, "shape") | ({"verified": section["verified"]} if "verified" in section else {})
-    yield from (f"the recipe's model has {key} {str(value)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-                for key, value in asked.items() if sizes.get(key, value) != value
-                # Weights from elsewhere bring their own family.
-                and (key != "family" or source == "scratch"))
+    in_recipe = section_of(section, "shape") | ({"verified": section["verified"]} if "verified" in section else {})
+    for key, value in in_recipe.items():
+        # Weights from elsewhere bring their own family.
+        if sizes.get(key, value) != value and (key != "family" or source == "scratch"):
+            yield f"the recipe's model has {key} {str(value)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
     # Random weights come from the seed, and no file has them.
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
         yield f"random weights, and {len(manifest.weight_digests)} files of weights"
@@ -153,14 +153,11 @@ def tensors(unit: Unit) -> Found:
     files, elsewhere = 0, 0
     for folder in unit.checkpoints.values():
         for file in (expected.file, OPTIMIZER):
-            names = [file]
-            if expected.sharded:
-                names = shard_files((name.rpartition("/")[2] for name in {*unit.files, *unit.external_files}
-                                     if name.startswith(f"{folder}/")), file)
-            parts = [f"{folder}/{name}" for name in names]
+            parts = expected.files_of(unit, folder, file)
+            missing = [part for part in parts if not unit.has(part)]
             if any(part in unit.external_files for part in parts):
                 elsewhere += len(parts)
-            elif missing := [part for part in parts if not unit.has(part)]:
+            elif missing:
                 yield f"{missing[0]} is missing"
             else:
                 files += len(parts)
@@ -175,9 +172,12 @@ class Expected:
     """The tensors that a checkpoint must have."""
 
     file: str
+    """Name of the file that holds ``weights``."""
     weights: _Sizes
     moments: dict[str, tuple[tuple[int, ...], str]]
+    """Shape and format of each tensor of the optimizer."""
     trained: frozenset[str]
+    """Names of those ``weights`` that are trained."""
     frozen: tuple[frozenset[str], ...]
     """Formats that the weights below adapters may have; engines name four bits differently."""
     stored: str
@@ -198,32 +198,44 @@ class Expected:
         adapters = sum(map(prod, self.weights.values())) * BITS["F32"] // 8 if self.file == ADAPTERS else 0
         return {"parameters": parameters * BITS[self.stored] // 8 + adapters, "moments": moments}
 
+    def files_of(self, unit: Unit, folder: str, file: str) -> list[str]:
+        """Paths of a file of a checkpoint, or of its shards."""
+        if not self.sharded:
+            return [f"{folder}/{file}"]
+        names = [name.rpartition("/")[2] for name in {*unit.files, *unit.external_files}
+                 if name.startswith(f"{folder}/")]
+        return [f"{folder}/{name}" for name in shard_files(names, file)]
+
     def problems(self, unit: Unit, name: str, parts: list[str]) -> list[str]:
         """Problems of one file, or of the shards ``parts`` of it."""
         header = _joined(unit, parts) if self.sharded else read_header(unit, name)
-        dtypes = unit.manifest.actual_dtypes
-        if name.endswith("/" + self.file):
-            problems = _differing(name, header.shapes, self.weights)
-            if problems:
-                return problems
-            # Gradients and their sums are made in the format of the weights that they belong to.
-            of_trained = header.formats(iter(sorted(self.trained)))
-            formats = {"gradients": of_trained, "accumulator": of_trained}
-            # The weights below adapters are in no checkpoint; their formats follow from the recipe.
-            with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
-            stored = with_frozen or [header.formats()]
-            formats["parameters"] = dtypes["parameters"] if dtypes.get("parameters") in stored else stored[0]
-        else:
-            sizes = {tensor: size for tensor, (size, _) in self.moments.items()}
-            problems = _differing(name, header.shapes, sizes | {STEP: ()})
-            if problems:
-                return problems
-            problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
-                         for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
-            problems += _step_problems(unit, next(part for part in parts if STEP in read_header(unit, part).dtypes))
-            formats = {"moments": header.formats(iter(sorted(self.moments)))}
-        return problems + [f"{name}: {part} are {code}, the manifest says {str(dtypes[part])[:40]}"
-                           for part, code in formats.items() if dtypes.get(part, code) != code]
+        sizes = self.weights if name.endswith("/" + self.file) else {
+            STEP: (), **{tensor: size for tensor, (size, _) in self.moments.items()}}
+        problems = _differing(name, header.shapes, sizes)
+        # Without the expected tensors the checks below have nothing to compare.
+        if problems:
+            return problems
+        if sizes is self.weights:
+            return self._format_problems(unit, name, self._weight_formats(unit, header))
+        problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
+                     for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
+        problems += _step_problems(unit, next(part for part in parts if STEP in read_header(unit, part).dtypes))
+        return problems + self._format_problems(unit, name, {"moments": header.formats(iter(sorted(self.moments)))})
+
+    def _weight_formats(self, unit: Unit, header: Header) -> dict[str, str]:
+        """Number formats that the manifest must name, by part, according to the file of weights."""
+        # Gradients and their sums are made in the format of the weights that they belong to.
+        of_trained = header.formats(iter(sorted(self.trained)))
+        # The weights below adapters are in no checkpoint; their formats follow from the recipe.
+        with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
+        allowed, told = with_frozen or [header.formats()], unit.manifest.actual_dtypes.get("parameters", "")
+        return {"gradients": of_trained, "accumulator": of_trained,
+                "parameters": told if told in allowed else allowed[0]}
+
+    def _format_problems(self, unit: Unit, name: str, formats: dict[str, str]) -> list[str]:
+        told = unit.manifest.actual_dtypes
+        return [f"{name}: {part} are {code}, the manifest says {str(told[part])[:40]}"
+                for part, code in formats.items() if told.get(part, code) != code]
 
 
 def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
