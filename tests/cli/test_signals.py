@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.children import ForkedChild
-from workings.training.stopping import StopRequest
+from workings.training.stopping import ASKED, StopRequest
 
 WAITING = """
 import sys, time
@@ -183,6 +183,30 @@ def test_what_is_said_to_a_closed_terminal_fails_nothing(way: str, child_environ
     os.close(ours)
     child.wait()
     assert (tmp_path / "saved").exists()
+
+
+IN_ONE_LONG_CALL = """
+import hashlib
+from workings.training.stopping import StopRequest
+with StopRequest():
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+"""
+
+
+def test_a_signal_is_answered_while_the_engine_computes(child_environment) -> None:
+    """Python would run the handler only when the call returns, which here it never does."""
+    child = subprocess.Popen([sys.executable, "-c", IN_ONE_LONG_CALL], env=child_environment(), text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.stderr.readline() == f"{ASKED}\n"
+    finally:
+        child.kill()
+        child.communicate()
 
 
 @pytest.mark.parametrize(("number", "handler"), [
