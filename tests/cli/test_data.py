@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from workings.cli.main import app
 from workings.data.named_sets import make_set
 from workings.data.preferences import read_pairs
-from workings.data.traces import read_traces, write_traces
+from workings.data.traces import read_traces
 from workings.errors import RequestError
 
 
@@ -48,7 +48,8 @@ def test_import_counts_and_rejects(gsm: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
     (["make", "algebra", "--out", "x"], "algebra"),
-    (["check", "absent.jsonl", "--against", "nothing"], "one of eval"),
+    (["check", "dev-reasoning", "--fix"], "the shipped set dev-reasoning"),
+    (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
     (["preview", "quickstart", "--row", "missing"], "the id of a row"),
 ])
 def test_mistakes(words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -83,8 +84,7 @@ def test_shipped_sets_are_listed_with_the_digests_of_their_files(tmp_path: Path)
 
 @pytest.mark.slow
 def test_check_passes_the_shipped_set_against_its_items_and_finds_a_leak(tmp_path: Path) -> None:
-    write_traces(tmp_path / "dev.jsonl", make_set("dev-reasoning"))
-    code, values, _ = run("check", tmp_path / "dev.jsonl", "--against", "eval")
+    code, values, _ = run("check", "dev-reasoning", "--against", "eval")
     assert (code, values["records"], values["passed"]) == (0, 550, True)
     (tmp_path / "t.jsonl").write_text(json.dumps({"id": "x", "prompt": make_set("eval")[0].prompt, "steps": ["1"],
                                                   "answer": "1"}) + "\n")

@@ -48,12 +48,17 @@ def test_from_predictions_to_a_gate(tmp_path: Path, workings: Workings) -> None:
     assert workings("compare", a, a, check=False).returncode == 3
     assert workings("compare", a, b).stdout.startswith("b is better than a: ")
 
-    for before, after, verdict, code in ((a, b, "pass", 0), (b, a, "fail", 1), (b, b, "inconclusive", 3)):
-        done = workings("compare", before, after, "--max-drop", "0", "--json", check=False)
-        assert (answer(done)["verdict"], done.returncode) == (verdict, code)
-    for words, said in ((("--max-drop", "2"), "try:      --max-drop 0.02"),
-                        (("--max-drop", "0", "--html", "page.html"), "--html cannot be used with --max-drop")):
-        refused = workings("compare", a, b, *words, check=False)
+    main, best = tmp_path / "baselines" / "main", tmp_path / "baselines" / "best"
+    assert answer(workings("compare", a, "--save", main, "--json"))["items"] == 60
+    assert answer(workings("compare", b, "--gate", main, "--max-drop", "0.02", "--json"))["verdict"] == "pass"
+    workings("compare", b, "--save", best)
+    failed = workings("compare", a, "--gate", best, "--json", check=False)
+    assert (failed.returncode, answer(failed)["verdict"]) == (1, "fail")
+    for words, code in ((("--inconclusive", "3"), 3), (("--inconclusive", "pass"), 0), (("--inconclusive", "fail"), 1)):
+        assert workings("compare", b, "--gate", best, *words, check=False).returncode == code
+    for words, said in ((("--max-drop", "2"), "try:      --max-drop 0.02"), ((b,), "--gate cannot be combined"),
+                        (("--html", "page.html"), "--html cannot be used with --gate")):
+        refused = workings("compare", a, *words, "--gate", best, check=False)
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
 
 
@@ -96,7 +101,8 @@ def test_wrong_requests_exit_with_two(tmp_path: Path, workings: Workings) -> Non
     for arguments, text in (
             (("eval", a, "--predictions", a, "--items", a, "--out", tmp_path / "x"), "MODEL and --predictions"),
             (("eval", "--predictions", a, "--items", tmp_path / "gone", "--out", tmp_path / "x"), "gone"),
-            (("compare", a, tmp_path / "nothing"), "nothing")):
+            (("compare", a, tmp_path / "nothing"), "nothing"),
+            (("compare", a, "--gate", tmp_path / "none"), "none")):
         done = workings(*arguments, check=False)
         assert done.returncode == 2, done.stderr
         assert text in done.stderr

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data of several forms, two runs and the weights of one, sealed samples, recipes and wheels."""
+    """Data of several forms, two runs and the weights of one, sealed samples, recipes, wheels and baselines."""
     folder = tmp_path_factory.mktemp("here")
     with ZipFile(ROOT / "examples/runs/quickstart/runs.zip") as archive:
         archive.extractall(folder)
@@ -48,6 +48,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
                                         for item in items])
     write_lines(folder / "wrong.jsonl", [{"id": item["id"], "completion": "It is 1."} for item in items])
     write_lines(folder / "fewer.jsonl", items[:3])
+    for run, name, place in (("a", "a", "baselines"), ("b", "b", "baselines"), ("b", "a", "others")):
+        call(folder, f"compare {folder}/runs/{run} --save {folder}/{place}/{name}")
     samples_unit(folder / "samples")
     recipe = rewarded.write(folder).read_text()
     (folder / "short.yaml").write_text(recipe.replace("max_length: 64, buckets: [64]", "max_length: 24, buckets: [24]"))

@@ -19,7 +19,7 @@ def last_line(done):
     ("train smoke-tiny --resume", "--out"),
     ("train smoke-tiny --out x training.final_share=0.1", "leave it out, or training.schedule=cosine"),
     ("plan smoke-tiny --on v5e-8 precision.rounding=stochastic", "try:      precision.rounding=nearest"),
-    ("gate runs/a", "try:      workings compare BEFORE AFTER --max-drop 0.02"),
+    ("baseline set", "try:      workings compare RUN --save baselines/NAME"),
     ("sample runs/a --out x", "try:      workings data sample runs/a --out x"),
     ("trian", "given:    there is no command 'trian'\nexpected: a command that `workings -h` lists\n"
               "try:      workings train"),
@@ -37,7 +37,7 @@ def last_line(done):
               "try:      workings train -h"),
     ("data make addition", "given:    --out is missing\nexpected: directory\n"
                            "try:      workings data make -h"),
-    ("compare runs/a", "expected: a run directory or an evaluation on the same items"),
+    ("compare runs/a", "try:      workings compare runs/a runs/B"),
     ("launch quickstart --write jobs", "slurm, kubernetes, skypilot, kaggle\ntry:      workings launch -h"),
     ("plan quickstart --on", "given:    option '--on' requires an argument\nexpected: target, e.g."),
     ("ui --port x", "try:      workings ui -h"),

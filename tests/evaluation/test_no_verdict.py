@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.making import write_lines
 from workings.evaluation.answer_counts import AnswerCounter, names_expected
 from workings.evaluation.comparison.compare import compare, compare_records
-from workings.evaluation.comparison.gate import gate
+from workings.evaluation.comparison.gate import gate, set_baseline
 from workings.evaluation.comparison.several_runs import compare_seeds, rank
 from workings.evaluation.predictions import form_free_accuracy
 from workings.evaluation.run import evaluate_predictions
@@ -124,13 +124,18 @@ def test_a_difference_in_answers_found_is_said(unit: Callable[[str, Writes], Pat
     assert ("how they write" in sentence) == warned
 
 
-def test_the_gate_and_seeds_refuse_as_well(unit: Callable[[str, Writes], Path]) -> None:
+def test_the_gate_and_seeds_refuse_as_well(unit: Callable[[str, Writes], Path], tmp_path: Path) -> None:
     low, constant = unit("low", wrong), unit("constant", one)
-    for result in (gate(low, constant, max_drop=0.02), compare_seeds([low], [constant])):
-        assert result["verdict"] == "inconclusive"
-        assert "gives one answer" in result["sentence"]
+    set_baseline(tmp_path / "kept", "main", EvaluationRecord(low))
+    result = gate(constant, baseline="main", folder=tmp_path / "kept", max_drop=0.02)
+    assert result["verdict"] == "inconclusive"
+    assert "gives one answer" in result["sentence"]
+    set_baseline(tmp_path / "kept", "good", EvaluationRecord(unit("good", right)))
     # One that fell to a single answer did drop.
-    assert gate(unit("good", right), constant, max_drop=0.02)["verdict"] == "fail"
+    assert gate(constant, baseline="good", folder=tmp_path / "kept", max_drop=0.02)["verdict"] == "fail"
+    seeds = compare_seeds([low], [constant])
+    assert seeds["verdict"] == "inconclusive"
+    assert "gives one answer" in seeds["sentence"]
 
 
 @pytest.mark.parametrize(("text", "gold", "named"), [
@@ -173,6 +178,8 @@ def test_a_warning_is_in_every_sentence(unit: Callable[[str, Writes], Path], tmp
     assert (found.verdict, EvaluationRecord(good).warning) == ("better", "")
     assert found.to_json()["warnings"][0] == EvaluationRecord(bad).warning
     assert "warnings" not in compare(good, good).to_json()
+    set_baseline(tmp_path / "kept", "main", EvaluationRecord(good))
     assert warned in found.sentence
-    for answer in (rank([bad, good]), compare_seeds([bad], [good]), gate(good, bad, max_drop=0.1)):
+    for answer in (rank([bad, good]), compare_seeds([bad], [good]),
+                   gate(bad, baseline="main", folder=tmp_path / "kept", max_drop=0.1)):
         assert warned in answer["sentence"]

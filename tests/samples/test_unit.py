@@ -1,7 +1,6 @@
 """A unit of samples: what it holds, what a killed one does when it is continued, and choosing again by other rules."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,9 @@ from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
 from workings.errors import RecordError, RequestError
 from workings.evaluation.comparison.compare import compare
-from workings.evaluation.comparison.gate import gate
+from workings.evaluation.comparison.gate import gate, set_baseline
 from workings.evaluation.run import sample_seed
+from workings.evaluation.unit import EvaluationRecord
 from workings.evidence.verify import verify
 from workings.record.seal import parse_seal
 from workings.samples.draw import reselect
@@ -128,6 +128,8 @@ def test_what_is_no_unit_of_samples_or_was_changed_is_refused_and_leaves_nothing
 
 def test_samples_are_neither_compared_nor_gated(tmp_path: Path) -> None:
     unit = draw(tmp_path / "unit").path
-    for judged in (compare, partial(gate, max_drop=0)):
-        with pytest.raises(RequestError, match="has samples to learn from"):
-            judged(unit, unit)
+    set_baseline(tmp_path / "baselines", "good", EvaluationRecord(unit))
+    with pytest.raises(RequestError, match="has samples to learn from"):
+        compare(unit, unit)
+    with pytest.raises(RequestError, match="has samples to learn from"):
+        gate(unit, baseline="good", folder=tmp_path / "baselines", max_drop=0)

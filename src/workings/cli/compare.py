@@ -1,22 +1,26 @@
-"""`workings compare`: is B better than A, or is that noise? And did it get worse by more than is allowed?"""
+"""`workings compare`: is B better than A, or is that noise? And is A worse than a saved baseline?"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from shlex import quote
+from typing import Annotated, Any, Literal
 
 import typer
 
 from workings.cli.options import refuse_unread
 from workings.cli.output import answer, say
 from workings.errors import RequestError
+from workings.record.number_text import percent
 
-CODES = {"fail": 1, "not comparable": 2, "inconclusive": 3}
+CODES = {"not comparable": 2, "inconclusive": 3}
 """Exit codes of verdicts: as in every command, 2 means a wrong request and 3 an open result; else 0."""
+OF_A_GATE = ("max_drop", "inconclusive")
 
 
 def compare_command(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run directory or an evaluation.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="A run directory or an evaluation on the same items.")],
+    b: Annotated[Path | None, typer.Argument(
+        metavar="B", help="A run directory or an evaluation on the same items; none with --gate or --save.")] = None,
     more: Annotated[list[Path] | None, typer.Argument(metavar="[MORE]...", help="Further runs: makes a table.")] = None,
     with_a: Annotated[list[Path] | None, typer.Option(help="Another seed of A's recipe.")] = None,
     with_b: Annotated[list[Path] | None, typer.Option(help="Another seed of B's recipe.")] = None,
@@ -24,25 +28,40 @@ def compare_command(
                                               "page.")] = None,
     equivalent_within: Annotated[float | None, typer.Option(
         metavar="POINTS", help="Also test whether the two differ by less than this many percentage points.")] = None,
-    max_drop: Annotated[float | None, typer.Option(
-        help="Instead: fail (exit code 1) if B's accuracy is below A's by more, e.g. 0.02: two points.")] = None,
+    gate: Annotated[Path | None, typer.Option(
+        metavar="BASELINE", help="In place of B: a baseline that --save made, e.g. baselines/main. Fail "
+        "(exit code 1) if A is worse.")] = None,
+    max_drop: Annotated[float, typer.Option(help="With --gate: largest allowed loss, e.g. 0.02: two points.")] = 0.0,
+    inconclusive: Annotated[Literal["pass", "fail", "3"], typer.Option(
+        help="With --gate: exit code of an inconclusive result: pass, fail or 3.")] = "3",
+    save: Annotated[Path | None, typer.Option(
+        metavar="BASELINE", help="Save A's results as a baseline, small files to commit: baselines/main.")] = None,
 ) -> None:
-    """Is B better than A, or is that noise? Or, with --max-drop: is B worse than A by more than is allowed?
+    """Is B better than A, or is that noise? Or, with --gate: is A worse than a saved baseline?
 
     Compares two evaluations pair by pair: difference, 95 % interval, p value, verdict, items that flipped. --with-a
-    and --with-b add seeds to a side; more than two runs make a table. --max-drop passes if a larger drop is ruled out,
-    and fails if it is certain: exit codes 0, 1, or 3 if inconclusive.
+    and --with-b add seeds to a side; more than two runs make a table. --gate passes if a drop larger than allowed is
+    ruled out, fails if it is certain: exit codes 0, 1, or 3 if inconclusive.
     """
-    if more:
-        refuse_unread("with more than two runs", "these with two", "with_a", "with_b", "equivalent_within", "max_drop")
-        _table([a, b, *more], html)
+    if gate is not None or save is not None:
+        option = "--save" if gate is None else "--gate"
+        if b is not None or (gate is not None and save is not None):
+            raise RequestError(f"{option} cannot be combined with {'--save' if b is None else b}",
+                               f"one run with {option}", f"workings compare {quote(str(a))} {option} {gate or save}")
+        refuse_unread(f"with {option}", "these with two runs or more", "with_a", "with_b", "html", "equivalent_within")
+        if save is not None:
+            refuse_unread("with --save", "these with --gate", *OF_A_GATE)
+            _save(a, save)
+        elif gate is not None:
+            _gate(a, gate, max_drop, inconclusive)
         return
-    if max_drop is not None:
-        refuse_unread("with --max-drop", "these without it", "with_a", "with_b", "html", "equivalent_within")
-        from workings.evaluation.comparison.gate import gate
-
-        values = gate(a, b, max_drop=max_drop)
-        answer(values, values["sentence"], CODES.get(values["verdict"], 0))
+    refuse_unread("without --gate", "these with --gate", *OF_A_GATE)
+    if b is None:
+        raise RequestError("B is missing", "a run directory or an evaluation on the same items",
+                           f"workings compare {quote(str(a))} runs/B, or --gate BASELINE")
+    if more:
+        refuse_unread("with more than two runs", "these with two", "with_a", "with_b", "equivalent_within")
+        _table([a, b, *more], html)
         return
     if equivalent_within is not None and not 0 < equivalent_within < 100:
         raise RequestError(f"--equivalent-within cannot be {equivalent_within:g}",
@@ -93,3 +112,25 @@ def _write_page(html: Path | None, runs: Sequence[Path], comparison: Any = None)
 
         write_report(html, runs, comparison)
         say(f"page: {html}")
+
+
+def _gate(run: Path, baseline: Path, max_drop: float, inconclusive: str) -> None:
+    from workings.evaluation.comparison.gate import gate
+
+    values = gate(run, baseline=baseline.name, folder=baseline.parent, max_drop=max_drop)
+    verdict = inconclusive if values["verdict"] == "inconclusive" else values["verdict"]
+    answer(values, values["sentence"], {"pass": 0, "fail": 1, "3": 3}[verdict])
+
+
+def _save(run: Path, baseline: Path) -> None:
+    from workings.evaluation.comparison.gate import set_baseline
+    from workings.evaluation.unit import find_unit
+
+    # A baseline holds one evaluation: a run with several is refused.
+    record = find_unit(run)
+    path = set_baseline(baseline.parent, baseline.name, record)
+    accuracy = record.summary["scorecard"]["overall"]["mean"]
+    values = {"baseline": baseline.name, "file": str(path), "items": record.config["items"]["count"],
+              "accuracy": accuracy}
+    answer(values | ({"warning": record.warning} if record.warning else {}),
+           f"{baseline.name}: {record.name}, accuracy {percent(accuracy)}, saved in {path}\n{record.warning}".rstrip())

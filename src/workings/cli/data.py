@@ -20,7 +20,7 @@ ForceFlag = Annotated[bool, typer.Option("--force", help="Replace files that exi
 
 
 def check_command(
-    file: Annotated[Path, typer.Argument(help="A file of traces or of preference pairs.")],
+    file: Annotated[str, typer.Argument(help="A file of traces or of preference pairs, or a shipped name.")],
     against: Annotated[str, typer.Option(help="Items that must not be trained on (or `eval`).")] = "",
     recipe: Annotated[str, typer.Option(help="Also check the rows that this recipe makes of the data.")] = "",
     fix: Annotated[bool, typer.Option("--fix", help="Write NAME.clean.jsonl and NAME.left_out.jsonl.")] = False,
@@ -30,24 +30,39 @@ def check_command(
 
     Exit code 1 if something that matters is found.
     """
+    import tempfile
+
     from workings.data.checking.findings import write_clean
     from workings.data.checking.overlap import read_questions
     from workings.data.checking.pairs import holds_pairs
+    from workings.data.generate import make_named
+    from workings.data.named_sets import SHIPPED_SETS
     from workings.data.row_fields import lines_bytes
     from workings.inputs.datasets import read_prompts
     from workings.record import atomic
 
-    questions = read_questions(Path(against)) if Path(against).is_file() else {
-        item.prompt: item.id for item in read_prompts(against)} if against else {}
-    pairs = holds_pairs(file)
-    read, report = _check(file, questions, recipe, pairs=pairs)
-    if findings is not None:
-        atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
-    fixed: dict[str, Any] = {}
-    if fix:
-        clean, left_out = write_clean(read, report, file)
-        fixed = {"clean": str(clean), "left_out": str(left_out),
-                 "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
+    # Shipped sets are generated, so write them to a temporary folder for the check.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(file)
+        if not path.is_file() and file in SHIPPED_SETS:
+            path = Path(folder, f"{file}.jsonl")
+            make_named(file, path, force=False)
+        questions = read_questions(Path(against)) if Path(against).is_file() else {
+            item.prompt: item.id for item in read_prompts(against)} if against else {}
+        pairs = holds_pairs(path)
+        read, report = _check(path, questions, recipe, pairs=pairs)
+        if findings is not None:
+            atomic.write_bytes(findings, lines_bytes(finding.to_json() for finding in report.findings))
+        fixed: dict[str, Any] = {}
+        if fix:
+            # The cleaned file would vanish with the temporary folder.
+            if path.parent == Path(folder):
+                raise RequestError(f"--fix cannot change the shipped set {file}",
+                                   "a file of yours; the cleaned file is written next to it",
+                                   f"workings data make {file} --out {file}.jsonl")
+            clean, left_out = write_clean(read, report, path)
+            fixed = {"clean": str(clean), "left_out": str(left_out),
+                     "kept": read.records - len(report.left_out), "removed": len(report.left_out)}
     lines = _report_lines(report)
     lines += [f"every finding: {findings}"] if findings is not None else []
     lines += [f"kept {fixed['kept']} in {fixed['clean']}, left out {fixed['removed']}"] if fixed else []

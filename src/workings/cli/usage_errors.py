@@ -15,8 +15,8 @@ USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 different packages, so it is taken from the class hierarchy."""
 ASK = "ask runs/NAME 'What is 12 + 30?'"
 INSTEAD = {
-    "chat": ASK, "gate": "compare BEFORE AFTER --max-drop 0.02", "generate": ASK, "info": "runs",
-    "judge": "reward judge", "kaggle": "launch --for kaggle",
+    "baseline": "compare RUN --save baselines/NAME", "chat": ASK, "gate": "compare RUN --gate baselines/NAME",
+    "generate": ASK, "info": "runs", "judge": "reward judge", "kaggle": "launch --for kaggle",
     "key": "runs sign --new-key KEY.pem", "list": "runs", "ls": "runs", "parity": "doctor RECIPE --engines",
     "replay": "verify RUN --level 3", "resume": "train RECIPE --out RUN --resume", "sample": "data sample",
     "select": "data select", "sign": "runs sign RUN --key KEY.pem", "status": "runs",

@@ -107,7 +107,7 @@ class TopTokenFiles:
     def open_rows(self, path: Path, part: range) -> dict[str, TopTokensOfRow]:
         """The rows of a file, which is mapped: all rows may not fit in memory. Raises `RecordError` as `read` does."""
         self.read(path.read_bytes(), part)
-        mapped = np.asarray(np.memmap(path, np.uint8, "r"))
+        mapped = np.memmap(path, np.uint8, "r")
         start = 8 + int.from_bytes(mapped[:8].tobytes(), "little")
         header = json.loads(mapped[8:start].tobytes())
         return self._by_row({name: mapped[start:][slice(*header[name]["data_offsets"])].view(kind).reshape(

@@ -1,31 +1,52 @@
-"""Decide whether B passes: yes if a larger drop from A than allowed is ruled out, no if it is certain."""
+"""Decide whether a run passes: yes if a larger drop than allowed is ruled out, no if it is certain.
 
+A baseline holds the results of one evaluation in a small file, to commit to a repository: one file per name and set of
+items, ``<folder>/<name>/<first 16 digits of the items' digest>.json``. The run itself is no longer needed. The file
+holds no prompts or completions.
+"""
+
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from workings.errors import RequestError
+from workings.errors import RecordError, RequestError
+from workings.evaluation.answer_counts import AnswerCounts
 from workings.evaluation.comparison.no_verdict import measured_side, reasons_against
-from workings.evaluation.comparison.paired import PairedDifference, paired_values
-from workings.evaluation.comparison.several_runs import check_comparable
-from workings.evaluation.statistics import Interval, bounds
-from workings.evaluation.unit import find_pair
+from workings.evaluation.comparison.paired import PairedDifference, compare_configs, paired_values
+from workings.evaluation.scorecard import ItemResult
+from workings.evaluation.statistics import Interval, bounds, z_value
+from workings.evaluation.unit import EvaluationRecord, find_results
+from workings.record import atomic
+from workings.record.canonical import read_json_object
+
+SCHEMA = "baseline/1"
+# Read by `compare_configs`.
+_CONFIG = ("schema", "items", "scorer", "extraction", "steps", "template", "decoding", "aggregate")
 
 
-def gate(a: Path, b: Path, *, max_drop: float) -> dict[str, Any]:
-    """Compare B's evaluation with A's on the same items: the answer of ``compare --max-drop --json``.
+def gate(run: Path, *, baseline: str, folder: Path, max_drop: float) -> dict[str, Any]:
+    """Compare a run's evaluation with a baseline on the same items: the answer of ``compare --gate --json``.
 
     Its ``verdict`` is `pass`, `fail` or `inconclusive`. ``max_drop`` is the largest allowed loss of accuracy, as a
-    share (0.02: two points). Raises `RequestError` if the two are not comparable.
+    share (0.02: two points). Raises `RequestError` if there is no such baseline for these items, or it was scored in
+    another way.
     """
     # 2 is probably meant as 2 %; with it every run would pass.
     if not 0 <= max_drop < 1:
         raise RequestError(f"--max-drop {max_drop:g} is not a share of the accuracy",
                            "a share from 0 to below 1: 0.02 for two points", "--max-drop 0.02")
-    first, second = find_pair(a, b)
-    notes = check_comparable([first, second])
-    results = first.results()
-    before = measured_side(first.name, first.answer_counts, results)
-    after = measured_side(second.name, second.answer_counts, second.results_of([result.id for result in results]))
+    # A run may have several evaluations: the one that the baseline was made for, else the last one's error.
+    units = find_results(run)
+    record = next((unit for unit in units if baseline_path(folder, baseline, unit.items_digest).is_file()), units[-1])
+    config, results, counts = read_baseline(folder, baseline, record.items_digest)
+    different, notes, _ = compare_configs(config, record.config)
+    if different:
+        raise RequestError(f"{run} does not match baseline {baseline}: {'; '.join(different)}",
+                           "the same way of evaluating",
+                           f"workings compare {run} --save {folder / baseline}")
+    before = measured_side(baseline, counts, results)
+    after = measured_side(record.name, record.answer_counts, record.results_of([result.id for result in results]))
     paired = paired_values(before.scores, after.scores, before.clusters)
     verdict = _decide(paired.interval, max_drop)
     reasons: list[str] = []
@@ -35,22 +56,25 @@ def gate(a: Path, b: Path, *, max_drop: float) -> dict[str, Any]:
     elif verdict == "fail":
         generous = paired_values(before.scores, after.generous, before.clusters)
         reasons = reasons_against(before, after, holds=_decide(generous.interval, max_drop) == verdict)
+    needed = _needed(paired, max_drop) if verdict == "inconclusive" else None
     # Inconclusive is a third answer: with few items neither is shown, and a run must not pass by that.
     verdict = "inconclusive" if reasons else verdict
-    sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, first.name, second.name),
-                                      first.warning, second.warning, *reasons]))
-    return {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "a": first.name,
-            "b": second.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
-            **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {})}
+    sentence = " ".join(filter(None, [_sentence(paired, verdict, max_drop, needed, record.name, baseline),
+                                      record.warning, *reasons]))
+    return {"verdict": verdict, "max_drop": max_drop, "change": paired.delta, "items": paired.n, "baseline": baseline,
+            "run": record.name, "sentence": sentence, "notes": notes, **bounds(paired.interval, "change_ci"),
+            **({"method": paired.interval.method} if isinstance(paired.interval, Interval) else {}),
+            **({"items_needed": needed} if needed is not None else {})}
 
 
-def _sentence(paired: PairedDifference, verdict: str, max_drop: float, a: str, b: str) -> str:
+def _sentence(paired: PairedDifference, verdict: str, max_drop: float, needed: int | None, run: str, baseline: str
+              ) -> str:
     interval = (f"95 % interval {paired.interval.low:+.4f} to {paired.interval.high:+.4f}"
                 if isinstance(paired.interval, Interval) else f"no interval: {paired.interval}")
     reason = {"pass": f"a drop of more than {max_drop:g} is ruled out", "fail": f"it dropped by more than {max_drop:g}",
               "inconclusive": f"a drop of more than {max_drop:g} is neither shown nor ruled out"}[verdict]
-    return (f"{verdict}: accuracy of {b} changed by {paired.delta:+.4f} against {a} on {paired.n} items ({interval}); "
-            f"{reason}.")
+    return (f"{verdict}: accuracy of {run} changed by {paired.delta:+.4f} against baseline {baseline} on {paired.n} "
+            f"items ({interval}); {reason}{f'; about {needed} items would settle it' if needed else ''}.")
 
 
 def _decide(interval: Interval | str, max_drop: float) -> str:
@@ -60,3 +84,53 @@ def _decide(interval: Interval | str, max_drop: float) -> str:
     if interval.low > -max_drop:
         return "pass"
     return "fail" if interval.high < -max_drop else "inconclusive"
+
+
+def _needed(difference: PairedDifference, max_drop: float) -> int | None:
+    # The width shrinks with the square root of the number of items.
+    distance = abs(difference.delta + max_drop)
+    if isinstance(difference.interval, str) or distance == 0 or difference.standard_error == 0:
+        return None
+    # Score intervals are asymmetric, so the estimate can be below n, which did not settle it.
+    items = math.ceil(difference.n * (z_value() * difference.standard_error / distance) ** 2)
+    return max(difference.n + 1, items)
+
+
+def baseline_path(folder: Path, name: str, items_digest: str) -> Path:
+    """Path of a baseline. Raises `RequestError` for a name that is not a plain file name."""
+    if not name or not all(character.isalnum() or character in "-_." for character in name) or name.startswith("."):
+        raise RequestError(f"baseline name {name!r} is not allowed", "letters, digits, '-', '_' and '.'")
+    return folder / name / f"{items_digest[:16]}.json"
+
+
+def set_baseline(folder: Path, name: str, record: EvaluationRecord) -> Path:
+    """Save an evaluation as a baseline; replaces one of the same name and items."""
+    path = baseline_path(folder, name, record.items_digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, {
+        "schema": SCHEMA, "name": name, "source": record.name, "made_from": record.root,
+        "config": {key: record.config[key] for key in _CONFIG if key in record.config},
+        "answers": asdict(record.answer_counts), "results": [asdict(result) for result in record.results()]})
+    return path
+
+
+def read_baseline(folder: Path, name: str, items_digest: str) -> tuple[dict[str, Any], list[ItemResult], AnswerCounts]:
+    """The baseline of this name for these items: what must agree of its ``eval_config.json``, results, counts.
+
+    Raises `RequestError` if none exists, and `RecordError` if the file is not one of ours.
+    """
+    path = baseline_path(folder, name, items_digest)
+    if not path.is_file():
+        # The folder of this name also has its baselines for other items.
+        others = len(list(path.parent.glob("*.json")))
+        hint = f"; there are {others} for other items" if others else ""
+        raise RequestError(f"{folder} has no baseline {name} for items {items_digest[:16]}…{hint}",
+                           "a baseline on the same items", f"workings compare RUN --save {folder / name}")
+    value = read_json_object(path)
+    if value.get("schema") != SCHEMA:
+        raise RecordError(f"{path} is not a baseline that this version reads")
+    try:
+        results = [ItemResult(**entry | {"score": float(entry["score"])}) for entry in value["results"]]
+        return value["config"], results, AnswerCounts(**value["answers"])
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{path} is damaged: {error}") from None
