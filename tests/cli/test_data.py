@@ -48,6 +48,7 @@ def test_import_counts_and_rejects(gsm: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "reason"), [
     (["import", "--format", "gsm8k", "absent.jsonl", "--out", "t.jsonl"], "a file of JSON lines"),
     (["make", "algebra", "--out", "x"], "algebra"),
+    (["make", "eval", "--out", "absent/x.jsonl"], "mkdir -p absent"),
     (["check", "dev-reasoning", "--fix"], "the shipped set dev-reasoning"),
     (["check", "dev-reasoning", "--against", "nothing"], "one of eval"),
     (["preview", "quickstart", "--row", "missing"], "the id of a row"),
@@ -69,13 +70,16 @@ def test_make_writes_traces_items_and_a_manifest(tmp_path: Path) -> None:
         run("make", "unit_conversion", "--out", tmp_path / "d")
     _, again, _ = run(*words, "--force")
     assert again == values
+    run("make", "addition", "--n", 20, "--items", 6, "--out", tmp_path / "a.jsonl")
+    assert {path.name for path in tmp_path.iterdir()} == {"d", "a.items.jsonl", "a.jsonl", "a.manifest.json"}
 
 
 @pytest.mark.slow
-def test_shipped_sets_are_listed_with_the_digests_of_their_files(tmp_path: Path) -> None:
+def test_shipped_names_can_be_listed_and_written(tmp_path: Path) -> None:
     _, listed, _ = run("list")
-    _, made, _ = run("make", "unit_conversion", "--n", 550, "--items", 100, "--seed", 2026, "--out", tmp_path)
-    assert list(made["files"].values()) == [listed["sets"][name]["sha256"] for name in ("dev-reasoning", "eval")]
+    assert set(listed["sets"]) == {"dev-reasoning", "eval"}
+    _, made, _ = run("make", "dev-reasoning", "--out", tmp_path / "dev.jsonl")
+    assert made["files"] == {str(tmp_path / "dev.jsonl"): listed["sets"]["dev-reasoning"]["sha256"]}
     assert "kinds of `data make`:" in text("list")
     assert {"gsm8k", "traces"} <= set(listed["formats"])
     assert {"hh", "preferences"} <= set(listed["pair_formats"])

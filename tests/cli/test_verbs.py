@@ -35,7 +35,7 @@ def last_line(done):
     ("verify . --level 9", "a level from 0 to"),
     ("train", "given:    the recipe is missing\nexpected: a recipe file, or the name of a shipped recipe\n"
               "try:      workings train -h"),
-    ("data make addition", "given:    --out is missing\nexpected: directory\n"
+    ("data make addition", "given:    --out is missing\nexpected: directory, or a .jsonl file for the traces\n"
                            "try:      workings data make -h"),
     ("compare runs/a", "try:      workings compare runs/a runs/B"),
     ("launch quickstart --write jobs", "slurm, kubernetes, skypilot, kaggle\ntry:      workings launch -h"),

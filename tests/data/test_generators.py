@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workings.data import named_sets
+from workings.data import generate, named_sets
 from workings.data.equations.check import find_equations
 from workings.data.generators import addition, everyday
 from workings.data.generators.everyday import UNITS, make_facts, make_units
@@ -15,13 +15,15 @@ from workings.errors import RecordError, RequestError
 from workings.record.digest import bytes_digest
 
 
-def test_a_set_that_is_cut_off_between_two_files_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["folder", "traces.jsonl"])
+def test_a_set_that_is_cut_off_between_two_files_leaves_none(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                             ) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("workings.record.atomic.write_json", interrupted)  # the manifest, which is written last
     with pytest.raises(KeyboardInterrupt):
-        named_sets.make_files("addition", 2, 1, 0, tmp_path / "folder", force=False)
+        generate.make_files("addition", 2, 1, 0, tmp_path / name, force=False)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -38,6 +40,11 @@ def test_a_changed_generator_cannot_change_a_name_in_silence(monkeypatch: pytest
     monkeypatch.setattr(everyday, "VERSION", 99)
     with pytest.raises(RecordError, match="makes other data"):
         named_sets.make_set("eval")
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(RequestError, match="addition, unit_conversion"):
+        named_sets.make_kind("evil", 1, 1, 0)
 
 
 def test_tasks_of_reasoning_gym() -> None:
@@ -91,11 +98,11 @@ def test_known_problem_by_hand() -> None:
 
 
 def test_no_item_was_trained_in_either_order() -> None:
-    traces, items = addition.make(2000, 200, seed=0)
+    traces, items = addition.make(7000, 512, seed=0)
     pair = re.compile(r"(\d\d)\+(\d\d)")
     trained = {frozenset(pair.search(trace.prompt).groups()) for trace in traces}
     asked = [frozenset(pair.search(item.prompt).groups()) for item in items]
-    assert len(set(asked)) == len(asked) == 200
+    assert len(set(asked)) == len(asked) == 512
     assert not trained & set(asked)
 
 

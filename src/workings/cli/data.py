@@ -236,7 +236,8 @@ def import_command(
     text = (f"{'the first ' if result.read == rows else ''}{result.read} read, "
             + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
             + f", {result.rejected} rejected" + (f" (see {result.rejects})" if result.rejects else ""))
-    lines = [text, *(f"note: {note}" for note in result.notes())]
+    lines = [text, *(result.held_out.text() if result.held_out else ()),
+             *(f"note: {note}" for note in result.notes())]
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     # An error code without a record, so that a script does not mistake this for an empty data set.
@@ -245,17 +246,24 @@ def import_command(
 
 @data_app.command("make", cls=Verb)
 def make_command(
-    kind: Annotated[str, typer.Argument(help="addition, unit_conversion, or a task of the library reasoning-gym.")],
-    out: Annotated[Path, typer.Option(help="Directory.")],
+    kind: Annotated[str, typer.Argument(help="addition, unit_conversion, a task of the library reasoning-gym, or a "
+                                        "shipped name; see `workings data list`.")],
+    out: Annotated[Path, typer.Option(help="Directory, or a .jsonl file for the traces.")],
     n: Annotated[int, typer.Option(min=0, help="Training traces.")] = 500,
     items: Annotated[int, typer.Option(min=0, help="Number of held-out items, all of them other problems.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal data.")] = 0,
     force: ForceFlag = False,
 ) -> None:
     """Generate problems with answers that are correct by construction, and disjoint evaluation items."""
-    from workings.data.named_sets import make_files
+    from workings.data.generate import make_files, make_named
+    from workings.data.named_sets import SHIPPED_SETS
 
-    files_made = make_files(kind, n, items, seed, out, force=force)
+    # A shipped name is a whole recipe with a recorded digest: counts and seed cannot be changed.
+    if kind in SHIPPED_SETS:
+        refuse_unread(f"with {kind}, whose recipe says it", "these of a generator", "n", "items", "seed")
+        files_made = make_named(kind, out, force=force)
+    else:
+        files_made = make_files(kind, n, items, seed, out, force=force)
     files = "\n".join(f"{digest[:16]}…  {path}" for path, digest in files_made["files"].items())
     answer(files_made, f"{files_made['traces']} traces, {files_made['items']} items\n{files}")
 

@@ -1,10 +1,10 @@
-"""Data sets by name: kinds of problems that can be made and written to a folder, shipped sets, and files of traces.
+"""Data sets by name: kinds of problems that can be made, shipped sets, and files of traces.
 
 Only the recipe of a shipped set is kept; the bytes are generated on demand and compared with the digest. So a name
 means the same data everywhere, and a changed generator cannot change it silently.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from workings.data.generators import addition, everyday
 from workings.data.importing.completion import split_any
-from workings.data.traces import Trace, items_bytes, read_traces, traces_bytes, write_items, write_traces
+from workings.data.traces import Trace, items_bytes, read_traces, traces_bytes
 from workings.errors import RecordError, RequestError
 from workings.hints import no_file, pip_install
-from workings.record import atomic
 from workings.record.digest import bytes_digest, file_digest
 
 KINDS: dict[str, Callable[[int, int, int], tuple[list[Trace], list[Trace]]]] = {
@@ -65,40 +64,6 @@ def _make_task(task: str, n_traces: int, n_items: int, seed: int) -> tuple[list[
                   steps=split_any(entry["metadata"].get("answer_cot", ""))[0], category=task, source=source,
                   licence="Apache-2.0") for number, (question, entry) in enumerate(found.items())]
     return made[n_items:], made[:n_items]
-
-
-MANIFEST = "manifest.json"
-
-
-def write_manifest(path: Path, files: Iterable[Path], **made_by: Any) -> dict[str, str]:
-    """Write the digests of these files, which are in the manifest's folder or below it, and return them by name.
-
-    ``made_by`` is all that is needed to regenerate the files: generator, version, seed and counts.
-    """
-    # Read back from the disk, so that the manifest describes files and not intentions.
-    digests = {file.relative_to(path.parent).as_posix(): file_digest(file) for file in sorted(files)}
-    atomic.write_json(path, {"schema": 2, "made_by": made_by, "sha256": digests})
-    return digests
-
-
-def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, force: bool) -> dict[str, Any]:
-    """Make problems and write them to a folder. Returns the keys of `--json`.
-
-    Other arguments and errors: see `make_kind`; existing files are refused without ``force``.
-    """
-    names = [out / name for name in ("traces.jsonl", "items.jsonl", MANIFEST)]
-    # Before anything is made: a set of many problems takes a while.
-    existing = [str(path) for path in names if path.exists()]
-    if existing and not force:
-        raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
-                           "--force, or another --out")
-    traces, items = make_kind(kind, n_train, n_items, seed)
-    out.mkdir(parents=True, exist_ok=True)
-    with atomic.together(*names):
-        write_traces(names[0], traces)
-        write_items(names[1], items)
-        digests = write_manifest(names[2], names[:2], generator=kind, seed=seed, traces=n_train, items=n_items)
-    return {"traces": len(traces), "items": len(items), "files": {str(path): digests[path.name] for path in names[:2]}}
 
 
 @dataclass(frozen=True, kw_only=True)

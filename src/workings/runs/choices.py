@@ -118,7 +118,8 @@ def _measure(candidates: Sequence[Candidate], shape: ModelShape,
     recipe = loaded.recipe
     size = BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch, recipe.data.max_length)
     operations = step_operations(EngineRequest.of(candidates[0].recipe, shape, device="cpu"), size)
-    if recipe.training.steps is not None and recipe.training.steps * operations < LEAST_OPERATIONS:
+    # With `epochs`, the number of updates is unknown before the data are read.
+    if recipe.training.steps and recipe.training.steps * operations < LEAST_OPERATIONS:
         return {}, "not measured, because the run is short"
     # Each process would choose for itself.
     if launched():

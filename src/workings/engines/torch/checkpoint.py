@@ -1,6 +1,7 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,11 @@ def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
                 own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
         write_shard(directory, file, (mesh.rank, mesh.processes),
                     {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
-                    lambda name, own=own: to_numpy(own[name]))
+                    partial(_on_host, own))
+
+
+def _on_host(tensors: Mapping[str, Tensor], name: str) -> np.ndarray:
+    return to_numpy(tensors[name])
 
 
 def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:

@@ -97,6 +97,7 @@ class PairedDifference:
     """Exact McNemar p value, or why it does not apply."""
     newly_right: int
     newly_wrong: int
+    standard_error: float
 
     @property
     def smallest_shown(self) -> float | None:
@@ -163,11 +164,12 @@ def paired_values(a: Sequence[float], b: Sequence[float], clusters: Sequence[str
     result = partial(PairedDifference, n=n, delta=math.fsum(differences) / n, newly_right=right, newly_wrong=wrong,
                      mcnemar=mcnemar)
     if reason:
-        return result(interval=reason, p_value=None)
+        return result(interval=reason, p_value=None, standard_error=_independent_error(differences))
     if counts:
-        return result(interval=tango(*counts, confidence), p_value=score_p(*counts[:2]))
+        return result(interval=tango(*counts, confidence), p_value=score_p(*counts[:2]),
+                      standard_error=_independent_error(differences))
     mean = clustered_t_mean(differences, names, confidence) if groups < n else t_mean(differences, confidence)
-    return result(interval=mean.interval, p_value=mean.p_value)
+    return result(interval=mean.interval, p_value=mean.p_value, standard_error=mean.standard_error)
 
 
 def values_equivalence(a: Sequence[float], b: Sequence[float], clusters: Sequence[str], margin: float
@@ -202,3 +204,10 @@ def difference_text(difference: PairedDifference, p_value: float | None) -> str:
         text += f" (95 % interval {points(difference.interval.low)} to {points(difference.interval.high)}"
         return f"{text}, {p_text(p_value)})" if p_value is not None else f"{text})"
     return f"{text} (no interval: {difference.interval})"
+
+
+def _independent_error(differences: Sequence[float]) -> float:
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    # With n and not n - 1 as the divisor, as in the score statistic at the observed difference.
+    return math.sqrt(math.fsum((d - mean) ** 2 for d in differences)) / n

@@ -19,8 +19,8 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.model import FromPretrained
+from workings.data.generate import MANIFEST, write_manifest
 from workings.data.generators import everyday
-from workings.data.named_sets import MANIFEST, write_manifest
 from workings.data.traces import write_items, write_traces
 from workings.evaluation.comparison.compare import Comparison, compare
 from workings.evaluation.predictions import read_predictions

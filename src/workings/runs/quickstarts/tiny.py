@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workings.config.load import LoadedRecipe, load_recipe
+from workings.data.generate import MANIFEST, write_manifest
 from workings.data.generators import addition
-from workings.data.named_sets import MANIFEST, write_manifest
 from workings.data.traces import completion_text, write_items, write_traces
 from workings.evaluation.comparison.compare import compare
 from workings.inputs.datasets import ADDITION_ITEMS, ADDITION_TRACES
