@@ -100,7 +100,7 @@ EFFECTS: dict[str, Tried | Named] = {
     "compare --save": Tried("compare HERE/runs/a --save d/x", "compare HERE/runs/a --save d/y"),
     **_tried("verify", "HERE/runs/a", "--level 1", "--require-level 3", "--expect-root 00", "--key HERE/rows.jsonl",
              "--steps 3", "--whole", "--seed 3", "--data HERE/rows.jsonl", "--weights HERE/runs",
-             "--verbose"),
+             "--verbose", "--render README.md"),
     **_tried("pack", "HERE/runs/a --out out.zip", "--out other.zip", "--weights digest"),
     **_tried("push", "HERE/runs/a me/model --license mit", "--run HERE/runs/b"),
     **_named("push", yes=_PUSHED, license=_PUSHED, private=_PUSHED, accept_terms="publish/test_push.py::test_what_a_licence_forbids_needs_a_word"),

@@ -236,8 +236,7 @@ def import_command(
     text = (f"{'the first ' if result.read == rows else ''}{result.read} read, "
             + (f"{result.written} written to {out}" if result.sha256 else "nothing written")
             + f", {result.rejected} rejected" + (f" (see {result.rejects})" if result.rejects else ""))
-    lines = [text, *(result.held_out.text() if result.held_out else ()),
-             *(f"note: {note}" for note in result.notes())]
+    lines = [text, *(f"note: {note}" for note in result.notes())]
     if result.looks_like:
         lines.append(f"these keys look like format {result.looks_like}: --format {result.looks_like}")
     # An error code without a record, so that a script does not mistake this for an empty data set.

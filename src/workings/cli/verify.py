@@ -41,6 +41,8 @@ def verify_command(
     weights: Annotated[Path | None, typer.Option(
         help="Directory of the base weights, if it is not at the recipe's path.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every check, with its finding.")] = False,
+    render: Annotated[str, typer.Option(
+        metavar="TEXT", help="Verify nothing: print a view, such as README.md, as the record gives it.")] = "",
 ) -> None:
     """Check a record, offline, to level 2 without any ML library.
 
@@ -50,6 +52,10 @@ def verify_command(
     from workings.record.progress import slow_operation
     from workings.ui.verification_cache import VerificationCache
 
+    if render:
+        text = _view(path, render)
+        answer({"text": text}, text)
+        return
     highest = 2 if level is None else level  # the highest that needs no engine
     if highest > HIGHEST_LEVEL:
         raise RequestError(f"there is no level {highest}", f"a level from 0 to {HIGHEST_LEVEL}",
@@ -76,6 +82,18 @@ def verify_command(
         say(f"level {level} was asked for, and the record reaches level {result.level}: {reason}")
         code = 1
     answer(result.to_json(), verification_text(result, verbose=verbose), code)
+
+
+def _view(path: Path, name: str) -> str:
+    from workings.evidence.verify.checks.run_consistency import views_of
+    from workings.evidence.verify.load import load
+    from workings.evidence.verify.tree import open_tree
+
+    views = views_of(load(open_tree(path)).units[0])
+    if name not in views:
+        raise RequestError(f"{path} has no view named {name!r}", f"one of {', '.join(views) or 'none'}",
+                           f"workings verify {path} --render README.md")
+    return views[name]()
 
 
 def verification_text(result: "Verification", *, verbose: bool) -> str:

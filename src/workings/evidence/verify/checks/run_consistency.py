@@ -177,8 +177,10 @@ def texts(unit: Unit) -> Found:
         return None
     writer = unit.manifest.workings_version if unit.is_run else str(unit.json_object(PACK).get("workings_version"))
     if writer != version(OURS):
-        return not_checked(f"written by workings {writer[:20]}, which may word it differently", blocking=False)
-    yield from (f"{name} is not what the record gives" for name, render in views.items()
+        return not_checked(f"written by workings {writer[:20]}; `workings verify --render` prints what this version "
+                           "makes of the record", blocking=False)
+    yield from (f"{name} is not what the record gives: `workings verify --render {name}` prints that"
+                for name, render in views.items()
                 if not unit.has(name) or unit.read(name) != render().encode("utf-8"))
     return ", ".join(views)
 
