@@ -87,8 +87,12 @@ def pairs(folder: Path) -> Files:
 
 def teacher(folder: Path) -> Files:
     """A run that learned from a teacher."""
-    train(str(distilled.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
+    kept_folders.copy(_taught, folder, "taught")
     return files_of(folder / "runs")
+
+
+def _taught(folder: Path) -> None:
+    train(str(distilled.write(folder, ["training.steps=2"])), folder / "runs" / "student", ["training.steps=2"])
 
 
 def top_tokens(folder: Path) -> Files:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests import kept_folders
 from tests.evidence import records
 from tests.evidence.fakes import Fake, made_again
 from tests.evidence.fakes_elsewhere import another_log_prob_thoroughly, teacher, weights
@@ -20,7 +19,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def honest(tmp_path: Path) -> Path:
     """The folder of the student's run, with its teacher's next to it."""
-    kept = kept_folders.copy(records.teacher, tmp_path / "kept", "distilled")
+    kept = tmp_path / "kept"
+    records.teacher(kept)
     shutil.copytree(kept / "teacher", kept / "runs" / "teacher")
     return kept / "runs" / "student"
 

@@ -100,11 +100,11 @@ def steps_by_row(record: Record) -> dict[Any, walk.Step]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "rows"), [("run", 170), ("pairs", 10), ("samples", 5)])
 def test_each_row_of_the_table_finds_a_change_of_its_field(record_of: RecordOf, kind: str, rows: int) -> None:
-    """Of other records only rows that the run lacks; `proof/witnesses.py` changes all fields of each kind of record."""
+    """Every fifth row, of other records only rows that the run lacks; `proof/witnesses.py` changes all fields."""
     record, told = record_of(kind), {} if kind == "run" else steps_by_row(record_of("run"))
     steps = [step for row, step in steps_by_row(record).items() if row not in told]
     assert len(steps) > rows
-    assert [problem for step in steps if (problem := generated_fakes.witness_problem(record, step))] == []
+    assert [problem for step in steps[::5] if (problem := generated_fakes.witness_problem(record, step))] == []
 
 
 def test_every_check_has_a_fake_that_it_finds() -> None:

@@ -138,6 +138,7 @@ def test_a_seed_draws_the_steps_and_the_answer_says_what_that_misses(run: Path) 
 def test_the_whole_run(run: Path) -> None:
     found = verify(run, level=3, replay=lambda path, _: replay_run(path, ReplayRequest(whole=True, seed=1)))
     checks = {check.id: (check.verdict, check.text) for check in found.checks}
+    assert {"replay.steps", "replay.controls", "replay.predictions", "replay.coverage"} <= checks.keys()
     assert (found.level, found.failed) == (3, 0)
     assert checks["replay.steps"][1].startswith("12 steps in 2 stretches replayed from 2 kept states")
     assert checks["replay.coverage"][0] == "passed"
