@@ -117,8 +117,6 @@ def test_steps_equal_peft_with_the_same_masks(name: str, run: Callable[..., Any]
     # The second forward of checkpointing drops the same.
     again = opened(name, memory=MemoryConfig(remat="layer"))
     assert trained(again, again.init(3))[1] == pytest.approx(found, rel=1e-6)
-    undropped = opened(name, method=LORA.model_copy(update={"dropout": 0.0}))
-    assert found != pytest.approx(trained(undropped, undropped.init(3))[1], rel=1e-4)
     every = [mask for each in masks.values() for mask in each]
     # Half of a mask is that of the other micro batch.
     halves = {half.tobytes() for mask in every for half in np.split(mask, 2)}
