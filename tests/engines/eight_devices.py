@@ -101,11 +101,10 @@ def adapters(method: str, folder: Path) -> dict:
     return found
 
 
-def copies(folder: Path) -> dict:
+def copies(folder: Path, *meshes: tuple[str, int, str]) -> dict:
     """Three steps of several copies and of one device, then three more: there, and on both from the slices."""
     found = {}
-    # A vocabulary that is split, one that is not, and devices that each have a whole copy.
-    for mesh, vocab, optimizer in (("2x2x2", 64, "adamw"), ("2x4x1", 61, "adafactor"), ("8x1x1", 64, "adamw")):
+    for mesh, vocab, optimizer in meshes:
         e, one = (engine(name, vocab=vocab, optimizer=optimizer) for name in (mesh, "1"))
         (slices := folder / mesh).mkdir()
         state, losses = curve(e, e.init(0), 3)
@@ -156,7 +155,10 @@ def places() -> dict:
 if __name__ == "__main__":
     case, folder = sys.argv[1], Path(sys.argv[2])
     answers = {"qlora": lambda: adapters("qlora", folder), "dropout": lambda: adapters("dropout", folder),
-               "generation": generation, "copies": lambda: copies(folder), "places": places, "top tokens": top_tokens,
+               "generation": generation, "places": places, "top tokens": top_tokens,
+               # A vocabulary that is split, one that is not, and devices that each have a whole copy.
+               "copies": lambda: copies(folder, ("2x2x2", 64, "adamw"), ("2x4x1", 61, "adafactor")),
+               "whole copies": lambda: copies(folder, ("8x1x1", 64, "adamw")),
                "objective": lambda: objective((("1", 0), ("4x2", 5)), "gemma2", 2),
                # Layers that are not alike: several loops, heads of two sizes, keys that later layers share.
                "objective on every mesh": lambda: objective((("1", 0), ("8", 8), ("4x2", 5)), "gemma4", 0)}

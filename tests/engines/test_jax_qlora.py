@@ -62,14 +62,6 @@ def test_codes_scales_and_values_are_bitsandbytes(size: tuple[int, int], dtype: 
         np.testing.assert_array_equal(values.astype(jnp.float32), dequantized)
 
 
-def test_both_ways_to_look_up_a_level_agree() -> None:
-    from workings.engines.jax.nf4 import LEVELS, by_selection, by_table
-
-    codes = jnp.arange(16)
-    np.testing.assert_array_equal(by_selection(codes), LEVELS)
-    np.testing.assert_array_equal(by_table(codes), LEVELS)
-
-
 def base_weights(shape: ModelShape, folder: Path) -> Path:
     """A folder with random weights."""
     (base := folder / "base").mkdir()

@@ -87,16 +87,6 @@ def test_all_devices_share_the_rows_unless_told_otherwise():
         mesh_of(recipe(mesh={"replicate": 3}), targets()["v5e-8"])
 
 
-def test_this_machine_compiles_the_step_itself(run_forked, tmp_path):
-    done = run_forked("-m", "workings", "plan", "smoke-tiny", "--on", "cpu", "--json", cwd=tmp_path)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["fits"] is True
-    assert found["source"] == "compiled"
-    assert found["target"] == "cpu"
-    assert 0 < found["peak_bytes"] < found["limit_bytes"]
-    assert "step_seconds_estimate" not in found
-
-
 def test_the_verb_answers_and_exits(no_compiler):
     assert "v5e-8" in refused("plan", "gemma-7b-nowhere", "--on", "v5e-9")
     done = CliRunner().invoke(app, ["plan", "gemma-2b-rtx5090", "--on", "t4", "memory.loss_chunk=0",

@@ -53,18 +53,13 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
     return pairs, absmax
 
 
-def by_selection(codes: jax.Array) -> jax.Array:
+def _levels(codes: jax.Array) -> jax.Array:
     """Levels of codes by four rounds of choosing between neighbors: vector units have no table."""
     values = [jnp.float32(level) for level in LEVELS.tolist()]
     for bit in range(4):
         is_set = (codes >> bit) & 1 != 0
         values = [jnp.where(is_set, above, below) for below, above in zip(values[::2], values[1::2], strict=True)]
     return values[0]
-
-
-def by_table(codes: jax.Array) -> jax.Array:
-    """Levels of 4-bit codes, looked up in the table."""
-    return jnp.take(jnp.asarray(LEVELS), codes, mode="clip")
 
 
 def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
@@ -75,7 +70,5 @@ def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> j
     number = codes.astype(jnp.int32)
     # `quantize` put the first half of a block into the high bits, so halves are joined and not interleaved.
     numbers = jnp.concatenate([number >> 4, number & 15], 1)  # [blocks, 64(, out)]
-    # Chosen when the program is lowered: a plan for a TPU that is made on a CPU holds the TPU's way.
-    levels = jax.lax.platform_dependent(numbers, tpu=by_selection, default=by_table)
-    values = (levels * absmax[:, None]).astype(dtype)
+    values = (_levels(numbers) * absmax[:, None]).astype(dtype)
     return values.reshape(-1, codes.shape[-1]) if codes.ndim == 3 else values.reshape(-1, inner).T

@@ -1,7 +1,6 @@
 """State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from workings.config.method import FullConfig
 from workings.engines import checkpoint_files as files
 from workings.engines.safetensors_file import WHOLE, write_shard, write_tensors
 from workings.engines.torch.lora import base_weights, lora_layers, merged, store_weight
-from workings.engines.torch.sharding import as_split, gathered, local, own_rows, release_gathered
+from workings.engines.torch.sharding import ProcessMesh, as_split, gathered, local, own_rows, release_gathered
 from workings.engines.torch.spec import TorchSpec, dtype_name
 from workings.engines.torch.step import State
 from workings.engines.weight_files import model_weights
@@ -88,23 +87,22 @@ def save(spec: TorchSpec, state: State, directory: Path) -> None:
 
 def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
     """Write this process's part of a state; of equal parts the first process writes."""
-    mesh = spec.mesh
     for file, tensors in _files(spec, state).items():
-        own = dict[str, Tensor]()
-        for name, x in tensors.items():
-            rows, part = own_rows(x), local(x)
-            start = [rows.start if rows else 0, *[0] * (x.ndim - 1)]
-            # A tensor with fewer rows than there are processes has no part in the last ones, and all copies but the
-            # first have the same parts.
-            if (rows and part.numel() and mesh.rank < mesh.fsdp) or (not rows and mesh.rank == 0):
-                own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
-        write_shard(directory, file, (mesh.rank, mesh.processes),
-                    {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
-                    partial(_on_host, own))
+        _write_slices(spec.mesh, directory, file, tensors)
 
 
-def _on_host(tensors: Mapping[str, Tensor], name: str) -> np.ndarray:
-    return to_numpy(tensors[name])
+def _write_slices(mesh: ProcessMesh, directory: Path, file: str, tensors: Mapping[str, Tensor]) -> None:
+    own = dict[str, Tensor]()
+    for name, x in tensors.items():
+        rows, part = own_rows(x), local(x)
+        start = [rows.start if rows else 0, *[0] * (x.ndim - 1)]
+        # A tensor with fewer rows than there are processes has no part in the last ones, and all copies but the
+        # first have the same parts.
+        if (rows and part.numel() and mesh.rank < mesh.fsdp) or (not rows and mesh.rank == 0):
+            own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
+    write_shard(directory, file, (mesh.rank, mesh.processes),
+                {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
+                lambda name: to_numpy(own[name]))
 
 
 def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
