@@ -34,22 +34,11 @@ def test_the_t_tests_are_those_of_statsmodels(clusters: int) -> None:
         assert (found.interval.low, found.interval.high) == pytest.approx(other.tconfint_mean(alpha=0.1))
 
 
-def test_the_method_follows_the_values_and_the_clusters() -> None:
-    def found(a: list[float], b: list[float], clusters: int = 0) -> Equivalence | str:
-        return values_equivalence(a, b, [f"c{k % clusters}" if clusters else "" for k in range(len(a))], 0.2)
-
-    def method(value: Equivalence | str) -> str:
-        assert isinstance(value, Equivalence)
-        return value.interval.method
-
-    half = [1.0, 0.0] * 20
-    assert method(found(half, half[::-1])) == "tango"
-    assert method(found([0.5, 0.25] * 20, half)) == "t"
-    assert method(found(half, [1.0] * 40, clusters=10)) == "clustered t"
+def test_equivalence_is_by_the_interval_that_the_values_have() -> None:
+    half, clusters = [1.0, 0.0] * 20, [f"c{k % 10}" for k in range(40)]
     # No item differs: as many pairs as there are clusters.
-    assert found(half, half, clusters=10) == Equivalence(0.2, tango(0, 0, 10, TOST_CONFIDENCE))
-    assert found(half, half, clusters=4) == "only 4 clusters; an interval needs 8"
-    assert found([0.5], [0.25]) == "one item"
+    assert values_equivalence(half, half, clusters, 0.2) == Equivalence(0.2, tango(0, 0, 10, TOST_CONFIDENCE))
+    assert values_equivalence([0.5], [0.25], [""], 0.2) == "one item"
 
 
 def test_compare_says_what_is_ruled_out(tmp_path: Path) -> None:

@@ -109,11 +109,8 @@ def test_samples_of_one_item(tmp_path: Path) -> None:
     assert scores == {"mean": pytest.approx((2 / 3 + 1 / 3) / 2), "majority": 1, "pass": 1}
 
 
-@pytest.mark.parametrize("scorer", ["ansver", "gone.py:f", "own.py:other", "bad.py:f"])
-def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text("def strict(answer, item): return 1\n")
-    (tmp_path / "bad.py").write_text("f = 1 +\n")
+@pytest.mark.parametrize("scorer", ["ansver", "gone.py:f"])
+def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str) -> None:
     with pytest.raises(RequestError, match=scorer.split(":")[0]):
         score(tmp_path, "a", items(2), [True, True], scorer=scorer)
 

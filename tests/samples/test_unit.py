@@ -71,10 +71,6 @@ def test_what_is_kept_may_be_decided_anew_when_it_is_continued(tmp_path: Path) -
     unit = draw(tmp_path / "out", selection=Selection(keep="all"))
     assert json.loads((unit.path / "selection.json").read_bytes())["selection"]["keep"] == "all"
     assert (unit.pairs, (unit.path / "pairs.jsonl").exists()) == ((), False)
-    with pytest.raises(KeyboardInterrupt):
-        draw(tmp_path / "other", session=drawing_model(die_at_call=3))
-    with pytest.raises(RequestError, match="of another request: decoding"):
-        draw(tmp_path / "other", seed=5)
 
 
 def test_more_samples_than_fit_are_drawn_in_several_calls(tmp_path: Path) -> None:
