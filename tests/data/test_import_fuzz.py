@@ -19,8 +19,7 @@ KEYS = ("id", "question", "answer", "prompt", "completion", "messages", "convers
         "reasoning", "thinking", "solution", "response", "score", "score_chosen", "score_rejected")
 SCRAPS = ("", " ", "2", "user", "assistant", "system", "human", "gpt", "<think>", "</think>", "é", "text",
           "<reasoning>a</reasoning>", "<answer>2</answer>", "</answer>", "x\n#### 2", "#### ", "<<1+1=2>>", "\ud800",
-          "\n\nHuman: ", "\n\nAssistant: ",
-          "\x00", "\u2028", "\r\n")
+          "\n\nHuman: ", "\n\nAssistant: ", "\x00", "\u2028", "\r\n")
 TEXTS = st.lists(st.sampled_from(SCRAPS) | st.text(max_size=5), max_size=4).map("".join)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,

@@ -26,11 +26,10 @@ def test_verdicts(base: Path, tmp_path: Path, share: float, max_drop: float, ver
 def test_the_decision_is_the_interval_against_the_allowed_drop(base: Path, tmp_path: Path) -> None:
     new = shuffled(tmp_path, "new", 0.75, seed=1)
     open_result = gate(base, new, max_drop=0.02)
-    low, high = open_result["change_ci_low"], open_result["change_ci_high"]
+    low = open_result["change_ci_low"]
     assert open_result["verdict"] == "inconclusive"
     assert gate(base, new, max_drop=-low + 1e-6)["verdict"] == "pass"
     assert gate(base, new, max_drop=-low - 1e-6)["verdict"] == "inconclusive"
-    assert high > -0.02
 
 
 def test_wrong_requests_are_named(base: Path, tmp_path: Path) -> None:

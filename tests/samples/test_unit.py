@@ -32,6 +32,7 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
     lines = records(unit.path)
     assert [(line["id"], line["sample"], line["seed"]) for line in lines] == [
         (name, number, sample_seed(0, name, number)) for name in sampled for number in range(4)]
+    assert len({line["seed"] for line in lines if 0 <= line["seed"] < 2**32}) == 32
     # Kinds 0, 1 and 3 are right and 0 and 1 have the form, each once a prompt.
     expected = [f"{name}/{number}" for name, found in sampled.items() for number, kind in enumerate(found)
                 if kind in (0, 1) and kind not in found[:number]]
