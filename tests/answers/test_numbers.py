@@ -9,6 +9,12 @@ from hypothesis import strategies as st
 from workings.answers.numbers import WrittenNumber, equal_numbers, parse_number
 
 
+def number_of(text: str) -> WrittenNumber:
+    number = parse_number(text)
+    assert number is not None
+    return number
+
+
 @pytest.mark.parametrize(("text", "value"), [
     ("42", 42), ("-42", -42), ("+42", 42), ("\u221242", -42), ("1,234", 1234), ("1,234,567.50", Fraction(2469135, 2)),
     ("$1,234.50", Fraction(2469, 2)), ("-$5", -5), ("$-5", -5), ("5$", 5), ("\\$18", 18), ("$18$", 18), ("€ 7", 7),
@@ -19,9 +25,7 @@ from workings.answers.numbers import WrittenNumber, equal_numbers, parse_number
     ("12,345 dollars", 12345), ("90^\\circ", 90), ("10{,}000", 10000), ("\uff15", 5), ("007", 7),
 ])
 def test_values(text: str, value: Fraction | int) -> None:
-    number = parse_number(text)
-    assert number is not None
-    assert number.value == value
+    assert number_of(text).value == value
 
 
 @pytest.mark.parametrize("text", [
@@ -39,31 +43,21 @@ def test_what_is_no_number(text: str) -> None:
     ("$5", "€5", False), ("5 apples", "5 apple", True), ("0.3", "3/10", True), ("1/3", "0.3333", False),
 ])
 def test_equality(given_text: str, expected: str, equal: bool) -> None:
-    a, b = parse_number(given_text), parse_number(expected)
-    assert a is not None
-    assert b is not None
-    assert equal_numbers(a, b) is equal
+    assert equal_numbers(number_of(given_text), number_of(expected)) is equal
 
 
 def test_tolerance_is_absolute_and_exact() -> None:
-    expected = WrittenNumber(Fraction(1, 3))
-    third = parse_number("0.333")
-    assert third is not None
-    assert equal_numbers(third, expected, 0.001)
-    assert not equal_numbers(third, expected, 0.0001)
-    tenth, edge = parse_number("0.1"), parse_number("0.2")
-    assert tenth is not None
-    assert edge is not None
-    assert equal_numbers(tenth, edge, 0.1)  # floats would say 0.1 < 0.2 - 0.1 is rounding's choice
+    assert equal_numbers(number_of("0.333"), WrittenNumber(Fraction(1, 3)), 0.001)
+    assert not equal_numbers(number_of("0.333"), WrittenNumber(Fraction(1, 3)), 0.0001)
+    # floats would say 0.1 < 0.2 - 0.1 is rounding's choice
+    assert equal_numbers(number_of("0.1"), number_of("0.2"), 0.1)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.fractions(max_denominator=10_000), st.booleans())
 def test_fractions_survive(value: Fraction, commas: bool) -> None:
     top = f"{value.numerator:,}" if commas else str(value.numerator)
-    number = parse_number(f"{top}/{value.denominator}")
-    assert number is not None
-    assert number.value == value
+    assert number_of(f"{top}/{value.denominator}").value == value
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -64,6 +64,10 @@ def test_unknown_keys_get_a_suggestion(key, written, said):
     ({"model": {"source": "hub", "id": "x"}}, "model.source: one of scratch, pretrained"),
     ({"name": "Not A Name"}, "name cannot be 'Not A Name'"),
     ({"algorithm": {"name": "grpo", "group": 1, "max_new_tokens": 8}}, "algorithm.group: 2 or more"),
+    ({"data": {"traces": "t", "max_length": 32, "reasoning": "channel"}}, "channel with data.template: gemma"),
+    ({"engine": "another", "precision": {"rounding": "stochastic"}}, "nearest: an fp32 weight keeps the whole update"),
+    ({"precision": {"rounding": "master_fp32", "parameters": "bf16"}, "method": {"name": "qlora"}},
+     "nearest: adapters are float32 and keep the whole update"),
 ])
 def test_wrong_values_are_named_with_what_was_expected(changes, said):
     with pytest.raises(RequestError) as caught:

@@ -31,13 +31,17 @@ def test_a_list_of_rewards():
     assert check_recipe(recipe.model_dump(mode="json"), "again").rewards == recipe.rewards
 
 
-@pytest.mark.parametrize("written", ["[{scorer: ansver}]", "[{weight: 2}]", "[answer]", "[{scorer: 3}]"])
-def test_a_wrong_name_is_answered_with_those_that_exist(written):
+@pytest.mark.parametrize(("written", "said"), [
+    *((written, f"one of {', '.join(SHIPPED_REWARDS)}, or FILE.py:FUNCTION")
+      for written in ("[{scorer: ansver}]", "[{weight: 2}]", "[answer]", "[{scorer: 3}]")),
+    ("[{scorer: answer, seconds: 3}]", "`rewards.0.seconds` goes with `scorer: FILE.py:FUNCTION`"),
+    ("[{scorer: form}, {scorer: form, weight: 2}]", "form more than once, in recipe.yaml\nexpected: each reward once, "
+     "because its values are recorded by name"),
+    ("[{scorer: a/own.py:f}, {scorer: b/own.py:f}]", "own.py:f more than once")])
+def test_wrong_rewards_are_refused_with_what_is_right(written, said):
     with pytest.raises(RequestError) as caught:
         check(written)
-    said = str(caught.value)
-    assert "rewards.0: " in said
-    assert f"one of {', '.join(SHIPPED_REWARDS)}, or FILE.py:FUNCTION" in said
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(("written", "said"), [
@@ -51,15 +55,3 @@ def test_what_no_reward_has_is_refused(written, said):
         REWARD.validate_python(written)
 
 
-def test_only_functions_of_users_have_limits():
-    with pytest.raises(RequestError) as caught:
-        check("[{scorer: answer, seconds: 3}]")
-    assert "`rewards.0.seconds` goes with `scorer: FILE.py:FUNCTION`" in str(caught.value)
-
-
-@pytest.mark.parametrize("written", ["[{scorer: form}, {scorer: form, weight: 2}]",
-                                     "[{scorer: a/own.py:f}, {scorer: b/own.py:f}]"])
-def test_two_rewards_of_one_name_are_refused(written):
-    with pytest.raises(RequestError, match="more than once") as caught:
-        check(written)
-    assert "values are recorded by name" in str(caught.value)

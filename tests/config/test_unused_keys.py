@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from tests.config.minimal_recipe import MINIMAL, values
+from tests.config.minimal_recipe import MINIMAL
 from workings.config.load import check_recipe, load_recipe
 from workings.config.section import changed_keys
 from workings.config.training import AdafactorConfig, AdamWConfig, MemoryConfig, PrecisionConfig
@@ -79,23 +79,6 @@ def test_unused_and_unknown_keys_are_reported_together(recipe):
         load_recipe(recipe, ["evaluation.samples=3", "training.stps=3"])
     assert "evaluation.samples: 3" in caught.value.given
     assert "did you mean `training.steps`?" in caught.value.try_next
-
-
-ROUNDING = [
-    ({"precision": {"rounding": "stochastic"}}, "precision.rounding: stochastic with fp32 parameters",
-     "nearest: an fp32 weight keeps the whole update"),
-    ({"precision": {"rounding": "master_fp32", "parameters": "bf16"}, "method": {"name": "qlora"}},
-     "precision.rounding: master_fp32 with method.name: qlora",
-     "nearest: adapters are float32 and keep the whole update"),
-]
-
-
-@pytest.mark.parametrize(("changes", "given", "expected"), ROUNDING)
-def test_a_rounding_without_meaning_is_refused_for_every_engine(changes, given, expected):
-    with pytest.raises(RequestError) as caught:
-        check_recipe(values(engine="another", **changes), "recipe.yaml")
-    assert (caught.value.given, caught.value.expected, caught.value.try_next, caught.value.exit_code) == (
-        f"{given}, in recipe.yaml", expected, "precision.rounding=nearest", 2)
 
 
 def test_an_engine_is_told_what_is_not_the_default():

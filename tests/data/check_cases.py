@@ -18,6 +18,9 @@ CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
     "duplicate": ([trace("a", prompt="1000+1?"), trace("b", prompt="1000+1?"), trace("c", prompt="1,000 + 1?"),
                    trace("d", prompt="1000+1?", answer="2.0")], {"duplicate": 3}),
     "conflict": ([trace("a", prompt="1+1?"), trace("b", prompt="1 + 1 ?", answer="3", steps=["3=3"])], {"conflict": 2}),
+    "the conversation before a question belongs to it": (
+        [trace("a", prompt="And then?"), trace("b", prompt="And then?", answer="5", steps=["5"], history=[
+            {"role": "user", "content": "Count."}, {"role": "assistant", "content": "1"}])], {}),
     "an open question": ([trace("a", prompt="Name a colour and say why you like it."),
                           trace("b", prompt="Name a colour and say why you like it.", steps=["2"],
                                 answer="Blue, because the sea is blue and I grew up there.")],

@@ -94,12 +94,6 @@ def test_three_words_are_no_leak_within_a_sentence_or_without_a_name(tmp_path: P
     assert report.counts == {}
 
 
-def test_the_conversation_before_a_question_belongs_to_it(tmp_path: Path) -> None:
-    turns = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "1"}]
-    assert looked_at(tmp_path, trace("a", prompt="And then?"),
-                     trace("b", prompt="And then?", answer="5", steps=["5"], history=turns)).counts == {}
-
-
 def test_each_near_duplicate_is_named_with_the_nearest_earlier_text() -> None:
     texts = [words(LONG), words(LONG + " today"), words(LONG.replace("25", "26")), words(LONG.replace("mill", "hill")),
              words("Something else entirely with 3 words"), words(LONG), [], words("short"), words("short")]

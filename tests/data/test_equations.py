@@ -37,15 +37,9 @@ def test_right_equations_hold(text: str) -> None:
     assert {found.verdict for found in find_equations(text)} == {"right"}
 
 
-@pytest.mark.parametrize("text", WRONG)
-def test_wrong_equations_are_named(text: str) -> None:
-    assert find_equations(text)
-    assert wrong_equations(text) == WRONG[text]
-
-
-@pytest.mark.parametrize("text", SILENT)
-def test_what_is_not_plainly_an_equation_is_left_alone(text: str) -> None:
-    assert wrong_equations(text) == []
+@pytest.mark.parametrize(("text", "wrong"), [*WRONG.items(), *((text, []) for text in SILENT)])
+def test_wrong_equations_are_named_and_what_is_not_plainly_one_is_left_alone(text: str, wrong: list[str]) -> None:
+    assert wrong_equations(text) == wrong
 
 
 @pytest.mark.parametrize(("text", "start", "written", "expected"), [

@@ -117,29 +117,22 @@ def drawn(count: int, seed: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
-@pytest.mark.parametrize("buckets", [(40,), (10, 40), (5, 9, 10, 39, 40)], ids=str)
+@pytest.mark.parametrize("how", [(40,), (10, 40), (5, 9, 10, 39, 40), *PACKINGS], ids=str)
 @pytest.mark.parametrize("count", [1, 7, 24, 500])
-def test_bucketed(count: int, buckets: tuple[int, ...], size: int) -> None:
+def test_an_epoch_is_planned_one_sequence_after_the_other(count: int, how: tuple[int, ...] | str, size: int) -> None:
     rows, lengths = drawn(count, count * size, 40)
-    fitting = [min(bucket for bucket in buckets if lengths[row] <= bucket) for row in rows]
-    expected = plain([(bucket, (int(row),)) for bucket, row in zip(fitting, rows, strict=True)], size)
-    plan = plan_bucketed(rows, lengths, buckets, size)
+    if isinstance(how, str):
+        packed = PACKINGS[how]([int(lengths[row]) for row in rows], 64)
+        sequences = [(64, tuple(int(rows[at]) for at in sequence)) for sequence in packed]
+        plan = plan_packed(rows, lengths, how, 64, size)
+    else:
+        sequences = [(min(bucket for bucket in how if lengths[row] <= bucket), (int(row),)) for row in rows]
+        plan = plan_bucketed(rows, lengths, how, size)
+    expected = plain(sequences, size)
     assert as_plain(plan) == expected
     assert plan.positions == sum(length * len(sequences) for length, sequences in expected)
     with pytest.raises(IndexError):
         plan[len(plan)]
-
-
-@pytest.mark.parametrize("packing", PACKINGS)
-@pytest.mark.parametrize("size", [1, 3, 8])
-@pytest.mark.parametrize("count", [1, 7, 24, 500])
-def test_packed(count: int, size: int, packing: str) -> None:
-    rows, lengths = drawn(count, count * size, 40)
-    packed = PACKINGS[packing]([int(lengths[row]) for row in rows], 64)
-    expected = plain([(64, tuple(int(rows[at]) for at in sequence)) for sequence in packed], size)
-    plan = plan_packed(rows, lengths, packing, 64, size)
-    assert as_plain(plan) == expected
-    assert plan.positions == 64 * size * len(expected)
 
 
 AUTO = config(max_length=512)

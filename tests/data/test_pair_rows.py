@@ -88,15 +88,3 @@ def test_what_must_not_be_learned_from(changed: dict[str, str], reason: str) -> 
     [(name, said)] = pair_problems([fine, wrong], TOKENIZER, TEMPLATE, config())
     assert (name, f"pair p: {said}".startswith(reason)) == ("p", True)
 
-
-def test_a_template_that_opens_the_thoughts_itself_leaves_the_rest_to_learn() -> None:
-    source = ("{% for m in messages %}{{ '<start_of_turn>' + m['role'] + '\n' }}"
-              "{{ m['content'].split('</think>')[-1].strip() }}{{ '<end_of_turn>\n' }}{% endfor %}"
-              "{% if add_generation_prompt %}{{ '<start_of_turn>assistant\n<think>\n' }}{% endif %}")
-    template = ChatTemplate("tokenizer", source, TOKENIZER)
-    pair = replace(PAIR, chosen="<think>\n4+2=6\n</think>\n\n6", rejected="<think>\n4+2=7\n</think>\n\n7")
-    made = build_pair_rows([pair], TOKENIZER, template, config())
-    learned = [TOKENIZER.decode(row.tokens[row.loss_mask == 1].tolist()) for row in made.rows.rows]
-    assert learned == ["4+2=6\n</think>\n\n6<end_of_turn>", "4+2=7\n</think>\n\n7<end_of_turn>"]
-    with pytest.raises(RequestError, match=r"pair p: rejected: .*opens or rewrites the answer"):
-        build_pair_rows([replace(pair, rejected="7")], TOKENIZER, template, config())

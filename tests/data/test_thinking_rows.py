@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
 from tests.models.chat_templates import parts
 from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4
@@ -78,12 +77,6 @@ def test_pairs_hold_the_channel_themselves() -> None:
     off = gemma4(reasoning="answer_only")
     with pytest.raises(RequestError, match=r"pair p: chosen: its text has control tokens: <\|channel>, <channel\|>"):
         build_pair_rows([pair], off.tokenizer, off, CONFIG.model_copy(update={"reasoning": "answer_only"}))
-
-
-@pytest.mark.parametrize("template", ["gemma", "plain"])
-def test_a_recipe_with_another_template_is_refused(template: str) -> None:
-    with pytest.raises(ValidationError, match=f"channel with data.template: {template}"):
-        DataConfig(traces="x", max_length=200, template=template, reasoning="channel")
 
 
 @pytest.mark.parametrize("mark", MARKS)

@@ -1,17 +1,15 @@
 """From samples to an item's score, and asking for samples at a temperature."""
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.doubles import AddingEngine, adding_model
-from tests.evaluation.making import items, records, write_lines
-from workings.engines.base import Completion
+from tests.doubles import adding_model
+from tests.evaluation.making import items, write_lines
 from workings.errors import RequestError
-from workings.evaluation.run import evaluate, evaluate_predictions, sample_seed
+from workings.evaluation.run import evaluate, evaluate_predictions
 from workings.evaluation.settings import EvaluationSettings, aggregate_score, is_aggregate, majority_index, pass_at_k
 
 
@@ -48,32 +46,6 @@ def test_pass_needs_enough_samples(tmp_path: Path) -> None:
         evaluate_predictions(file, items(1), tmp_path / "out", settings=EvaluationSettings(aggregate="pass@3"))
     card = evaluate_predictions(file, items(1), tmp_path / "out", settings=EvaluationSettings(aggregate="pass@2"))
     assert card.accuracy == 1
-
-
-class SamplingEngine(AddingEngine):
-    """Answers right or wrong by the seed of each prompt."""
-
-    def sample(self, state: object, prompts: Any, *, max_new_tokens: int, stop_ids: Any, temperature: float,
-               seeds: Any) -> list[Completion]:
-        done = self.generate(state, prompts, max_new_tokens=max_new_tokens, stop_ids=stop_ids,
-                             temperature=temperature, seeds=list(seeds))
-        return [Completion(tokens=[*completion.tokens, *map(ord, f" {seed % 2}")], finish_reason="stop")
-                for completion, seed in zip(done, seeds, strict=True)]
-
-
-def test_samples_have_their_own_seeds(tmp_path: Path) -> None:
-    fake, settings = adding_model(), EvaluationSettings(temperature=0.7, samples=3, batch_size=7, seed=5)
-    engine = SamplingEngine()
-    asked = items(3)
-    evaluate(replace(fake, engine=engine), asked, tmp_path / "out", settings=settings, made_from=None)
-    assert [len(call["prompts"]) for call in engine.calls] == [6, 3]
-    seeds = [seed for call in engine.calls for seed in call["seeds"]]
-    assert seeds == [sample_seed(5, item.id, sample) for item in asked for sample in range(3)]
-    assert len(set(seeds)) == 9
-    assert all(0 <= seed < 2**32 for seed in seeds)
-    assert [(record["id"], record["sample"]) for record in records(tmp_path / "out")][:4] == [
-        ("i0", 0), ("i0", 1), ("i0", 2), ("i1", 0)]
-    assert records(tmp_path / "out")[0]["completion"].endswith(f" {seeds[0] % 2}")
 
 
 def test_an_engine_that_does_not_sample_says_so(tmp_path: Path) -> None:

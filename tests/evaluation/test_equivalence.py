@@ -9,7 +9,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 from tests.evaluation.making import items, score
 from workings.evaluation.comparison.compare import compare
 from workings.evaluation.comparison.paired import values_equivalence
-from workings.evaluation.statistics import TOST_CONFIDENCE, Equivalence, Interval, score_statistic, tango, z_value
+from workings.evaluation.statistics import TOST_CONFIDENCE, Equivalence, score_statistic, tango, z_value
 
 
 def test_shown_exactly_where_both_score_tests_reject() -> None:
@@ -34,22 +34,11 @@ def test_the_t_tests_are_those_of_statsmodels(clusters: int) -> None:
         assert (found.interval.low, found.interval.high) == pytest.approx(other.tconfint_mean(alpha=0.1))
 
 
-def test_the_method_follows_the_values_and_the_clusters() -> None:
-    def found(a: list[float], b: list[float], clusters: int = 0) -> Equivalence | str:
-        return values_equivalence(a, b, [f"c{k % clusters}" if clusters else "" for k in range(len(a))], 0.2)
-
-    def method(value: Equivalence | str) -> str:
-        assert isinstance(value, Equivalence)
-        return value.interval.method
-
-    half = [1.0, 0.0] * 20
-    assert method(found(half, half[::-1])) == "tango"
-    assert method(found([0.5, 0.25] * 20, half)) == "t"
-    assert method(found(half, [1.0] * 40, clusters=10)) == "clustered t"
+def test_equivalence_is_by_the_interval_that_the_values_have() -> None:
+    half, clusters = [1.0, 0.0] * 20, [f"c{k % 10}" for k in range(40)]
     # No item differs: as many pairs as there are clusters.
-    assert found(half, half, clusters=10) == Equivalence(0.2, tango(0, 0, 10, TOST_CONFIDENCE))
-    assert found(half, half, clusters=4) == "only 4 clusters; an interval needs 8"
-    assert found([0.5], [0.25]) == "one item"
+    assert values_equivalence(half, half, clusters, 0.2) == Equivalence(0.2, tango(0, 0, 10, TOST_CONFIDENCE))
+    assert values_equivalence([0.5], [0.25], [""], 0.2) == "one item"
 
 
 def test_compare_says_what_is_ruled_out(tmp_path: Path) -> None:
@@ -65,7 +54,6 @@ def test_compare_says_what_is_ruled_out(tmp_path: Path) -> None:
     value = near.to_json()["equivalence"]
     assert (value["margin"], value["shown"], value["method"]) == (0.02, True, "tango")
     assert -0.02 < value["delta_ci90_low"] < 0 < value["delta_ci90_high"] < 0.02
-    assert isinstance(near.difference and near.difference.interval, Interval)
     far = compare(a, b, equivalent_within=0.002)
     assert far.verdict == "inconclusive"
     assert "a difference of 0.2 points or more is not ruled out" in far.sentence

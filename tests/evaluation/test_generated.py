@@ -101,14 +101,6 @@ def test_a_slow_model_is_asked_few_items_at_a_time_and_a_stop_keeps_their_answer
     assert (config["decoding"]["batch_size"], config["items_at_a_time"]) == (64, 5)
 
 
-def test_another_request_does_not_continue_a_killed_one(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        ask(adding_model(die_at_call=1), items(10), tmp_path / "out")
-    with pytest.raises(RequestError, match="of another request: decoding"):
-        ask(adding_model(), items(10), tmp_path / "out", max_new_tokens=99)
-    assert ask(adding_model(), items(10), tmp_path / "out").overall.n == 10
-
-
 def test_an_evaluation_is_never_overwritten_and_never_empty(tmp_path: Path) -> None:
     ask(adding_model(), items(3), tmp_path / "out")
     before = (tmp_path / "out" / "SHA256SUMS").read_bytes()

@@ -20,16 +20,6 @@ def judge(folder: Path, lines: list[Any], asked: list[Item], **settings: Any) ->
     return {record["id"]: record for record in records(folder / "out")}
 
 
-def test_right_and_wrong(tmp_path: Path) -> None:
-    out = score(tmp_path, "a", items(10), [n % 2 == 0 for n in range(10)])
-    overall = summary(out)["scorecard"]["overall"]
-    assert (overall["n"], overall["correct"], overall["mean"], overall["method"]) == (10, 5, 0.5, "wilson")
-    # Wilson at 5 of 10, by hand: (0.5 + z²/20 ± z sqrt(0.025 + z²/400)) / (1 + z²/10), z = 1.959964
-    assert overall["ci_low"] == pytest.approx(0.236593, abs=1e-6)
-    assert overall["ci_high"] == pytest.approx(0.763407, abs=1e-6)
-    assert summary(out)["scorecard"]["per_section"]["core"]["mean"] == 1
-
-
 def test_pass_at_k_needs_numbered_samples(tmp_path: Path) -> None:
     lines = [{"id": "i0", "completion": "#### 7", "sample": number} for number in (0, 1)]
     lines += [{"id": "i1", "completion": "#### 8", "sample": 0}] * 2
@@ -109,11 +99,8 @@ def test_samples_of_one_item(tmp_path: Path) -> None:
     assert scores == {"mean": pytest.approx((2 / 3 + 1 / 3) / 2), "majority": 1, "pass": 1}
 
 
-@pytest.mark.parametrize("scorer", ["ansver", "gone.py:f", "own.py:other", "bad.py:f"])
-def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text("def strict(answer, item): return 1\n")
-    (tmp_path / "bad.py").write_text("f = 1 +\n")
+@pytest.mark.parametrize("scorer", ["ansver", "gone.py:f"])
+def test_a_scorer_that_does_not_exist_is_named(tmp_path: Path, scorer: str) -> None:
     with pytest.raises(RequestError, match=scorer.split(":")[0]):
         score(tmp_path, "a", items(2), [True, True], scorer=scorer)
 

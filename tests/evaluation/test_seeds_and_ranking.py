@@ -51,11 +51,6 @@ def test_seeds_that_scatter_leave_the_method_open(tmp_path: Path) -> None:
     assert found["method_verdict"] == "inconclusive"
 
 
-def test_seeds_on_other_items_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="items differ"):
-        compare_seeds(runs(tmp_path, "a", [0.5]), runs(tmp_path, "b", [0.5], count=60))
-
-
 @pytest.mark.slow
 def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
     clear = runs(tmp_path / "clear", "r", [0.9, 0.5, 0.4])
@@ -68,8 +63,10 @@ def test_the_best_is_named_only_when_it_is(tmp_path: Path) -> None:
     assert "no best run is named" in ranking_text(close)
 
 
-def test_a_table_needs_comparable_runs(tmp_path: Path) -> None:
+def test_runs_on_other_items_are_not_comparable(tmp_path: Path) -> None:
     (first,) = runs(tmp_path, "a", [0.5])
     (other,) = runs(tmp_path, "b", [0.5], count=60)
     with pytest.raises(RequestError, match="not comparable"):
         rank([first, other])
+    with pytest.raises(RequestError, match="items differ"):
+        compare_seeds([first], [other])

@@ -32,6 +32,7 @@ def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None
     lines = records(unit.path)
     assert [(line["id"], line["sample"], line["seed"]) for line in lines] == [
         (name, number, sample_seed(0, name, number)) for name in sampled for number in range(4)]
+    assert len({line["seed"] for line in lines if 0 <= line["seed"] < 2**32}) == 32
     # Kinds 0, 1 and 3 are right and 0 and 1 have the form, each once a prompt.
     expected = [f"{name}/{number}" for name, found in sampled.items() for number, kind in enumerate(found)
                 if kind in (0, 1) and kind not in found[:number]]
@@ -71,10 +72,6 @@ def test_what_is_kept_may_be_decided_anew_when_it_is_continued(tmp_path: Path) -
     unit = draw(tmp_path / "out", selection=Selection(keep="all"))
     assert json.loads((unit.path / "selection.json").read_bytes())["selection"]["keep"] == "all"
     assert (unit.pairs, (unit.path / "pairs.jsonl").exists()) == ((), False)
-    with pytest.raises(KeyboardInterrupt):
-        draw(tmp_path / "other", session=drawing_model(die_at_call=3))
-    with pytest.raises(RequestError, match="of another request: decoding"):
-        draw(tmp_path / "other", seed=5)
 
 
 def test_more_samples_than_fit_are_drawn_in_several_calls(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.full), 5])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.full), 15])
 def test_labelled_answers_are_judged_as_labelled(library: None, every: int) -> None:
     wrong = [(row, found) for row in ROWS[::every] if ((found := judged(row["completion"], row["expected"])).score == 1
                                                        ) != row["right"]]

@@ -18,16 +18,6 @@ from workings.scoring.worker_pool import ScoringProcess
 ITEM = Item(id="one", prompt="1+1?", expected_answer="2")
 
 
-def test_a_process_that_died_between_two_requests_is_replaced() -> None:
-    with ScoringProcess(ScoringSettings()) as scoring:
-        assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
-        assert scoring.child is not None
-        scoring.child.process.kill()
-        scoring.child.process.wait()
-        for _ in range(3):
-            assert scoring.judge([(ITEM, "#### 2", False)])[0].score == 1
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say how long another process computed")
 def test_a_busy_machine_changes_no_judgement(tmp_path: Path) -> None:
     """Four processes share one processor, so that what computes for 0.3 s takes longer than half a second."""
