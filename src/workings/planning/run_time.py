@@ -25,7 +25,7 @@ from workings.planning.memory_formulas import (
 from workings.planning.planned_run import PlannedRun
 from workings.record.number_text import duration, percent
 from workings.ways.base import way_of
-from workings.ways.parts.rollout_way import rollout_way
+from workings.ways.parts.rollout_batch import rollout_way
 
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""

@@ -19,8 +19,8 @@ from workings.rollouts.prompts import PromptSet, read_recorded_prompts
 from workings.rollouts.rollout import Rollout
 from workings.rollouts.rollout_json import TOKEN_BYTES, from_json
 from workings.scoring.rewards import RewardSettings
-from workings.ways.parts.rollout_batch import RolloutShape
-from workings.ways.parts.rollout_way import RolloutWay, rollout_way
+from workings.ways.parts.rollout_batch import RolloutShape, rollout_way
+from workings.ways.parts.rollout_way import RolloutWay
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -31,7 +31,9 @@ from workings.rollouts.rollout import (
 from workings.scoring.rewards import CompletionToReward, RewardSettings, total
 from workings.ways.parts.experience import Experience, PreparedBatch
 from workings.ways.parts.rollout_batch import RolloutShape, batch_of, completion_span, digest_of
-from workings.ways.parts.rollout_way import RolloutWay
+
+if TYPE_CHECKING:
+    from workings.ways.parts.rollout_way import RolloutWay
 
 
 class Rewarder(Protocol):
@@ -56,7 +58,7 @@ class RolloutSampler:
     engine: LikelihoodEngine
     """Computes log probabilities with the weights that are trained."""
     prompts: PromptSet
-    algorithm: RolloutWay
+    algorithm: "RolloutWay"
     shape: RolloutShape
     rewarder: Rewarder | None = None
     """None if the algorithm has no rewards; ``reward_settings`` likewise."""
@@ -172,7 +174,7 @@ class RolloutSampler:
 class StallDetector:
     """Stops a run after too many rollouts or updates in a row without anything to learn, as the metrics lines say."""
 
-    algorithm: RolloutWay
+    algorithm: "RolloutWay"
     equal_reward_rollouts: int = 0
     """Rollouts in a row in which the rewards of every group were equal."""
     truncated_rollouts: int = 0
@@ -186,7 +188,7 @@ class StallDetector:
     does not count: after as many in a row the run is complete (`workings.record.metrics`)."""
 
     @classmethod
-    def from_lines(cls, algorithm: RolloutWay, lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
+    def from_lines(cls, algorithm: "RolloutWay", lines: Sequence[Mapping[str, Any]]) -> "StallDetector":
         """The detector after these metrics lines."""
         detector = cls(algorithm)
         for line in lines:

@@ -224,12 +224,3 @@ class RolloutWay(Way):
         del source
         return {name: (words, replayed_rollouts(opened, opened.recipe.seed, exact=exact, change=change))
                 for name, (words, change) in ROLLOUT_CONTROLS.items() if name in self.controls}
-
-
-def rollout_way(recipe: Recipe) -> RolloutWay:
-    """The way of a recipe with rollouts. Raises `RequestError` for any other recipe."""
-    way = recipe.algorithm
-    if not isinstance(way, RolloutWay):
-        raise RequestError(f"algorithm.name: {way.name} samples nothing to learn from",
-                           "an algorithm that learns from its own completions", "algorithm.name=grpo")
-    return way

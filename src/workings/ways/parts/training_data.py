@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,11 +26,13 @@ from workings.rollouts.prompts import PromptSet, build_prompts, refuse_evaluatio
 from workings.rollouts.rollout import Rollout
 from workings.scoring.rewards import RewardProcess, RewardSettings
 from workings.ways.parts.experience import Experience
-from workings.ways.parts.rollout_batch import RolloutShape
+from workings.ways.parts.rollout_batch import RolloutShape, rollout_way
 from workings.ways.parts.rollout_experience import Rewarder, RolloutExperience, RolloutSampler, StallDetector
-from workings.ways.parts.rollout_way import RolloutWay, rollout_way
 from workings.ways.parts.row_data import TraceData
 from workings.ways.parts.teacher import LogProbFunction, Teacher
+
+if TYPE_CHECKING:
+    from workings.ways.parts.rollout_way import RolloutWay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,7 @@ class PromptData:
     """None if no teacher judges the completions."""
 
     @property
-    def algorithm(self) -> RolloutWay:
+    def algorithm(self) -> "RolloutWay":
         """The way of learning."""
         return rollout_way(self.resolved.recipe)
 
