@@ -1,6 +1,7 @@
 """Made data sets: every step is right, nothing is asked that was shown, the same data for the same name or seed."""
 
 import re
+from pathlib import Path
 
 import pytest
 
