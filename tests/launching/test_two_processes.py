@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tests.launching.making import WHEEL, write_wheel
+from workings.cli.main import app
 from workings.config.load import load_recipe
 from workings.evidence.verify import verify
 from workings.launching.files import PORT, kubernetes
@@ -80,9 +82,9 @@ def test_by_the_batch_script_of_slurm_which_may_be_started_again(tmp_path, machi
     check(home, job, "slurm")
     # Complete: started again, it has nothing to do.
     before = (home / "runs/smoke-tiny/SEAL.json").read_bytes()
-    again = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
-    assert again.returncode == 0
-    assert again.stdout.count("is complete and evaluated: nothing is left to do") == 2
+    again = CliRunner().invoke(app, ["train", str(home / "recipe.yaml"), "--out", str(home / "runs/smoke-tiny"),
+                                     "--auto-resume"])
+    assert (again.exit_code, "is complete and evaluated: nothing is left to do" in again.output) == (0, True)
     assert (home / "runs/smoke-tiny/SEAL.json").read_bytes() == before
 
 

@@ -58,6 +58,8 @@ def test_nothing_is_overwritten(tmp_path) -> None:
     with pytest.raises(RequestError, match="has an unfinished run") as caught:
         RunWriter.create(tmp_path / "other")
     assert "--resume" in caught.value.try_next
+    with pytest.raises(RequestError, match="another process is writing"):
+        RunWriter.reopen(tmp_path / "other")
     with pytest.raises(RequestError, match="complete"):
         RunWriter.resume(path)
     with pytest.raises(RequestError, match="no unfinished run"):
@@ -66,14 +68,6 @@ def test_nothing_is_overwritten(tmp_path) -> None:
         RunWriter.resume(tmp_path / "never")
     writer.close()
     assert (path / "run_manifest.json").read_bytes() == before
-
-
-def test_two_writers(tmp_path) -> None:
-    first = RunWriter.create(tmp_path / "run")
-    with pytest.raises(RequestError, match="another process is writing"):
-        RunWriter.reopen(tmp_path / "run")
-    first.close()
-    RunWriter.reopen(tmp_path / "run").close()
 
 
 def test_a_file_system_without_locks(tmp_path, monkeypatch) -> None:

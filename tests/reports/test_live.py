@@ -15,8 +15,6 @@ from workings.reports.trackers import RunListeners, Tracker
 
 LINE = {"loss": 1.5, "learning_rate": 0.1, "memory_bytes": {"absent": "not told"}, "tokens": 8, "seconds": 0.5}
 FIRST = {"project": "workings", "name": "tiny", "config": {"training.steps": "2"}}
-
-
 GOOD = """
 import json
 told = []
