@@ -10,8 +10,7 @@ from workings.answers.numbers import WrittenNumber, equal_numbers, parse_number
 
 
 def number_of(text: str) -> WrittenNumber:
-    number = parse_number(text)
-    assert number is not None
+    assert (number := parse_number(text)) is not None
     return number
 
 

@@ -28,7 +28,7 @@ IN_EVERY_TEST = ("checkpoint.keep_last", "optimizer.momentum")
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Folders of weights and files of data by the words of the table."""
     folder = tmp_path_factory.mktemp("keys")
     traces, items = addition.make(30, 6, 3)
@@ -41,7 +41,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     write_traces(folder / "OTHER", traces)
     write_traces(folder / "TALKS", conversations(9))
     write_items(folder / "ITEMS", items)
-    return {name: str(folder / name) for name in ("FOLDER", "LARGER", "OTHER", "TALKS", "ITEMS")}
+    with pytest.MonkeyPatch.context() as patch:
+        # Of the recipe's own traces fewer, too: most witnesses train a tokenizer on them.
+        patch.setattr("workings.inputs.datasets.ADDITION_TRACES", 200)
+        yield {name: str(folder / name) for name in ("FOLDER", "LARGER", "OTHER", "TALKS", "ITEMS")}
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.making import records
+from tests.evaluation.making import records, score_here
 from tests.samples.making import DIGEST, draw, drawing_model, kinds
 from workings.data.preferences import read_pairs
 from workings.data.traces import completion_text, read_traces
@@ -19,6 +19,11 @@ from workings.record.seal import parse_seal
 from workings.samples.draw import reselect
 from workings.samples.selection import PairRule, Selection
 from workings.samples.unit import SampleUnit
+
+
+@pytest.fixture(autouse=True)
+def scoring(monkeypatch: pytest.MonkeyPatch) -> None:
+    score_here(monkeypatch)
 
 
 def test_a_unit_is_an_evaluation_and_what_was_kept_of_it(tmp_path: Path) -> None:
