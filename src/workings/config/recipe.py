@@ -189,7 +189,7 @@ def known_keys() -> list[str]:
             for model in inner:
                 yield from walk(model, f"{prefix}{name}.")
             # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key.
-            if not inner or not all(any(models_in(part)) for part in typing.get_args(field.annotation)):
+            if not inner or any(part is not ... and not any(models_in(part)) for part in typing.get_args(field.annotation)):
                 yield f"{prefix}{name}"
     return list(dict.fromkeys(walk(Recipe, "")))
 
