@@ -77,13 +77,6 @@ sys.meta_path.insert(0, Stopping())
 from workings.__main__ import run
 run()
 """
-WHILE_WORDS_ARE_READ = """
-import signal, typer.core
-from workings.cli import main
-typer.core.TyperGroup.make_context = lambda *given, **named: signal.raise_signal(signal.SIGTERM)
-from workings.__main__ import run
-run()
-"""
 # Python only prints exceptions of a finalizer; a signal is handled between any two instructions.
 IN_A_FINALIZER = WAITING.replace(STARTED, """    import signal
     class Dying:
@@ -101,7 +94,7 @@ TWO_AT_ONCE = WAITING.replace(STARTED, """    import os, signal
 """)
 
 
-@pytest.mark.parametrize(("code", "name"), [(WHILE_IMPORTED, "SIGTERM"), (WHILE_WORDS_ARE_READ, "SIGTERM"),
+@pytest.mark.parametrize(("code", "name"), [(WHILE_IMPORTED, "SIGTERM"),
                                             (IN_A_FINALIZER, "SIGTERM"), (TWO_AT_ONCE, "Ctrl-C")])
 def test_a_signal_at_a_bad_moment_ends_in_one_sentence(code: str, name: str, start_forked, tmp_path: Path) -> None:
     said = stopped(start_forked("-c", code, cwd=tmp_path))

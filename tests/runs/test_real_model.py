@@ -1,4 +1,4 @@
-"""Real models out of packages: what transformers says of them, and short runs. Gemma and JAX run in `make proof`."""
+"""Real models out of packages: what transformers says of them, and a short run. Gemma and JAX run in `make proof`."""
 
 import json
 from importlib.util import find_spec
@@ -93,7 +93,7 @@ def test_tokens_and_mask_are_those_of_transformers():
 
 
 @pytest.mark.children
-def test_adapters_are_trained_asked_and_exported(tmp_path, monkeypatch):
+def test_adapters_are_trained_and_exported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = workings.train(model=SMOLLM, data=ROWS, out="run", method="lora", steps=1, overrides=OVERRIDES)
     manifest = run.record.manifest
@@ -102,7 +102,6 @@ def test_adapters_are_trained_asked_and_exported(tmp_path, monkeypatch):
     assert manifest.facts["converted_from"]["sha256"] in manifest.model_revision
     assert manifest.model_id == SMOLLM
     assert run.verify().failed == 0
-    assert str(run.ask("What is 2+2?", max_new_tokens=8))
     export_run(run.path, tmp_path / "exported")
     names = {path.name for path in (tmp_path / "exported").iterdir()}
     assert {"LICENSE", "adapter", "config.json", "model.safetensors", "tokenizer.json"} <= names

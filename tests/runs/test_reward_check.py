@@ -44,7 +44,8 @@ def test_the_answer_alone_is_earned_by_right_answers_only(recipe):
 @pytest.mark.parametrize(("rewards", "probe", "reward"), [
     ("[{scorer: steps}]", NEEDS_STEPS, "steps"),
     ("[{scorer: 'my.py:anywhere'}, {scorer: steps, weight: 0.5}]", "bare numbers", "my.py:anywhere"),
-    ("[{scorer: answer, weight: 0.1}, {scorer: 'my.py:long', weight: 10}]", "very long", "my.py:long"),
+    pytest.param("[{scorer: answer, weight: 0.1}, {scorer: 'my.py:long', weight: 10}]", "very long", "my.py:long",
+                 marks=pytest.mark.full),
     ("[{scorer: answer, weight: 0.1}, {scorer: length}]", "empty", "length")])
 def test_a_probe_that_earns_what_it_should_not_is_named_with_its_reward(recipe, rewards, probe, reward):
     refused = [text for text in check(recipe, rewards).refusals if f"the probe `{probe}`" in text]
@@ -82,12 +83,6 @@ def test_what_is_drawn_is_what_the_first_update_learns_from(recipe, tmp_path):
     # A random model that never ends: said with what to do.
     assert values["truncated"] > 0.5
     assert any("cut off at algorithm.max_new_tokens (16)" in text for text in found.warnings)
-
-
-def test_equal_rewards_are_said(recipe):
-    found = check_rewards(recipe, ["rewards=[{scorer: answer}]"], prompts=3)
-    assert found.to_json()["samples"]["groups_without_spread"] == 1
-    assert found.warnings[0].startswith("3 of 3 groups have equal rewards: nothing to learn; no sample is correct")
 
 
 def test_mistakes_are_said(recipe):

@@ -93,13 +93,13 @@ def test_a_run_draws_and_learns_from_what_was_right(made: Path, tmp_path: Path, 
     assert "consistency.disjoint" not in verdicts
 
 
-def test_both_engines_draw_from_weights(made: Path, tmp_path: Path, workings: Workings) -> None:
-    for engine in ("jax", "torch"):
-        said = answer(workings(*weights(made, engine, tmp_path / engine)))
-        assert (said["samples"], said["kept"] > 0) == (4 * COUNT, True)
-        config = json.loads((tmp_path / engine / "eval_config.json").read_bytes())
-        assert (config["engine"]["name"], config["decoding"]["batch_size"]) == (engine, 128)
-        assert verify(tmp_path / engine).failed == 0
+@pytest.mark.parametrize("engine", ["jax", pytest.param("torch", marks=pytest.mark.full)])
+def test_both_engines_draw_from_weights(made: Path, tmp_path: Path, workings: Workings, engine: str) -> None:
+    said = answer(workings(*weights(made, engine, tmp_path / engine)))
+    assert (said["samples"], said["kept"] > 0) == (4 * COUNT, True)
+    config = json.loads((tmp_path / engine / "eval_config.json").read_bytes())
+    assert (config["engine"]["name"], config["decoding"]["batch_size"]) == (engine, 128)
+    assert verify(tmp_path / engine).failed == 0
 
 
 def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, workings: Workings,
@@ -114,6 +114,7 @@ def test_killed_while_it_draws_it_ends_the_same(made: Path, tmp_path: Path, work
     assert "16 completions at a time, as before the interruption" in done.stderr
     for file in sorted(path.name for path in (tmp_path / "whole").iterdir()):
         assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+    assert verify(tmp_path / "killed").failed == 0
 
 
 def test_what_was_asked_for_wrongly_is_named(made: Path, tmp_path: Path) -> None:

@@ -100,15 +100,17 @@ def test_adapters_beside_other_weights_do_not_teach(tmp_path):
     tuned.write_text(distilled.TEACHER)
     train(str(tuned), tmp_path / "tuned", ["model={source: pretrained, id: base}", "tokenizer=model",
                                            "method.name=lora", "training.steps=1"])
-    words = ["algorithm.teacher=tuned", "training.steps=1"]
-    facts = json.loads((train(str(recipe), tmp_path / "run", words).run / "config" / "teacher.json").read_text())
+    loaded = load_recipe(str(recipe), ["algorithm.teacher=tuned"])
+    tokenizer = Tokenizer.load(tmp_path / "tuned" / "config" / "tokenizer")
+    shape = replace(find_shape(loaded), vocab_size=tokenizer.vocab_size)
+    facts = find_teacher(loaded, tokenizer, shape).facts
     assert (facts["base"]["id"], list(facts["base"]["weights"])) == ("base", ["model.safetensors"])
     weights = tmp_path / "base" / "model.safetensors"
     data = bytearray(weights.read_bytes())
     data[-3] ^= 1
     weights.write_bytes(data)
     with pytest.raises(RecordError, match="not what the adapters of the teacher were trained next to"):
-        train(str(recipe), tmp_path / "again", words)
+        _ = find_teacher(loaded, tokenizer, shape).facts
 
 
 @pytest.mark.full

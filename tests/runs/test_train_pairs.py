@@ -118,7 +118,7 @@ def test_both_engines_say_the_same(begun, tmp_path):
     killed.assert_engines_agree(begun[0], (), tmp_path, ("margin", "chosen_log_prob", "rejected_log_prob"))
 
 
-def test_runs_of_other_objectives_verify_and_learn(other):
+def test_runs_of_other_objectives_verify_learn_and_are_taken_again(other):
     name, straight = other
     found = verify(straight)
     told = {check.id: check.text for check in found.checks if check.verdict == "passed"}
@@ -134,10 +134,6 @@ def test_runs_of_other_objectives_verify_and_learn(other):
         assert (told["consistency.preferences"], told["recompute.implied_rewards"]) == ("9 pairs", "6 steps")
         assert not (straight / "train/reference_log_probs.jsonl").exists()
     assert lines[-1]["loss"] < lines[0]["loss"]
-
-
-def test_steps_of_other_objectives_are_taken_again(other):
-    name, straight = other
     verified_by_replaying(straight, ["seed", "learning_rate", "rows", "pair", *["reference"] * (name == "kto")],
                           steps=2)
 

@@ -185,11 +185,11 @@ def known_keys() -> list[str]:
     """Dotted names of all keys that a recipe can have, in the order of definition."""
     def walk(section: type[BaseModel], prefix: str) -> Iterator[str]:
         for name, field in section.model_fields.items():
-            inner = list(models_in(field.annotation))
-            for model in inner:
+            parts = [part for part in typing.get_args(field.annotation) if part is not ...]
+            for model in models_in(field.annotation):
                 yield from walk(model, f"{prefix}{name}.")
             # A union of sections and a plain value (`model.shape`: numbers or a name) is also a key.
-            if not inner or len(inner) < len(typing.get_args(field.annotation)):
+            if not any(models_in(field.annotation)) or not all(any(models_in(part)) for part in parts):
                 yield f"{prefix}{name}"
     return list(dict.fromkeys(walk(Recipe, "")))
 

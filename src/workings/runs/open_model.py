@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,6 @@ from workings.record.checkpoints import Checkpoint
 from workings.record.layout import MANIFEST, MODEL_SHAPE, TOKENIZER
 from workings.record.reader import RunRecord
 from workings.record.values import Absent
-from workings.runs.run_metadata import code_version
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
@@ -173,7 +173,7 @@ def _open_part(sealed: SealedRun, device: str, group: ProcessGroup) -> Engine:
     # Check the base of adapters: on other weights they answer worse without an error.
     weights = _weights_below_adapters(sealed)
     # Opening devices together breaks without a reason if a process has failed before.
-    group.agree({"root": sealed.run.root, "workings": code_version().version}, {})
+    group.agree({"root": sealed.run.root, "workings": version("workings")}, {})
     engine = sealed.open_engine(device, weights, elsewhere=_ONE_DEVICE if group.count == 1 else MeshConfig())
     group.agree(facts_of(engine), {})
     return engine

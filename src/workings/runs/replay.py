@@ -181,13 +181,13 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: 
 
 def _criteria(opened: ReopenedRun, collected: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str], Tolerance]:
     """Conditions of the run and here, and the tolerance: equal bits if these agree, else that of the number format."""
-    manifest, device, code = opened.run.manifest, opened.engine.describe(), code_version()
+    manifest, device = opened.run.manifest, opened.engine.describe()
+    commit, changes = (value if isinstance(value, str) else value.absent for value in code_version())
     packages = sorted({*device.versions} & {*environment.PACKAGES})
     registered = find_engine(manifest.engine)
     current = conditions(
         collected, engine=(manifest.engine, registered.distribution, registered.version),
-        code=(code.commit or code.absent_because, code.dirty_diff_sha256 or code.absent_because), device=device,
-        packages=packages)
+        code=(commit, changes), device=device, packages=packages)
     recorded = conditions_of_run(manifest, loads((opened.run.path / ENVIRONMENT).read_bytes()), packages)
     tolerance = (BITWISE if not differing_conditions(recorded, current) and platform(recorded) == "cpu"
                  else tolerance_for(manifest.actual_dtypes, recorded, current))

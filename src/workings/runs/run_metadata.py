@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from workings.record.digest import bytes_digest
 from workings.record.environment import collect
 from workings.record.manifest import REASONS, Distribution, RunFolder, RunManifest
 from workings.record.redact import redact
-from workings.record.values import absent, leaves, now
+from workings.record.values import Absent, absent, leaves, now
 from workings.record.writer import RunWriter
 from workings.runs.memory_check import plan_here
 from workings.runs.prepare import TrainSetup
@@ -93,12 +92,11 @@ def write_request(writer: RunWriter, setup: TrainSetup) -> None:
 
 def build_manifest(setup: TrainSetup, writer: RunWriter, outcome: Outcome, facts: dict[str, Any]) -> RunManifest:
     """The manifest of a run that ended, whose other files are written; ``facts`` were known before its first step."""
-    code = code_version()
+    commit, changes = code_version()
     return RunManifest(
         name=writer.final.name, status=outcome.status, status_reason=outcome.reason or REASONS["complete"],
         engine_distribution=Distribution(name=setup.registered.distribution, version=setup.registered.version),
-        commit_sha=code.commit or absent(code.absent_because),
-        dirty_diff_digest=code.dirty_diff_sha256 or absent(code.absent_because), model_id=setup.weights.id,
+        commit_sha=commit, dirty_diff_digest=changes, model_id=setup.weights.id,
         model_revision=absent("random weights") if setup.weights.directory is None else setup.weights.revision,
         weight_digests=absent("random weights from the seed") if setup.weights.directory is None else
         weight_digests(setup.weights.directory), parameters=parameter_count(setup.shape),
@@ -106,33 +104,20 @@ def build_manifest(setup: TrainSetup, writer: RunWriter, outcome: Outcome, facts
     ).of(RunFolder(writer.directory))
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeVersion:
-    """The package's version and, in a checkout, its commit. Missing values are empty strings."""
-
-    version: str
-    commit: str
-    dirty_diff_sha256: str
-    absent_because: str
-
-
-def code_version() -> CodeVersion:
-    """Reads the checkout of the imported package; an installed wheel has none."""
+def code_version() -> tuple[str | Absent, str | Absent]:
+    """Commit of the imported package's checkout and digest of its uncommitted changes; an installed wheel has none."""
     package = Path(workings.__file__).resolve().parent
-    number = version("workings")
     # An environment may be inside another project's checkout, whose commit is irrelevant.
     if "site-packages" in package.parts or not (package.parents[1] / ".git").exists():
-        return CodeVersion(version=number, commit="", dirty_diff_sha256="",
-                           absent_because=f"installed as a package, version {number}")
+        return (why := absent(f"installed as a package, version {version('workings')}")), why
     try:
         commit = _git(package, "rev-parse", "HEAD").decode().strip()
         # Against HEAD, so that staged changes count; files that git does not track are not seen.
         diff = _git(package, "diff", "HEAD", "--binary", "--no-ext-diff")
     # Git may be missing or refuse a folder of another owner: the record then says why it has no commit.
     except (OSError, subprocess.SubprocessError) as error:
-        return CodeVersion(version=number, commit="", dirty_diff_sha256="", absent_because=f"git: {error}")
-    return CodeVersion(version=number, commit=commit, dirty_diff_sha256=bytes_digest(diff) if diff else "",
-                       absent_because="no uncommitted changes")
+        return (why := absent(f"git: {error}")), why
+    return commit, bytes_digest(diff) if diff else absent("no uncommitted changes")
 
 
 def _git(directory: Path, *words: str) -> bytes:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,7 +35,7 @@ from workings.runs.create_or_resume import has_checkpoint, refuse_other_request
 from workings.runs.doctor import doctor
 from workings.runs.memory_check import memory_before, refusal
 from workings.runs.prepare import TrainSetup, prepare
-from workings.runs.run_metadata import code_version, data_digests, request_of
+from workings.runs.run_metadata import data_digests, request_of
 from workings.runs.smoke import shrink, truncate
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
@@ -113,7 +114,7 @@ def _agree(processes: ProcessGroup, setup: TrainSetup) -> list[dict[str, Any]]:
     """The device checks of all processes, which have prepared the same run. Raises as `ProcessGroup.agree`."""
     # A process with other rows, weights or versions would train silently wrong.
     must_agree = facts_of(setup.engine) | {"recipe": setup.config, "data": data_digests(setup),
-                                           "workings": code_version().version}
+                                           "workings": version("workings")}
     own: dict[str, Any] = dict(setup.device_check)
     if processes.count > 1 and setup.weights.directory is not None:
         with slow_operation("hashing the weights"):
