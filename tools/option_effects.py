@@ -55,6 +55,7 @@ EFFECTS: dict[str, Tried | Named] = {
     **_tried("quickstart", "--out HERE/rows.jsonl", "--out HERE/gsm.jsonl", "--tiny --rewards", "--rewards --tiny"),
     **_named("quickstart", seed="runs/test_quickstart.py::test_quickstart_leaves_two_equal_runs_and_a_page"),
     **_named("doctor", out="doctor/test_checks.py::test_room_for_all_checkpoints_and_the_one_being_written",
+             setup="doctor/test_verb.py::test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written",
              **dict.fromkeys(("steps", "whole"), "runs/test_parity.py::test_steps_and_the_own_model_count"),
              engines="runs/test_parity.py::test_a_model_that_one_engine_lacks_is_refused"),
     **_tried("plan", "gemma-2b-t4 --on t4 --formula", "--on rtx5090", "--deadline 1m"),

@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 from shutil import which
 
+SETUP_CUDA = "workings doctor --setup cuda"
+"""Prints the PyTorch that suits this card and driver."""
+
 
 def pip_install(what: str, *, extra: bool = True) -> str:
     """The command that installs an extra of this package (or another package) into the running environment.

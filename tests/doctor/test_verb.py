@@ -32,6 +32,15 @@ def test_a_device_that_is_not_here_is_a_problem_with_what_to_type(workings):
     assert found["kernel.jax"]["mend"] == "device=cpu"
 
 
-@pytest.mark.parametrize("words", [["no-such-recipe"], ["--whole"], ["--engines", "--out", "x"]])
+def test_setting_up_cuda_without_a_card_is_refused_and_nothing_is_written(workings, tmp_path):
+    done = workings("doctor", "--setup", "cuda", "--json", check=False, cwd=tmp_path,
+                    environment={"PATH": "/nowhere"})
+    assert done.returncode == 1
+    assert "no nvidia-smi" in answer(done)["findings"][0]["what"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["no-such-recipe"], ["--setup", "rocm"], ["--whole"],
+                                   ["--engines", "--out", "x"], ["--setup", "cuda", "--engines"]])
 def test_a_wrong_request(words):
     assert words[-1] in refused("doctor", *words)

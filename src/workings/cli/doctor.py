@@ -1,7 +1,7 @@
 """`workings doctor`: what is wrong on this machine, why it matters, and how to fix it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,6 +17,8 @@ def doctor_command(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or the name of a shipped recipe.")] = None,
     overrides: OverridesArgument = None,
     out: Annotated[Path, typer.Option(help="Directory for runs: check the space on its disk.")] = Path("runs"),
+    setup: Annotated[Literal["cuda"] | None, typer.Option(
+        help="Print how to install the PyTorch that suits this machine's card and driver.")] = None,
     engines: Annotated[bool, typer.Option(
         "--engines", help="Compare the engines on the recipe instead: same weights, same batches, float32.")] = False,
     steps: Annotated[int, typer.Option(min=6, help="With --engines: training steps to compare.")] = 20,
@@ -24,6 +26,11 @@ def doctor_command(
         "--whole", help="With --engines: the recipe's own model instead of a small one of its architecture.")] = False,
 ) -> None:
     """Examine this machine: real kernels, drivers, wheels, versions, space."""
+    # First, because the libraries may not work yet on a machine that needs setup.
+    if setup is not None:
+        refuse_unread("with --setup", "--setup alone", "engines", "steps", "whole", "out")
+        _set_up()
+        return
     if engines:
         refuse_unread("with --engines", "--engines with --steps and --whole", "out")
         if recipe is None:
@@ -55,3 +62,15 @@ def parity_table(parity: "Parity") -> str:
         where = f"  {parity.worst_gradient}" if name == "gradient" else ""
         lines.append(f"  {name:<10}{value:>10.1e}  at most {limit:.0e}{verdict}{where}")
     return "\n".join(lines)
+
+
+def _set_up() -> None:
+    from workings.doctor.finding import Finding
+    from workings.doctor.nvidia import read_driver
+    from workings.doctor.setup_cuda import plan_setup
+
+    plan = plan_setup(read_driver())
+    if isinstance(plan, Finding):
+        answer({"problems": 1, "findings": [plan.to_json()]}, "\n".join(plan.lines()), 1)
+        return
+    answer(plan.to_json(), "\n".join(plan.lines()))

@@ -13,25 +13,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
 
 from workings.doctor.finding import Finding
 from workings.hardware.memory import gib
-from workings.hints import pip_install
+from workings.hints import SETUP_CUDA
 
 QUERY_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "memory.free")
 # A driver that is waking up a card takes seconds, and one that hangs never answers.
 TIMEOUT_SECONDS = 60
 WHEEL = "torch"
 """Library whose wheel is compared with the cards: it brings machine code for some of them only."""
-# No driver is needed for it.
-_WHEEL_PROGRAM = """
-import json, torch
-flags = getattr(torch._C, "_cuda_getArchFlags", lambda: "")() or ""
-print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or "", "architectures": flags.split()}))
-"""
+WHEEL_PROGRAM = Path(__file__).parents[1] / "engines" / "torch" / "build_probe.py"
+"""Says what a PyTorch was built for; it needs nothing but PyTorch next to it."""
 # Importing PyTorch and opening a card may take a minute from a cold disk.
 TORCH_SECONDS = 120
 
@@ -166,10 +163,11 @@ def choose(cards: Sequence[Card]) -> tuple[Build | None, tuple[str, ...]]:
     return None, tuple(reasons)
 
 
-def torch_wheel() -> dict[str, Any]:
+def torch_wheel(*arguments: str) -> dict[str, Any]:
     """Build target of the installed PyTorch; empty without PyTorch."""
-    done = subprocess.run([sys.executable, "-P", "-c", _WHEEL_PROGRAM], capture_output=True, text=True, check=False,
-                          timeout=TORCH_SECONDS)
+    # `-P` keeps the program's own folder, whose files have the names of standard modules, out of the way.
+    done = subprocess.run([sys.executable, "-P", str(WHEEL_PROGRAM), *arguments], capture_output=True, text=True,
+                          check=False, timeout=TORCH_SECONDS)
     # Libraries may print warnings first; the answer is the last line, and a crash leaves none.
     lines = done.stdout.strip().splitlines()
     facts: dict[str, Any] = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
@@ -211,18 +209,15 @@ def _wheel(wheel: Mapping[str, Any], driver: Driver) -> Iterator[Finding]:
         f"CUDA {wheel['cuda']}: {' '.join(wheel['architectures'])}" if wheel["cuda"] else "the CPU only")
     code, ptx = compiled_for(wheel["architectures"])
     strange = [card for card in driver.cards if not runs_on(code, card.capability, ptx)]
-    build, reasons = choose(driver.cards)
-    mend = (f"{pip_install(f'torch=={build.torch}', extra=False)} --force-reinstall --index-url {build.index}" if build
-            else f"a newer driver of NVIDIA, or another card: {'; '.join(reasons)}")
     # A wheel for the CPU is not a mistake where the other engine is used, so it is worth a note only.
     if not wheel["cuda"]:
-        yield Finding(id="wheel.torch", judgement="note", what=built, mend=mend,
+        yield Finding(id="wheel.torch", judgement="note", what=built, mend=SETUP_CUDA,
                       why="engine: torch cannot use the card with it")
     elif strange:
-        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=mend,
+        yield Finding(id="wheel.torch", judgement="problem", why=why, mend=SETUP_CUDA,
                       what=f"{built}; {strange[0].name} is sm_{strange[0].capability.replace('.', '')}")
     elif driver.cuda and Version(driver.cuda).major < Version(wheel["cuda"]).major:
-        yield Finding(id="wheel.torch", judgement="problem", mend=mend,
+        yield Finding(id="wheel.torch", judgement="problem", mend=SETUP_CUDA,
                       what=f"{built}; the driver supports CUDA {driver.cuda}",
                       why="a driver runs wheels for its CUDA major version and older ones")
     else:

@@ -17,6 +17,7 @@ from workings.errors import DeviceError, first_line
 from workings.hardware.catalog import targets
 from workings.hardware.device import without_alias
 from workings.hardware.machine import cpu_model
+from workings.hints import SETUP_CUDA
 
 ASK_FOR_CPU = "ask for the CPU explicitly: device=cpu"
 
@@ -56,7 +57,7 @@ def find_device(asked: str, present: Mapping[str, str] | None = None) -> Device:
         there = "gpu" in present
         seen = f"PyTorch cannot use {present['gpu']} of this machine" if there else "this machine shows no GPU"
         raise DeviceError(f"{seen} ({finding})", "a machine with a GPU that PyTorch can use",
-                          f"workings doctor; or {ASK_FOR_CPU}" if there else "device=cpu")
+                          f"{SETUP_CUDA}; or {ASK_FOR_CPU}" if there else "device=cpu")
     # Otherwise libraries that name no card would use card 0 in every process of the machine.
     torch.cuda.set_device(card)
     return Device(platform="gpu", device=torch.device("cuda", card), reason=reason)

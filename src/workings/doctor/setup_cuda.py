@@ -1,0 +1,67 @@
+"""`doctor --setup cuda`: commands that install the PyTorch that suits this card and driver."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from workings.doctor.finding import Finding
+from workings.doctor.nvidia import WHEEL_PROGRAM, Build, Driver, choose
+
+ENVIRONMENT = Path(".venv-gpu")
+"""The one place that the commands write to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """An installation."""
+
+    build: Build
+    commands: tuple[tuple[str, ...], ...]
+    reasons: tuple[str, ...]
+    """Why newer builds are not taken."""
+
+    def lines(self) -> list[str]:
+        """The plan as lines of text."""
+        name = f"torch {self.build.torch} for CUDA {self.build.cuda} ({self.build.tag})"
+        return [f"# {name}; then use {ENVIRONMENT}/bin/workings", *map(shlex.join, self.commands),
+                *(f"# not {reason}" for reason in self.reasons)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of `doctor --setup cuda --json`."""
+        return {"tag": self.build.tag, "torch": self.build.torch, "cuda": self.build.cuda,
+                "commands": list(map(shlex.join, self.commands)), "reasons": list(self.reasons)}
+
+
+def plan_setup(driver: Driver) -> Setup | Finding:
+    """The installation for the GPUs of this machine, or why it is missing: no card, no driver, or no suitable build."""
+    if not driver.cards:
+        return Finding(
+            id="setup.cuda", judgement="problem", mend="install NVIDIA's driver, then: nvidia-smi",
+            what=f"nothing is set up: {driver.failure or 'the driver lists no card'}",
+            why="a build for CUDA needs a card with its driver, and a build for the CPU is not what was asked for")
+    build, reasons = choose(driver.cards)
+    # A build for the CPU would install without an error and be mistaken for a success.
+    if build is None:
+        return Finding(
+            id="setup.cuda", judgement="problem", what="nothing is set up: " + "; ".join(reasons),
+            why="no stable build of PyTorch holds code for this card and runs with this driver, and a build for the "
+            "CPU is not what was asked for", mend="update NVIDIA's driver, then: workings doctor --setup cuda")
+    python = str(ENVIRONMENT / "bin" / "python")
+    # This package's working copy if it is installed from one, else its name and version.
+    package = metadata.distribution("workings")
+    direct = package.read_text("direct_url.json")
+    address = json.loads(direct)["url"] if direct else ""
+    source = address.removeprefix("file://") if address.startswith("file://") else f"workings=={package.version}"
+    return Setup(build=build, reasons=reasons, commands=(
+        # Cleared, so that nothing of an earlier build is left.
+        (sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)),
+        # First alone from PyTorch's index, which has this build; then with everything else from PyPI. The same version
+        # is named again, so that pip keeps it instead of the build for another CUDA that PyPI has.
+        (python, "-m", "pip", "install", f"torch=={build.torch}", "--index-url", build.index),
+        (python, "-m", "pip", "install", f"torch=={build.torch}", f"{source}[torch,hub]"),
+        # An import is not proof: a wheel without code for the card fails at its first kernel only.
+        (python, "-P", str(WHEEL_PROGRAM), "--kernel", "fp32")))
