@@ -10,7 +10,8 @@ from workings.answers.numbers import WrittenNumber, equal_numbers, parse_number
 
 
 def number_of(text: str) -> WrittenNumber:
-    assert (number := parse_number(text)) is not None
+    number = parse_number(text)
+    assert number is not None
     return number
 
 
