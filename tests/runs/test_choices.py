@@ -81,6 +81,7 @@ def test_a_long_run_on_a_cpu_takes_what_is_measured_to_be_faster(bf16, torch, wo
     assert (found.recipe.engine, found.recipe.precision.compute) == (engine, compute)
 
 
+@pytest.mark.full
 def test_one_measurement_on_this_cpu():
     words = ["precision.compute=auto", "training.steps=100000000", LORA, "engine=torch"]
     found = with_choices(load_recipe(RECIPE, words), CPU)
