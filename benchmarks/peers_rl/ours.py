@@ -75,7 +75,7 @@ def updates_of(run: Path) -> list[dict[str, float]]:
     lines = [json.loads(line) for line in (run / "train" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     if "reward" not in lines[0]:
         events = [json.loads(line) for line in (run / "train" / "events.jsonl").read_text("utf-8").splitlines()]
-        reference = sum(event["seconds"] for event in events if event["event"] == "reference")
+        reference = sum(event["seconds"] for event in events if event["kind"] == "reference")
         return [{"seconds": line["seconds"] + reference / len(lines)} for line in lines]
     # Stop tokens are drawn and learned like all others.
     return [{"seconds": line["seconds"], "drawing": line["drawing_seconds"], "reward": line["reward"],
