@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.reports.parsed_page import Page
 from tests.ui.making import client
 from workings.ui import jobs
+from workings.ui.routes import plan
 
 
 def test_a_run_opens_on_its_numbers_and_its_wrong_answers(page: TestClient) -> None:
@@ -44,6 +45,15 @@ def test_rows_that_cannot_be_read_are_said_next_to_the_form(tmp_path: Path, monk
     assert answer.status_code == 422
     assert "a shipped recipe, or a recipe file in this folder" in Page(answer.text).text
     assert "seed=3" in answer.text
+
+
+def test_the_table_of_what_fits_shows_my_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "published", lambda: ["gemma-2b"])  # of thirty
+    page = client(tmp_path, monkeypatch)
+    mine = Page(page.get("/fits?machines=t4,rtx4090").text).text
+    assert all(name in mine for name in ("t4x2", "rtx4090"))
+    assert "v5e-8" not in mine.partition("Method")[2]
+    assert "No machine has such a name" in Page(page.get("/fits?machines=cray").text).text
 
 
 def test_a_conversation_carries_its_earlier_turns(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

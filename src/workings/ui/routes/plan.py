@@ -1,6 +1,6 @@
-"""`/plan`: a recipe on machines that are not here, as bars against their limits."""
+"""`/plan`: a recipe on machines that are not here, as bars against their limits; `/fits`: what fits where."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, Query
@@ -9,13 +9,19 @@ from markupsafe import Markup
 
 from workings.config.load import shipped_recipes
 from workings.hardware.catalog import target_in_name, targets
+from workings.models.shapes import catalog as published
+from workings.planning.matrix import BASE_RECIPE, METHODS, cell_overrides, matrix_cells
 from workings.ui.jobs import Job, ask
 from workings.ui.memory_bars import stacked_bars
 from workings.ui.requests import FIRST_RECIPE, override_words, recipe_argument, recipe_choices, target_names
 from workings.ui.site import Site
 
+Method = Literal["full, Adafactor", "full, AdamW", "LoRA", "QLoRA"]
+Length = Annotated[int, Query(ge=1, le=1_000_000)]
 KEYS_OF_THE_FORM = ("data.max_length", "batch.micro_batch", "batch.accumulation", "optimizer.name", "method.name")
 """Keys that the form lists; any other goes into the overrides."""
+ROW_LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+"""Row lengths, in tokens, for the table of what fits."""
 PLATFORM_TITLES = {"tpu": "Google TPU", "gpu": "NVIDIA card", "cpu": "this machine"}
 
 
@@ -23,6 +29,29 @@ def catalog() -> list[dict[str, Any]]:
     """Machines that can be planned for."""
     return [{"name": name, "title": getattr(target, "title", name), "maker": PLATFORM_TITLES[target.platform],
              "devices": target.devices, "memory_bytes": target.memory_bytes} for name, target in targets().items()]
+
+
+def what_fits(method: str, length: int) -> dict[str, Any]:
+    """Whether a step with one row per device fits, by formula: every published model on every machine.
+
+    Bytes are per device. ``fits`` is null where it cannot be answered, for the reason in ``why``; ``plan`` is the
+    address of the form that compiles a cell.
+    """
+    # Without the CPU: its memory depends on the viewer's machine.
+    machines = [target for target in targets().values() if target.platform != "cpu"]
+    models: dict[str, list[dict[str, Any]]] = {}
+    for cell in matrix_cells(list(published()), method, length, machines):
+        shown = {"target": cell.target, "fits": None, "marginal": False, "peak_bytes": 0, "limit_bytes": 0,
+                 "source": "", "why": cell.why, "plan": ""}
+        if (verdict := cell.verdict) is not None:
+            overrides = cell_overrides(cell.model, method, length, targets()[cell.target])
+            shown |= {name: getattr(verdict, name) for name in ("fits", "marginal", "peak_bytes", "limit_bytes",
+                                                                "source")}
+            shown |= {"why": "", "plan": "/plan?" + urlencode(
+                {"recipe": BASE_RECIPE, "target": cell.target, "overrides": "\n".join(overrides)})}
+        models.setdefault(cell.model, []).append(shown)
+    return {"method": method, "length": length, "models": models,
+            "machines": [row for row in catalog() if row["maker"] != PLATFORM_TITLES["cpu"]]}
 
 
 def started(site: Site, recipe: str, chosen: list[str], overrides: list[str]) -> list[Job]:
@@ -51,6 +80,18 @@ def router(site: Site) -> APIRouter:
         """Memory of a recipe on a machine by formula, in bytes per device; nothing is compiled."""
         words = [recipe_argument(site.folder, recipe), *override_words(overrides), "--on", *target_names([target])]
         return ask(["plan", *words, "--formula"], site.folder.root)["estimates"][0]
+
+    @routes.get("/api/fits")
+    def fits_json(method: Method = "LoRA", length: Length = 2048) -> dict[str, Any]:
+        """Every published model on every machine, for one method and row length."""
+        return what_fits(method, length)
+
+    @routes.get("/fits", include_in_schema=False)
+    def fits_page(method: Method = "LoRA", length: Length = 2048, machines: str = "") -> HTMLResponse:
+        found, words = what_fits(method, length), machines.replace(",", " ").split()
+        named = [row for row in found["machines"] if any(word.casefold() in row["name"] for word in words)]
+        return site.html("fits.html.jinja", page="fits", methods=list(METHODS), lengths=ROW_LENGTHS, machines=machines,
+                         found=found | ({"machines": named} if named else {}), unknown=bool(words) and not named)
 
     @routes.get("/plan", include_in_schema=False)
     def plan_page(recipe: str = "", target: Annotated[list[str] | None, Query()] = None, overrides: str = "",
