@@ -157,7 +157,8 @@ def main(arguments: list[str]) -> int:
     if asked.contenders:
         print("not kept: some contenders alone")
         return 0
-    write_result(RESULTS[asked.way], packages=["torch", "jax"], words=" ".join([*arguments]), values=values)
+    write_result(RESULTS[asked.way], packages=["torch", "jax"], values=values,
+                 words=f"--way {asked.way} --rounds {asked.rounds} --updates {asked.updates}")
     return 0
 
 
