@@ -271,7 +271,7 @@ def train(recipe: RecipeLike | None = None, out: str | Path | None = None, overr
             kept in the run, and must need nothing around it.
         resume: continue a killed, interrupted or failed run after its last checkpoint; with a recipe and without
             ``overrides``, with those that it was started with.
-        smoke: a short run with a tiny model of the same architecture; a number: of so many steps.
+        smoke: a short run with a tiny model of the same architecture; a number: its steps.
         force: run even if the plan says that it does not fit; this is recorded.
         callbacks: each is called with a step's metrics when the step is done; if one returns `False`, the run saves a
             checkpoint and is sealed as interrupted.
