@@ -92,6 +92,12 @@ def chart() -> str:
         'faster. Two CPU cores.</text>', *lines, "</svg>", ""])
 
 
+def ratios_line(ratios: dict[str, float]) -> list[str]:
+    """The ratios below a table."""
+    return ["", "Ratios of the best settings: " + ", ".join(
+        f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in ratios.items()) + ".", ""]
+
+
 def peers(found: dict[str, Any]) -> list[str]:
     """Compared with TRL and Tunix."""
     slower = [f"{ENGINES[bar][6:]} at {title} ({bars[bar]:.2f})" for title, bars in speeds() for bar in ("torch", "jax")
@@ -127,8 +133,7 @@ def peers(found: dict[str, Any]) -> list[str]:
                       + ", ".join(case["unfinished"]) + "."]
         if case.get("left_out"):
             lines += ["", "Not run on this processor: " + ", ".join(case["left_out"]) + "."]
-        lines += ["", "Ratios of the best settings: " + ", ".join(
-            f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in case["ratios"].items()) + ".", ""]
+        lines += ratios_line(case["ratios"])
     return lines
 
 
@@ -148,9 +153,7 @@ def peers_rl(found: dict[str, Any]) -> list[str]:
          f"{each['drawing_seconds']:.1f}" if "drawing_seconds" in each else "", f"{each['tokens_per_second']:,.0f}",
          f"{each['peak_bytes'] / 2**20:,.0f}"]
         for contender, each in ordered])
-    lines += ["", "Ratios of the best settings: " + ", ".join(
-        f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + "."]
-    return [*lines, ""]
+    return [*lines, *ratios_line(values["ratios"])]
 
 
 def peers_dpo(found: dict[str, Any]) -> list[str]:
@@ -166,8 +169,7 @@ def peers_dpo(found: dict[str, Any]) -> list[str]:
     lines += table(["contender", "s per update", "peak resident MiB"], [
         [ENGINES.get(contender, contender), f"{each['seconds_an_update']:.1f}", f"{each['peak_bytes'] / 2**20:,.0f}"]
         for contender, each in sorted(values["contenders"].items(), key=lambda pair: pair[1]["seconds_an_update"])])
-    return [*lines, "", "Ratios of the best settings: " + ", ".join(
-        f"{pair.replace('_', ' ')} {ratio:.2f}" for pair, ratio in values["ratios"].items()) + ".", ""]
+    return [*lines, *ratios_line(values["ratios"])]
 
 
 def overhead(found: dict[str, Any]) -> list[str]:

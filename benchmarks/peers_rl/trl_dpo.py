@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.meter import THREADS, read_rows, two_threads
-
 STARTED = time.time()
-two_threads()
+
+# Sets the threads before any framework is imported.
+from benchmarks.peers_rl.trl_grpo import Clock  # noqa: E402, I001
 
 import datasets  # noqa: E402
 import peft  # noqa: E402
@@ -20,20 +20,8 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 import trl  # noqa: E402
 
+from benchmarks.peers.meter import read_rows  # noqa: E402
 from benchmarks.peers_rl.meter import Meter  # noqa: E402
-
-torch.set_num_threads(THREADS)
-
-
-class Clock(transformers.TrainerCallback):
-    """Marks the updates."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-
-    def on_step_end(self, args: object, state: object, control: object, **others: object) -> None:
-        """One update is over; on a CPU nothing is in flight."""
-        self.meter.end_update()
 
 
 class TimedTrainer(trl.DPOTrainer):

@@ -56,9 +56,14 @@ def doctor(recipe: str | LoadedRecipe | None = None, *, out: Path = RUNS,
 
     ``kernels``: run a real kernel through each engine; `train` runs its own instead.
     """
-    loaded = with_choices(load_recipe(recipe)) if recipe is not None else None
+    given = load_recipe(recipe) if recipe is not None else None
+    loaded = with_choices(given) if given else None
     present, driver = accelerators(), read_driver()
-    return Examination(findings=tuple(_findings(loaded, present, driver, out, kernels)))
+    # Choices that were made before are in the run's record already.
+    choices = loaded.chosen[len(given.chosen):] if given and loaded else ()
+    return Examination(findings=(
+        *(Finding(id="choice", judgement="fine", what=line, why="a run of this recipe takes it and records it")
+          for line in choices), *_findings(loaded, present, driver, out, kernels)))
 
 
 def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driver, out: Path,
@@ -78,8 +83,6 @@ def _findings(loaded: LoadedRecipe | None, present: dict[str, str], driver: Driv
     if kernels:
         yield from check_kernels([recipe.engine] if recipe else [], recipe.device if recipe else "auto",
                                  [recipe.precision.compute] if recipe else BOTH)
-    for line in loaded.chosen if loaded else ():
-        yield Finding(id="choice", judgement="fine", what=line, why="a run of this recipe takes it and records it")
     needs = estimate_peaks(loaded) if loaded else None
     yield from check_host(host_memory(), needs)
     yield from check_disk(out, needs)
