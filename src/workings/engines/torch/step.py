@@ -293,6 +293,6 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     for name, param in state.trained.items():
         changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots_of(state.moments, name),
-                                 replace(context, global_rows=param.shape[:1].numel()))
+                                 replace(context, whole_shape=param.shape))
         param.grad = None
     return norm, spec.mesh.sum_of_a_copy(changed)
