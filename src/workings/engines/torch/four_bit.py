@@ -31,9 +31,7 @@ class FourBitLinear(nn.Linear):
         """Quantize a weight ``[out, in]`` into this layer."""
         from bitsandbytes.functional import quantize_4bit
 
-        # The JAX engine rounds as well, so that one file gives both the same codes, in any format.
         rounded = weight.to(device=self.codes.device, dtype=self.rounded_to).float()
-
         codes, state = quantize_4bit(rounded, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)
