@@ -121,7 +121,8 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
         try:
             reserved = limited.replay(events).peak_reserved
             if limited.given_back:
-                limit_notes = [f"it fits only because the allocator gives cached blocks back {limited.given_back} times"]
+                times = limited.given_back
+                limit_notes = [f"it fits only because the allocator gives cached blocks back {times} times"]
         except OutOfMemory as error:
             limit_notes = [f"PyTorch's allocator would give up on this card: {error}"]
     peak = live_peak(events, MIN_BLOCK)
