@@ -115,7 +115,7 @@ def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
     # One workspace for the thread of forward, one for that of backward. Keys of storages begin at 1.
     events = [*(Event(key, workspace, "cuBLAS workspaces", "first product") for key in (-1, -2)), *log.events]
     reserved = CachingAllocator().replay(events).peak_reserved
-    limit_notes = []
+    limit_notes: list[str] = []
     if 0 < card.limit_bytes < reserved + CONTEXT_BYTES:
         limited = CachingAllocator(limit=max(1, card.limit_bytes - CONTEXT_BYTES))
         try:
