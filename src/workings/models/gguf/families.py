@@ -1,7 +1,7 @@
 """Families that are read from GGUF files and written to them: keys of the header, names and values of tensors.
 
-    config.json   {"model_type": "llama", "hidden_size": 2048, ...}
-    GGUF header   {"general.architecture": "llama", "llama.embedding_length": 2048, ...}
+A header has ``{"general.architecture": "llama", "llama.embedding_length": 2048, ...}`` where ``config.json`` has
+``{"model_type": "llama", "hidden_size": 2048, ...}``.
 """
 
 from collections.abc import Mapping
