@@ -58,7 +58,8 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
 def _without_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object in which no key has two values, of which readers take either one."""
     values = dict(pairs)
-    for key, value in pairs:
+    is_repeated = len(values) != len(pairs)
+    for key, value in pairs if is_repeated else ():
         if values[key] != value:
             raise ValueError(f"key {key[:80]!r} is given twice, with two values")
     return values
