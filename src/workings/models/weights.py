@@ -102,7 +102,7 @@ class LayerLoop:
 
 @cache
 def layer_loops(shape: ModelShape) -> tuple[LayerLoop, ...]:
-    """The layers as loops, for example:
+    """The layers as loops.
 
         A A A A          one loop of 4 iterations with one stack (most families)
         S S G S S G T T  two loops: (S S G) with 2 iterations and 2 stacks, (T) with 2 iterations and one stack

@@ -90,7 +90,7 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
         # The class is exchanged, not the module: names, weights and ties stay.
         if isinstance(module, nn.Linear):
             module.__class__ = StoredLinear
-            module.unrounded = unrounded and weight.dtype == torch.float32
+            module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
         elif isinstance(module, nn.Embedding):
             module.__class__ = StoredEmbedding
         elif isinstance(module, nn.Conv1d):

@@ -146,8 +146,8 @@ class TunixEngine:
             sampled = sampler(batch, max_generation_steps=max_new_tokens, max_prompt_length=padded,
                               eos_tokens=list(stop_ids) or [NO_STOP])
             for i, tokens in zip(indices, jax.device_get(sampled.tokens), strict=False):
-                reason = "stop" if len(tokens) < max_new_tokens else "length"
-                answers[i] = Completion(tokens=np.asarray(tokens)[:max_new_tokens].tolist(), finish_reason=reason)
+                answers[i] = Completion(tokens=np.asarray(tokens)[:max_new_tokens].tolist(),
+                                        finish_reason="stop" if len(tokens) < max_new_tokens else "length")
         return [answers[i] for i in range(len(prompts))]
 
     def prompt_batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
