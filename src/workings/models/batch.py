@@ -1,5 +1,9 @@
 """Batch of one optimizer step: rows of tokens as NumPy arrays, the same for every engine.
 
+    tokens      <bos>  2   +   2   =   4   <eos>  <pad>
+    targets      2     +   2   =   4   <eos>  0     0
+    loss_mask    0     0   0   0   1   1      0     0
+
 Shape suffixes: A accumulation (micro batches summed before one update), B rows of one micro batch over all
 data-parallel devices, S positions, M loss positions of a row.
 """
@@ -29,19 +33,14 @@ class BatchShape(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Rows of one step. All arrays but ``loss_positions`` are ``[A, B, S]``.
-
-    ``targets[..., t]`` is the token that position ``t`` has to predict, that is the next token *of the same segment*;
-    ``loss_mask`` is 1.0 where that prediction counts in the loss and 0.0 elsewhere (prompt, padding, a segment's last
-    position). Engines never shift anything themselves.
-    """
+    """Rows of one step. All arrays but ``loss_positions`` are ``[A, B, S]``. Engines do not shift them."""
 
     tokens: np.ndarray
     """int32: input token ids; padding is the tokenizer's pad id."""
     targets: np.ndarray
-    """int32: token to predict at each position; 0 where ``loss_mask`` is 0."""
+    """int32: token to predict at each position, the next one of the same segment; 0 where ``loss_mask`` is 0."""
     loss_mask: np.ndarray
-    """float32: 1.0 where the prediction is supervised."""
+    """float32: 1.0 where the prediction is supervised, not at a prompt, padding or a segment's last position."""
     positions: np.ndarray
     """int32: position within the segment, from 0 (rotary embeddings use it)."""
     segment_ids: np.ndarray
@@ -51,10 +50,7 @@ class Batch:
     divided_by: float = 0.0
     """Divisor of the sum over the step; 0: the number of supervised tokens."""
     loss_positions: np.ndarray | None = None
-    """int32 ``[A, B, M]``: all supervised positions of each row, filled up with others; None: any may be supervised.
-
-    M is one number for all batches of a shape, because programs have fixed shapes.
-    """
+    """int32 ``[A, B, M]``: all supervised positions of each row, and others up to M; None: any may be supervised."""
 
     @property
     def shape(self) -> BatchShape:
@@ -76,10 +72,9 @@ class Batch:
         supervised = int(np.count_nonzero(self.loss_mask, axis=-1).max(initial=0))
         if supervised > most:
             raise ValueError(f"a row with {supervised} supervised positions in a batch of at most {most}")
-        # A list of all positions would only cost memory and a gather.
         if most >= self.tokens.shape[-1]:
             return replace(self, loss_positions=None)
-        # False sorts before True and the sort is stable: supervised positions first, in order, then others.
+        # Stable: supervised positions first, in order, then others.
         order = np.argsort(self.loss_mask == 0, axis=-1, kind="stable")
         return replace(self, loss_positions=order[..., :most].astype(np.int32))
 
@@ -92,7 +87,6 @@ class Batch:
     @classmethod
     def blank(cls, shape: tuple[int, int, int]) -> "Batch":
         """A batch of this shape without contents, for compilers and traces."""
-        # One array for four fields: a compiler reads only its shape and format.
         empty = np.zeros(shape, np.int32)
         return cls(tokens=empty, targets=empty, loss_mask=np.zeros(shape, np.float32), positions=empty,
                    segment_ids=empty)

@@ -1,13 +1,13 @@
-"""Chat turns around a prompt and an answer: Gemma's, the tokenizer's own, or none.
+r"""Chat templates: the text that a model reads before an answer, and the text that it has to write.
 
-A row is the prompt's tokens followed by the completion's tokens, encoded apart, as generation sees them. The prompt is
-what the template writes when it is asked for an answer, the completion is the rest; no generation marks are needed.
+    read     <bos><start_of_turn>user\n2+2?<end_of_turn>\n<start_of_turn>model\n
+    learned  4<end_of_turn>
 
-Gemma 4 thinks in a channel before it answers: `<|channel>thought`, a line break, its reasoning, a line break and
-`<channel|>`. The model writes the channel itself, so all of it is learned; `<|think|>` in the system turn, which asks
-for it, is not (https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4).
+Gemma 4 writes its reasoning before the answer, in a channel: ``<|channel>thought\n…\n<channel|>``. It is learned; the
+``<|think|>`` in the system turn that asks for it is not. See
+https://ai.google.dev/gemma/docs/core/prompt-formatting-gemma4.
 
-Templates come with models from other people, so they render in jinja2's immutable sandbox and see nothing but text.
+Templates are foreign programs, so they render in jinja2's immutable sandbox and see nothing but text.
 """
 
 import json
@@ -29,27 +29,25 @@ from workings.models.tokenizer import Tokenizer
 from workings.models.turns import Asked, Turn
 
 _TURN_MARKS = {name: tokens for name, tokens in TEMPLATES.items() if name != "tokenizer"}
-"""Templates that come with this package, and the tokens that they need."""
-
+"""Templates of this package, and the tokens that they need."""
 THINK = "<think>\n"
-"""Begins a completion that reasons before it answers, as templates of thinking models write it."""
+"""Begins a completion that reasons before it answers."""
 NO_THOUGHTS = "<think>\n\n</think>\n\n"
-"""Ends the prompt of models that are asked not to think (Qwen 3.5's small ones, unless they are told to)."""
+"""Ends the prompt if thinking is off (Qwen 3.5's small models, by default)."""
 CHANNEL = "channel"
 """The value of the recipe key `data.reasoning` that switches on Gemma 4's thinking."""
 THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
 """Marks before and after Gemma 4's reasoning."""
 _ASKS_FOR_THOUGHT = "<|think|>"
 _CHANNEL_TOKENS = ("<|channel>", THOUGHT_END)
-# A default, so that users of an exported model can still switch thinking off.
 _THINKING_ON = "{% set enable_thinking = enable_thinking | default(true) %}"
+"""A default, so that users of an exported model can still switch thinking off."""
 _NO_THOUGHT = THOUGHT + THOUGHT_END
-"""Ends the prompt of Gemma 4's larger models (12B, 26B-A4B, 31B) where thinking is off."""
-
-Turns = Sequence[tuple[str, str] | Turn]
-"""Earlier turns, as (role, text) where they say nothing else."""
+"""Ends the prompt of Gemma 4's larger models (12B, 26B-A4B, 31B) if thinking is off."""
 _EMPTY_THOUGHTS = ("", NO_THOUGHTS.strip(), _NO_THOUGHT.strip())
 """What a template may write before an answer without thoughts, white space aside."""
+Turns = Sequence[tuple[str, str] | Turn]
+"""Earlier turns, also as (role, text)."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +64,16 @@ class ChatTemplate:
 
     @classmethod
     def for_config(cls, template: str, tokenizer: Tokenizer, reasoning: str = "") -> "ChatTemplate":
-        """The template that the recipe key `data.template` names.
+        """The template for the recipe keys `data.template` and `data.reasoning`.
 
-        Of the values of `data.reasoning` `channel` switches on Gemma 4's thinking, and `think` that of models whose
-        prompts end it before it begins (Qwen 3.5 0.8B and 2B). Raises `RequestError` when the tokenizer lacks the
-        template or the tokens that it needs, or `channel` is asked of a template that is not Gemma 4's.
+        Reasoning `channel` switches on Gemma 4's thinking, and `think` that of models whose prompts switch it off (Qwen
+        3.5 0.8B and 2B). Raises `RequestError` if the tokenizer lacks the template or the tokens that it needs, or
+        the template has no channel.
         """
         made = cls._named(template, tokenizer)
         if reasoning == CHANNEL:
-            return made._thinking()
-        return made._opened() if reasoning == "think" else made
+            return made._with_channel()
+        return made._with_thinking() if reasoning == "think" else made
 
     @classmethod
     def _named(cls, template: str, tokenizer: Tokenizer) -> "ChatTemplate":
@@ -86,29 +84,27 @@ class ChatTemplate:
             return cls(template, tokenizer.chat_template, tokenizer)
         if template not in _TURN_MARKS:
             raise RequestError(f"data.template cannot be {template}", f"tokenizer, {' or '.join(_TURN_MARKS)}")
-        # A mark that is not in the vocabulary would be cut into ordinary pieces, and the model would never see a turn.
         missing = [token for token in _TURN_MARKS[template] if tokenizer.token_id(token) is None]
-        if missing or (_TURN_MARKS[template] and tokenizer.bos_id is None):
-            unknown = ", ".join(missing) or "BOS"
-            raise RequestError(f"the tokenizer does not know {unknown} of data.template: {template}",
+        if _TURN_MARKS[template] and tokenizer.bos_id is None:
+            missing = missing or ["BOS"]
+        if missing:
+            raise RequestError(f"the tokenizer does not know {', '.join(missing)} of data.template: {template}",
                                "a tokenizer of the Gemma family",
                                "data.template=tokenizer, or data.template=plain, which writes no turns")
-        # `plain` writes no turn marks, so the end of the text is the only token that can stop the model.
         if template == "plain" and tokenizer.eos_id is None:
             raise RequestError("data.template is plain, but the tokenizer has no end-of-text token",
                                "a token that tells the model to stop", "data.template=tokenizer")
         source = files("workings.models").joinpath(f"templates/{template}.jinja").read_text(encoding="utf-8")
         return cls(template, source.removesuffix("\n"), tokenizer)
 
-    def _opened(self) -> "ChatTemplate":
-        """The template with thinking enabled, for templates whose prompts would end the thinking before it begins."""
+    def _with_thinking(self) -> "ChatTemplate":
+        """The template with thinking switched on, if its prompts switch it off."""
         if not self.prompt_text("1+1?").endswith(NO_THOUGHTS):
             return self
-        # Rendered, because a template may decide about thinking in any way.
-        told = replace(self, source=_THINKING_ON + self.source)
-        return told if told.prompt_text("1+1?").endswith(THINK) else self
+        thinking = replace(self, source=_THINKING_ON + self.source)
+        return thinking if thinking.prompt_text("1+1?").endswith(THINK) else self
 
-    def _thinking(self) -> "ChatTemplate":
+    def _with_channel(self) -> "ChatTemplate":
         """The template with Gemma 4's thinking switched on."""
         if self.name not in ("gemma4", "tokenizer"):
             raise RequestError(f"data.reasoning: {CHANNEL} does not fit data.template: {self.name}",
@@ -120,39 +116,38 @@ class ChatTemplate:
             raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer lacks the control tokens "
                                f"{', '.join(missing)}", "the tokenizer of a Gemma 4 model", "data.reasoning=think")
         made = replace(self, source=_THINKING_ON + self.source, thinking=True)
-        # Rendered, because a template without the variable would silently leave thinking off.
+        # A template without the variable leaves thinking off.
         if made.prompt_text("1+1?").count(_ASKS_FOR_THOUGHT) != 1:
             raise RequestError(f"data.reasoning is {CHANNEL}, but the tokenizer's chat template does not write "
                                f"{_ASKS_FOR_THOUGHT}", "the chat template of a Gemma 4 model", "data.template=gemma4")
         return made
 
     def prompt_text(self, prompt: str, history: Turns = ()) -> str:
-        """Text before the completion of a question, BOS and turn marks included; errors as of `read_text`."""
+        """`read_text` of a question."""
         return self.read_text(Asked.of(prompt, history))
 
     def completion_text(self, prompt: str, completion: str, history: Turns = ()) -> str:
-        """Text that the model has to write after `prompt_text`; see `learned_text`."""
+        """`learned_text` of an answer to a question."""
         return self.learned_text(Asked.of(prompt, history), Turn("assistant", completion))
 
     def read_text(self, asked: Asked) -> str:
         """Text before a completion, BOS included. Raises `RequestError` if the template changes it or hides tools."""
-        text = self._render(asked, (), True)
+        text = self._render(asked)
         self.refuse_other_texts(asked, text)
         return text
 
     def learned_text(self, asked: Asked, said: Turn) -> str:
         """Text that the model has to write after `read_text`: the completion up to and including the stop token.
 
-        An empty block of thinking that the template puts before the completion stays: the model has to write it, too.
-        Raises `RequestError` when the template does not continue its own prompt, rewrites the completion or never
-        stops.
+        It includes an empty block of thinking that the template puts before the completion. Raises `RequestError` if
+        the template does not continue its own prompt, rewrites the completion or never stops.
         """
-        # Gemma 4's template leaves the channel out of every turn that it is given. The model writes it first of all.
+        # Gemma 4's template leaves out the channel.
         thought, answer = self.split_thought(said.text)
         return thought + self._learned_as_rendered(asked, said._replace(text=answer))
 
     def observation_ids(self, text: str) -> list[int]:
-        """Tokens after an answer's stop token up to the next answer, for a user's turn. Raises `RequestError`."""
+        """Tokens of a user's turn after an answer's stop token, up to the next answer. Raises `RequestError`."""
         before = self.prompt_text("1+1?") + self.completion_text("1+1?", "2")
         whole = self.read_text(Asked((*Asked.of("1+1?").turns, Turn("assistant", "2"), Turn("user", text))))
         if not whole.startswith(before):
@@ -173,36 +168,36 @@ class ChatTemplate:
 
         Raises `RequestError` if the template changes a turn later in the conversation.
         """
-        spoken = [number for number, turn in enumerate(asked.turns) if turn.role == "assistant"]
-        learned_turns = [(turn, place) for turn, place in enumerate(spoken, start=1) if asked.turns[place].learned]
-        # What the model is shown before each of its turns, the one that is still to come included.
-        before = [self._render(replace(asked, turns=asked.turns[:place]), (), True)
+        places = [place for place, turn in enumerate(asked.turns) if turn.role == "assistant"]
+        learned_turns = [(number, place) for number, place in enumerate(places, start=1) if asked.turns[place].learned]
+        # What the model reads before each of these turns, and before the completion.
+        before = [self._render(replace(asked, turns=asked.turns[:place]))
                   for place in [*(place for _, place in learned_turns), len(asked.turns)]]
         earlier = []
-        for (turn, place), read, shown in zip(learned_turns, before, before[1:], strict=False):
-            if not shown.startswith(read):
-                raise self._rewritten(turn, read, shown)
-            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], turn)
-            if not shown.startswith(read + learned):
-                raise self._rewritten(turn, read + learned, shown)
+        for (number, place), read, read_later in zip(learned_turns, before, before[1:], strict=False):
+            if not read_later.startswith(read):
+                raise self._rewritten(number, read, read_later)
+            learned = self._learned_earlier(replace(asked, turns=asked.turns[:place]), asked.turns[place], number)
+            if not read_later.startswith(read + learned):
+                raise self._rewritten(number, read + learned, read_later)
             earlier.append((read, learned))
         return earlier
 
-    def _learned_earlier(self, asked: Asked, said: Turn, turn: int) -> str:
-        """`learned_text` of the assistant's turn of this number, without white space where that is left out."""
+    def _learned_earlier(self, asked: Asked, said: Turn, number: int) -> str:
+        """`learned_text` of the assistant's turn of this number. Some templates trim it."""
         try:
             return self.learned_text(asked, said)
         except RequestError as error:
-            # Templates that trim the last answer trim the earlier ones as well, and then that is what is shown.
             if said.text != said.text.strip():
-                return self._learned_earlier(asked, said._replace(text=said.text.strip()), turn)
-            raise RequestError(f"turn {turn} of the assistant: {error.given}", error.expected, error.try_next) from None
+                return self._learned_earlier(asked, said._replace(text=said.text.strip()), number)
+            raise RequestError(f"turn {number} of the assistant: {error.given}", error.expected,
+                               error.try_next) from None
 
     def refuse_other_texts(self, asked: Asked, text: str) -> None:
-        """Raise `RequestError` where a turn or a tool is not in the prompt as it was given."""
+        """Raise `RequestError` if a turn or a tool is not in the prompt as it was given."""
         at = 0
         for number, turn in enumerate(asked.turns, start=1):
-            ends = [found + len(form) for form in self._forms(turn) if (found := text.find(form, at)) >= 0]
+            ends = [text.find(form, at) + len(form) for form in self._forms(turn) if form in text[at:]]
             if not ends:
                 raise RequestError(
                     f"chat template `{self.name}` leaves out or changes turn {number} ({turn.role}): "
@@ -210,28 +205,31 @@ class ChatTemplate:
                     "another data.template, or data without such turns")
             at = min(ends)
             self._after_calls(text, at, turn)
-        if asked.tools and (text == self._render(replace(asked, tools=""), (), True)
-                            or any(name not in text for name in map(_tool_name, json.loads(asked.tools)))):
+        if not asked.tools:
+            return
+        without_tools = self._render(replace(asked, tools=""))
+        if text == without_tools or any(_tool_name(tool) not in text for tool in json.loads(asked.tools)):
             raise RequestError(f"chat template `{self.name}` does not show the tools that the data describe",
                                "a template that takes `tools`, as those of models that call tools do",
                                "the template of a model that calls tools, or import the data with --ignore tools")
 
     def _forms(self, turn: Turn) -> list[str]:
-        """The ways in which a template may write a turn: trimmed, and of the assistant without its thoughts."""
+        """The ways in which a template may write a turn: trimmed, without thoughts, or as JSON."""
         forms = [turn.text.strip()]
         if turn.role == "assistant":
-            # Templates of thinking models leave the thoughts of earlier turns out, as those models were trained.
             forms += [turn.text.rpartition(end)[2].strip() for end in ("</think>", THOUGHT_END) if end in turn.text]
         if turn.role == "tool":
             forms.append(json.dumps(turn.text, ensure_ascii=False)[1:-1])
         return forms
 
     def _after_calls(self, text: str, at: int, turn: Turn) -> int:
-        """The end of a turn's calls of tools in a text, from a position on; that position without calls."""
-        for call in json.loads(turn.more).get("tool_calls", ()) if turn.has_calls else ():
-            # A template may write a value as JSON or as it is; each has to follow its tool's name.
+        """Where a turn's tool calls end in a text, from a position on; that position if there are none."""
+        if not turn.has_calls:
+            return at
+        for call in json.loads(turn.more).get("tool_calls", ()):
             name = call["function"]["name"]
             start = text.find(name, at)
+            # Each argument has to follow the tool's name.
             ends = [_end_of(value, text, start) for value in _leaves(call["function"].get("arguments", {}))]
             if start < 0 or -1 in ends:
                 raise self._wrong(f"it leaves out or changes a call of the tool {name}",
@@ -240,7 +238,7 @@ class ChatTemplate:
         return at
 
     def _rewritten(self, turn: int, at_first: str, later: str) -> RequestError:
-        """Error for a turn (the assistant's first is 1) that is rendered differently later in the conversation."""
+        """Error for a turn (the assistant's first is 1) that reads differently later in the conversation."""
         same = next((at for at, (a, b) in enumerate(zip(at_first, later, strict=False)) if a != b),
                     min(len(at_first), len(later)))
         return RequestError(
@@ -264,62 +262,62 @@ class ChatTemplate:
         return thought + mark, answer
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
-        """Whether a completion, without its stop token, has control tokens next to those of its channel."""
-        # Rendered again, a completion with a turn mark would become several turns.
+        """Whether a completion, without its stop token, has control tokens other than those of its channel.
+
+        Rendered again, a completion with a turn mark would become several turns.
+        """
         control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
-        return bool(control) and not (self.thinking and control == channel and ids[0] == channel[0])
+        has_channel = self.thinking and control == channel and ids[0] == channel[0]
+        return bool(control) and not has_channel
 
     def _learned_as_rendered(self, asked: Asked, said: Turn) -> str:
         """`learned_text` of a completion without a channel."""
-        before, completion = self._render(asked, (), True), said.text
-        rest, opened = self._rest(before, self._render(asked, (said,), False))
-        # The prompt ends with the opening tag already, so generation begins after it.
+        before, completion = self._render(asked), said.text
+        rest, opened = self._rest(before, self._render(asked, said))
         if before.endswith(THINK) and completion.startswith(THINK):
             completion = completion.removeprefix(THINK)
             if opened:
                 return completion + self.stop_text
-        # The answer has to be there letter by letter: some templates drop or trim reasoning.
+        # Some templates drop or trim reasoning.
         start = rest.find(completion)
         if opened or start < 0:
             raise self._wrong("it opens or rewrites the answer, so the reasoning would not be trained as written")
-        # After the answer, whose own text may hold the stop token; such a row is refused later, when it is proved.
+        # The answer itself may hold the stop token. Such a row is refused later.
         end = self._after_calls(rest, start + len(completion), said)
         stop = rest.find(self.stop_text, end)
         if stop < 0:
             raise self._wrong("the stop token does not follow the answer")
         if not said.has_calls:
-            # The last time, because the text before it may hold the same letters.
-            self._refuse_additions(rest[:rest.rfind(completion, 0, stop)], completion)
-            end = rest.rfind(completion, 0, stop) + len(completion)
-            if rest[end:stop].strip():
-                raise self._wrong(f"it adds {_excerpt(rest[end:stop])} after the answer")
+            # The last occurrence, because the text before it may hold the same letters.
+            start = rest.rfind(completion, 0, stop)
+            self._refuse_additions(rest[:start], rest[start + len(completion):stop], completion)
         return rest[:stop + len(self.stop_text)]
 
-    def _refuse_additions(self, added: str, completion: str) -> None:
-        """Raise `RequestError` where the template writes reasoning before an answer that brings its own, or a text."""
-        if THINK.strip() in added and "</think>" in completion:
+    def _refuse_additions(self, before: str, after: str, completion: str) -> None:
+        """Raise `RequestError` if the template adds text around an answer, or reasoning before one with its own."""
+        if THINK.strip() in before and "</think>" in completion:
             raise self._wrong("it writes a second block of thinking before an answer that begins with one")
-        if added.strip() not in (*_EMPTY_THOUGHTS, self.header.strip()):
-            raise self._wrong(f"it adds {_excerpt(added)} before the answer")
+        if before.strip() not in (*_EMPTY_THOUGHTS, self.header.strip()):
+            raise self._wrong(f"it adds {_excerpt(before)} before the answer")
+        if after.strip():
+            raise self._wrong(f"it adds {_excerpt(after)} after the answer")
 
     def prompt_ids(self, prompt: str, history: Turns = ()) -> list[int]:
         """Token ids of `prompt_text`, with exactly one BOS where the tokenizer has one."""
         return self.with_bos(self.tokenizer.encode(self.prompt_text(prompt, history)))
 
     def with_bos(self, ids: list[int]) -> list[int]:
-        """Put BOS in front where the tokenizer is told to add it and the template does not write it."""
-        # Only the first token counts: the check of rows finds a further BOS.
+        """Ids with `bos_id` in front, if there is one."""
         if self.bos_id is None or self.bos_id in ids[:1]:
             return ids
         return [self.bos_id, *ids]
 
     @cached_property
     def bos_id(self) -> int | None:
-        """The id that must be first and only once; None for a model that is prompted without one.
+        """The id that must be first and only once; None for a model that is prompted without one (ChatML).
 
-        The model's own template is the authority: what it does not write, the model has not seen (ChatML). A template
-        that spells the BOS token out uses it to open every turn (SmolLM2): there it is a turn mark.
+        A template that spells the BOS token out uses it as a turn mark (SmolLM2).
         """
         bos = self.tokenizer.special_text("bos_token")
         if not bos or bos in self.source:
@@ -329,26 +327,28 @@ class ChatTemplate:
 
     @cached_property
     def stop_ids(self) -> list[int]:
-        """Ids that end a completion: the one that rows train comes first, then the tokenizer's end of text."""
+        """Ids that end a completion: first the one that rows train, then the tokenizer's end of text.
+
+        Early in training a model may still end with the latter, as its base model does.
+        """
         trained = self.tokenizer.control_tokens[self.stop_text]
         eos = self.tokenizer.eos_id
-        # Base models end with the tokenizer's end of text, which a tuned model may still write early in training.
         return [trained] if eos is None or eos == trained else [trained, eos]
 
     def control_counts(self, asked: Asked, said: Turn, thinks: bool = False) -> tuple[int, int]:
-        """Control tokens that the template itself writes: in the prompt, and in the completion.
+        """Numbers of control tokens that the template itself writes: in the prompt, and in the completion.
 
-        A row with more of them has some in a user's text, where they would forge or end a turn. Tools and calls are
-        counted as they are; ``thinks``: whether the completion begins with its reasoning.
+        A row with more of them has some in a user's text, where they would forge or end a turn. ``thinks``: whether
+        the completion begins with its reasoning.
         """
-        # The template's own control tokens depend on the roles and not on the texts, so any text does.
+        # These numbers depend on roles, tools and calls, but not on texts.
         turns = tuple(turn._replace(text="a") for turn in asked.turns)
         key = (turns, asked.tools, said.more, thinks)
         if key not in self._counts:
             thought = f"{THOUGHT}a\n{THOUGHT_END}" if self.thinking else f"{THINK}a\n</think>\n\n"
             any_said = said._replace(text=f"{thought}a" if thinks else "a")
             alike = replace(asked, turns=turns)
-            prompt = self.with_bos(self.tokenizer.encode(self._render(alike, (), True)))
+            prompt = self.with_bos(self.tokenizer.encode(self._render(alike)))
             learned = self.tokenizer.encode(self.learned_text(alike, any_said))
             controls = self.tokenizer.control_ids
             self._counts[key] = (sum(i in controls for i in prompt), sum(i in controls for i in learned))
@@ -360,11 +360,11 @@ class ChatTemplate:
 
     @cached_property
     def note(self) -> str:
-        """A sentence about unexpected text that is learned; empty without any."""
-        header = self.header.strip()
-        return "" if header in _EMPTY_THOUGHTS else (
-            f"chat template `{self.name}` has no generation prompt: {_excerpt(self.header)} is learned as the "
-            "beginning of every answer")
+        """A sentence about unexpected text that is learned; empty if there is none."""
+        if self.header.strip() in _EMPTY_THOUGHTS:
+            return ""
+        return (f"chat template `{self.name}` has no generation prompt: {_excerpt(self.header)} is learned as the "
+                "beginning of every answer")
 
     @cached_property
     def header(self) -> str:
@@ -375,22 +375,23 @@ class ChatTemplate:
     def _probe(self) -> str:
         """What the template writes after a prompt whose answer is 2."""
         asked = Asked.of("1+1?")
-        return self._rest(self._render(asked, (), True), self._render(asked, (Turn("assistant", "2"),), False))[0]
+        return self._rest(self._render(asked), self._render(asked, Turn("assistant", "2")))[0]
 
     @cached_property
     def stop_text(self) -> str:
-        """The first control token after an answer. Looked up once: a vocabulary can hold thousands of them."""
+        """The first control token after an answer."""
         tail = self._probe.partition("2")[2]
-        # Of tokens that begin at the same place the longest is meant.
-        tokens = [(at, -len(token), token) for token in self.tokenizer.control_tokens if (at := tail.find(token)) >= 0]
+        tokens = [token for token in self.tokenizer.control_tokens if token in tail]
         if not tokens:
             raise self._wrong("no control token follows the answer, so the model would never learn to stop")
-        return min(tokens)[2]
+        # Of tokens that begin at the same place the longest is meant.
+        return min(tokens, key=lambda token: (tail.find(token), -len(token)))
 
     def _rest(self, before: str, conversation: str) -> tuple[str, bool]:
-        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself."""
-        # Templates of thinking models end the prompt with the opening tag, and drop the thoughts of a finished turn.
-        # Gemma 4's larger models are prompted with an empty channel, which finished turns do not have.
+        """The text after the prompt in the whole text, and whether the prompt has opened a `<think>` block itself.
+
+        A prompt may end with an opening tag or an empty channel that the template leaves out of a finished turn.
+        """
         for end in ("", THINK, _NO_THOUGHT):
             if before.endswith(end) and conversation.startswith(before.removesuffix(end)):
                 return conversation[len(before) - len(end):], end == THINK
@@ -398,7 +399,7 @@ class ChatTemplate:
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        # The settings under which transformers renders: templates are written for them, down to the white space.
+        # transformers' settings, for which templates are written.
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
                                                     extensions=["jinja2.ext.loopcontrols", _GenerationMarks])
         environment.globals["raise_exception"] = _raise
@@ -408,14 +409,15 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise self._wrong(f"it cannot be read: {error}") from None
 
-    def _render(self, asked: Asked, said: Sequence[Turn], add_generation_prompt: bool) -> str:
-        names: dict[str, Any] = {name: self.tokenizer.special_text(name) for name in ("bos_token", "eos_token")}
-        messages = [turn.message() for turn in (*asked.turns, *said)]
-        # Without tools transformers passes None as well, which templates tell from an empty list.
-        names["tools"] = json.loads(asked.tools) if asked.tools else None
+    def _render(self, asked: Asked, said: Turn | None = None) -> str:
+        """The conversation up to a completion that is asked for, or up to the end of the completion ``said``."""
+        turns = asked.turns if said is None else (*asked.turns, said)
+        messages, tools = [turn.message() for turn in turns], json.loads(asked.tools) if asked.tools else None
         try:
-            return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt, **names)
-        # A template is a foreign program, and these are the ways in which it can fail on plain texts.
+            return self._template.render(
+                messages=messages, tools=tools, add_generation_prompt=said is None,
+                bos_token=self.tokenizer.special_text("bos_token"), eos_token=self.tokenizer.special_text("eos_token"))
+        # The ways in which a template can fail on plain texts.
         except (jinja2.TemplateError, TypeError, ValueError, OverflowError, MemoryError) as error:
             raise self._wrong(f"it fails: {error}", "a template that takes these turns",
                               "another data.template, or data without such turns") from None
@@ -427,18 +429,18 @@ class ChatTemplate:
 
 
 class _GenerationMarks(Extension):
-    """`{% generation %}`, with which some templates mark the assistant's text: here it marks nothing."""
+    """Ignores `{% generation %}` and `{% endgeneration %}`, which mark the assistant's text in some templates."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by jinja2
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """The text between the marks, as it is."""
+        """The text between the marks."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def _excerpt(text: str) -> str:
-    """The beginning of a text, for messages; line breaks visible."""
+    """The beginning of a text for messages, quoted."""
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
@@ -458,17 +460,18 @@ def _leaves(value: Any) -> list[str]:
 
 
 def _end_of(value: str, text: str, start: int) -> int:
-    """Where a value ends in a text, written as it is or as JSON; -1 where it is not there."""
-    # Python's `True` and `None` are what a template without `tojson` writes.
+    """Where a value ends in a text, from ``start`` on; -1 if it is not there."""
+    # As it is, as JSON, or as Python's `True` and `None`.
     forms = (value, json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(value)[1:-1], value.title())
-    return max((found + len(form) if (found := text.find(form, start)) >= 0 else -1) for form in forms)
+    ends = [text.find(form, start) + len(form) for form in forms if text.find(form, start) >= 0]
+    return max(ends, default=-1)
 
 
 def _to_json(value: object, **options: object) -> str:
-    """JSON as transformers writes it in templates: no HTML escapes, and characters as they are."""
+    """The filter `tojson` as transformers has it: without HTML escapes."""
     return json.dumps(value, ensure_ascii=False, indent=cast(int | None, options.get("indent")))
 
 
 def _raise(message: str) -> None:
-    """Function that templates call to refuse a conversation, such as one with a system turn."""
+    """The function `raise_exception`, by which templates refuse a conversation."""
     raise jinja2.TemplateError(message)

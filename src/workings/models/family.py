@@ -1,7 +1,7 @@
-"""Model families: one object has everything about a family; those of this package are below `families`.
+"""Model families. One object knows a family's tensors and ``config.json``; `families` has those of this package.
 
-The methods here are those of the standard decoder: of Llama, and of every family that differs from it in switches of
-`ModelShape`. A family with other tensors or another ``config.json`` derives a class and overrides them.
+`Family` itself is the standard decoder: Llama, and every family that differs from it in switches of `ModelShape` only.
+Other families derive a class and override methods.
 
 Sizes: V vocabulary, D width, F feed-forward width, N query heads, K key/value heads, H head size.
 Matrices are stored ``[out, in]`` and applied as ``x @ W.T``.
@@ -19,7 +19,7 @@ EMBEDDING = "model.embed_tokens.weight"
 FINAL_NORM = "model.norm.weight"
 HEAD = "lm_head.weight"
 PER_LAYER_EMBEDDING = "model.embed_tokens_per_layer.weight"
-"""A second table ``[V, L * P]``, in families whose layers get their own numbers for every token (Gemma 4)."""
+"""The table of per-layer embeddings (Gemma 4): ``[V, layers * ModelShape.per_layer_width]``."""
 PER_LAYER_PROJECTION = "model.per_layer_model_projection.weight"
 PER_LAYER_NORM = "model.per_layer_projection_norm.weight"
 LAYER_SCALAR = "layer_scalar"
@@ -28,7 +28,7 @@ PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self
                "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 """Matrices of one layer of the standard decoder, in the order of their use."""
 RESIDUAL = ("self_attn.o_proj", "mlp.down_proj")
-"""Matrices that write into the residual stream; their inputs are outputs of other matrices of the layer."""
+"""Matrices of the standard decoder that write into the residual stream."""
 NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
           "max_position_embeddings")
 ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
@@ -43,9 +43,9 @@ class Family:
     name: str
     """Name in recipes and records."""
     model_type: str
-    """Hugging Face's name of the architecture in ``config.json``; transformers must know it, for the PyTorch engine."""
+    """Name in ``config.json``, which transformers must know for the PyTorch engine."""
     other_model_types: tuple[str, ...] = ()
-    """Further names under which ``config.json`` may hold a model of this very architecture."""
+    """Further names in ``config.json`` of the same architecture."""
     architecture: str
     """transformers' class, which ``config.json`` names."""
     switches: Mapping[str, Any] = field(default_factory=dict)
@@ -53,27 +53,27 @@ class Family:
     ties_by_default: bool = False
     """Whether a ``config.json`` without ``tie_word_embeddings`` means tied ones."""
     local_rotation: bool = False
-    """Whether sliding layers rotate by `ModelShape.local_rope_theta` instead of global layers' ``rope_theta``."""
+    """Whether sliding layers rotate by `ModelShape.local_rope_theta`."""
     needed: tuple[str, ...] = NEEDED
     """Keys that a ``config.json`` must have."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Settings of ``config.json`` that every model of the family has; another value is refused."""
     multimodal: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """``model_type`` of models that hold one of this family as ``text_config`` -> what that may leave out."""
+    """``model_type`` of models with one of this family as ``text_config`` -> defaults of keys that it may leave out."""
     projections: tuple[str, ...] = PROJECTIONS
     """Matrices of one layer, in the order of their use."""
     residual: tuple[str, ...] = RESIDUAL
-    """Matrices that write into the residual stream: their random weights are smaller, by the number of layers."""
+    """Matrices that write into the residual stream; their random weights are smaller in deeper models."""
     layer_prefix: str = "model.layers"
     """Prefix before a layer's number in the names of tensors."""
     template: str = "tokenizer"
     """The recipe's `data.template` for published chat models of the family."""
     licence: str = ""
-    """Terms of the published weights, where all of them have the same."""
+    """Terms of the published weights, if all of them have the same."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Engine that cannot run the family -> what is expected instead: engine torch, and why."""
     norms_at_one: tuple[str, ...] = ()
-    """Ends of the names of norms that multiply by their weight itself, where the others multiply by ``1 + weight``."""
+    """Ends of the names of norms that multiply by ``weight``, while the others multiply by ``1 + weight``."""
     drawn_vectors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
     """Random vectors: end of the name -> function from a uniform number in [0, 1) to an initial value."""
     frozen: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Family:
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
         """A small model's shape, changed so that rows of a few dozen tokens use every feature of the family.
 
-        `workings.runs.parity` compares engines on it: windows of sliding layers are shorter than the rows.
+        `workings.runs.parity` compares engines on such a model.
         """
         return replace(shape, sliding_window=16, sliding_pattern=2) if shape.sliding_pattern else shape
 
@@ -119,12 +119,12 @@ class Family:
             "mlp.down_proj.weight": (width, inner),
         }
         if shape.qkv_bias:
-            shapes |= {f"self_attn.{letter}_proj.bias": (size,) for letter, size in zip("qkv", (query, key, key),
-                                                                                         strict=True)}
+            shapes |= {"self_attn.q_proj.bias": (query,), "self_attn.k_proj.bias": (key,),
+                       "self_attn.v_proj.bias": (key,)}
         if shape.qk_norm:
-            sizes = (query, key) if shape.qk_norm_whole else (head, head)
-            shapes |= {f"self_attn.{letter}_norm.weight": (size,) for letter, size in zip("qk", sizes, strict=True)}
-        # Then `post_attention_layernorm` is a norm after attention, and that before the feed-forward has another name.
+            shapes["self_attn.q_norm.weight"] = (query if shape.qk_norm_whole else head,)
+            shapes["self_attn.k_norm.weight"] = (key if shape.qk_norm_whole else head,)
+        # Only then `post_attention_layernorm` is a norm after attention.
         if shape.post_norms:
             shapes |= {f"{side}_feedforward_layernorm.weight": (width,) for side in ("pre", "post")}
         if not shape.pre_norms:
@@ -140,11 +140,9 @@ class Family:
 
     def read_config(self, config: Mapping[str, Any]) -> ModelShape:
         """Shape by the content of ``config.json``. Raises `RequestError` for what is absent or computed differently."""
-        # One that is fixed may be null; whether it has its value is asked below.
+        # A fixed key may be null; `check_fixed` looks at its value.
         require(config, tuple(key for key in self.needed if not (key in self.fixed and key in config)))
-        # Biases that are not computed would silently be left out of the model.
-        biases = config.get("attention_bias") and not self.switches.get("qkv_bias")
-        if biases or config.get("mlp_bias"):
+        if (config.get("attention_bias") and not self.switches.get("qkv_bias")) or config.get("mlp_bias"):
             raise RequestError("attention_bias or mlp_bias is true", "a model without these biases")
         self.check_fixed(config)
         self.check_activation(config)
@@ -152,15 +150,14 @@ class Family:
         sizes = {
             "vocab_size": int(config["vocab_size"]), "layers": int(config["num_hidden_layers"]), "width": width,
             "mlp_width": int(config["intermediate_size"]), "heads": heads,
-            # Older files have neither key: then heads share the width, and each has its own keys and values.
+            # Older files have neither of these keys.
             "head_dim": int(config.get("head_dim") or width // heads),
             "kv_heads": int(config.get("num_key_value_heads") or heads),
             "context": int(config["max_position_embeddings"]),
             "rms_norm_eps": float(config.get("rms_norm_eps", 1e-6)),
             "tied_embeddings": bool(config.get("tie_word_embeddings", self.ties_by_default))}
-        # What is further right wins: the family's usual values, then what the file says.
-        return ModelShape(family=self.name, **(
-            dict(self.switches) | read_rotation(config) | self.read_attention(config) | sizes))
+        values = dict(self.switches) | read_rotation(config) | self.read_attention(config) | sizes
+        return ModelShape(family=self.name, **values)
 
     def check_fixed(self, config: Mapping[str, Any]) -> None:
         """Raise `RequestError` for a setting that no model of the family has."""
@@ -170,19 +167,20 @@ class Family:
 
     def check_activation(self, config: Mapping[str, Any]) -> None:
         """Raise `RequestError` for another activation than the family's. Older Gemma files say `gelu` for its own."""
-        ours = str(self.switches.get("activation", "gelu_tanh"))
+        activation = str(self.switches.get("activation", "gelu_tanh"))
+        names = (None, ACTIVATIONS[activation], activation.partition("_")[0])
         for key in ("hidden_activation", "hidden_act"):
-            if (said := config.get(key)) is not None and said not in (ACTIVATIONS[ours], ours.partition("_")[0]):
-                raise RequestError(f"a {self.name} model cannot have {key}: {str(said)[:80]}",
-                                   f"{key}: {ACTIVATIONS[ours]}")
+            if config.get(key) not in names:
+                raise RequestError(f"a {self.name} model cannot have {key}: {str(config[key])[:80]}",
+                                   f"{key}: {ACTIVATIONS[activation]}")
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of `ModelShape` that say what attention sees and how scores are scaled."""
         if "sliding_pattern" in self.switches:
-            return {"sliding_window": int(config["sliding_window"]), **read_pattern(
-                config, SLIDING, "sliding_pattern",
-                config.get("sliding_window_pattern") or self.switches["sliding_pattern"],
-                last_global=self.switches.get("last_layer_global", False))}
+            usual = config.get("sliding_window_pattern") or self.switches["sliding_pattern"]
+            pattern = read_pattern(config, SLIDING, "sliding_pattern", usual,
+                                   last_global=self.switches.get("last_layer_global", False))
+            return {"sliding_window": int(config["sliding_window"])} | pattern
         if config.get("use_sliding_window"):
             raise RequestError(f"a {self.name} model cannot have use_sliding_window: true",
                                "a model without sliding windows")
@@ -197,13 +195,14 @@ class Family:
             "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads, "head_dim": shape.head_dim,
             "max_position_embeddings": shape.context, "rms_norm_eps": shape.rms_norm_eps,
             "rope_theta": shape.rope_theta, "tie_word_embeddings": shape.tied_embeddings,
-            # Where there are such biases, `fixed` says by which key, if by any: Qwen 2 has none for them.
+            # Qwen 2 has such biases, but no key for them.
             **({} if shape.qkv_bias else {"attention_bias": False}),
-            # Both spellings: of transformers' classes those of Gemma 2 and 3 read the second, Llama's the first.
+            # transformers' classes read either the first key (Llama) or the second (Gemma 2 and 3).
             "hidden_act": activation, "hidden_activation": activation,
             **self.fixed, **self.write_attention(shape), **write_rotation(shape)}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
         """The settings that `read_attention` reads."""
-        slides = "sliding_pattern" in self.switches
-        return {"sliding_window": shape.sliding_window, "layer_types": layer_types(shape)} if slides else {}
+        if "sliding_pattern" not in self.switches:
+            return {}
+        return {"sliding_window": shape.sliding_window, "layer_types": layer_types(shape)}

@@ -1,4 +1,4 @@
-"""The parts of Hugging Face's ``config.json`` that several families share: rotary settings and sliding layers."""
+"""The parts of Hugging Face's ``config.json`` that several families share: valid values, rotation, kinds of layers."""
 
 from collections.abc import Callable, Mapping
 from math import log
@@ -8,7 +8,7 @@ from workings.errors import RequestError
 from workings.models.shape import ModelShape
 
 MAX_LAYERS, MAX_TOKENS, MAX_VALUE = 10_000, 1 << 40, 1 << 26
-"""Largest number of layers, of positions, and of everything else; far above every model that was ever published."""
+"""Largest number of layers, of positions, and of everything else; far above every published model."""
 SIZES: Mapping[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",), "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "width": ("hidden_size", "n_embd", "d_model"), "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
@@ -20,30 +20,29 @@ _MOST = {"layers": MAX_LAYERS, "context": MAX_TOKENS}
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "auto")
 """Values of ``torch_dtype`` or ``dtype``, with or without the prefix ``torch.``."""
 _OBJECTS = ("rope_parameters", "rope_scaling", "full_attention", "sliding_attention", "text_config")
-"""Keys of further objects, whose values are checked as well."""
+"""Keys of objects whose values are checked as well."""
 _NEEDED_BY_SCALING = {"linear": ("factor",),
                       "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
                       "yarn": ("factor", "original_max_position_embeddings")}
 _LARGEST = 1e300
-"""Above it are infinities, and integers that no float holds; a comparison with not-a-number is false as well."""
+"""Refuses infinities, and integers that no float holds."""
 _DEPTH = 3
-"""`text_config.rope_parameters.full_attention` is as deep as published files go."""
+"""Levels of objects that are checked, as in `text_config.rope_parameters.full_attention`."""
 
 
 class _Rule(NamedTuple):
-    """What a key's values have in common, and how an error describes it."""
+    """A condition on a key's value, and its description in errors."""
 
     holds: Callable[[Any], bool]
     expected: str
 
 
 def _whole(least: int, most: int = MAX_VALUE) -> _Rule:
-    # By type, because True is an int as well.
     return _Rule(lambda value: type(value) is int and least <= value <= most, f"a whole number from {least} to {most}")
 
 
 def _number(in_range: Callable[[float], bool], expected: str) -> _Rule:
-    # Again by type, and bounded: JSON in Python reads `Infinity` and `NaN` as numbers.
+    # Bounded, because Python's JSON reads `Infinity` and `NaN` as numbers.
     return _Rule(lambda value: type(value) in (int, float) and abs(value) < _LARGEST and in_range(value), expected)
 
 
@@ -64,7 +63,6 @@ _RULES: dict[str, _Rule] = {
         "attention_factor", "partial_rotary_factor"), _number(lambda value: value > 0, "a number above 0")),
     **dict.fromkeys(("final_logit_softcapping", "attn_logit_softcapping"),
                     _number(lambda value: value >= 0, "a number from 0 on")),
-    # A text such as "no" would count as true.
     **dict.fromkeys(("tie_word_embeddings", "attention_bias", "mlp_bias", "use_qk_norm", "attention_k_eq_v",
                      "use_double_wide_mlp", "attn_output_gate"),
                     _Rule(lambda value: isinstance(value, bool), "true or false")),
@@ -80,16 +78,16 @@ _RULES: dict[str, _Rule] = {
 
 
 def check_values(config: Mapping[str, Any], place: str = "") -> None:
-    """Raise `RequestError` for a value that no model has; ``place`` is the key that this object is under.
+    """Raise `RequestError` for a value that no model has. Keys may be missing or null.
 
-    Whether a key that is missing or null is needed is the family's matter.
+    ``place``: keys that lead to this object, such as ``text_config.``.
     """
     for key, value in config.items():
-        if value is None or (rule := _RULES.get(key)) is None:
+        rule = _RULES.get(key)
+        if value is None or rule is None:
             continue
         if not rule.holds(value):
             raise RequestError(f"{place}{key} cannot be {str(value)[:80]}", rule.expected)
-        # A limit, because the file comes from somewhere else and may be nested without end.
         if key in _OBJECTS and place.count(".") < _DEPTH:
             check_values(value, f"{place}{key}.")
     kind = config.get("rope_type", config.get("type")) if place else None
@@ -104,11 +102,10 @@ KINDS = {SLIDING: "sliding", GLOBAL: "global", LINEAR: "linear"}
 
 
 def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary settings from either of Hugging Face's spellings. Raises `RequestError` for another kind of scaling."""
-    # transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`; published files have
-    # either.
+    """Fields of `ModelShape` for rotation. Raises `RequestError` for an unknown kind of scaling."""
+    # transformers 5 writes `rope_parameters`, earlier ones `rope_theta` and `rope_scaling`.
     given = config.get("rope_parameters") or {}
-    # Where layers turn by two bases, the parameters are nested by the kind of layer.
+    # With two bases the parameters are nested by the kind of layer.
     full, local = given.get("full_attention", given), given.get("sliding_attention", {})
     scaling = dict(config.get("rope_scaling") or {}) | {k: v for k, v in full.items() if k != "rope_theta"}
     bases = {"rope_theta": full.get("rope_theta", config.get("rope_theta")),
@@ -131,30 +128,28 @@ def read_rotation(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_yarn(scaling: Mapping[str, Any]) -> tuple[float, ...]:
-    """`ModelShape.rope_yarn` from transformers' settings."""
-    # Other families' variants of the rule, which this package does not compute.
+    """`ModelShape.rope_yarn` from transformers' settings. Raises `RequestError` for variants of other families."""
     if variants := [name for name in ("mscale", "mscale_all_dim", "truncate") if scaling.get(name, True) is not True]:
         raise RequestError(f"rope scaling of type yarn cannot be computed with {', '.join(variants)}",
                            "YaRN as OLMo 3 uses it")
     factor = float(scaling["factor"])
-    # YaRN's own rule, for files without the key: attention gets a little sharper with the stretch.
-    sharper = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
-    # 32 and 1 are the defaults of the paper and of transformers.
+    # Defaults of the paper and of transformers.
+    attention_factor = scaling.get("attention_factor") or (0.1 * log(factor) + 1.0 if factor > 1 else 1.0)
     return (factor, int(scaling["original_max_position_embeddings"]), float(scaling.get("beta_fast") or 32),
-            float(scaling.get("beta_slow") or 1), float(sharper))
+            float(scaling.get("beta_slow") or 1), float(attention_factor))
 
 
 def write_rotation(shape: ModelShape) -> dict[str, Any]:
-    """The scaling of rotary embeddings; nothing without one."""
+    """`rope_scaling`, which every transformers reads; empty without scaling."""
     if shape.rope_llama3:
         factor, low, high, original = shape.rope_llama3
         return {"rope_scaling": {"rope_type": "llama3", "factor": factor, "low_freq_factor": low,
                                  "high_freq_factor": high, "original_max_position_embeddings": int(original)}}
     if shape.rope_yarn:
-        factor, original, fast, slow, sharper = shape.rope_yarn
+        factor, original, fast, slow, attention_factor = shape.rope_yarn
         return {"rope_scaling": {"rope_type": "yarn", "factor": factor, "beta_fast": fast, "beta_slow": slow,
-                                 "original_max_position_embeddings": int(original), "attention_factor": sharper}}
-    # Written in the older spelling, which every transformers reads.
+                                 "original_max_position_embeddings": int(original),
+                                 "attention_factor": attention_factor}}
     if shape.rope_scaling != 1.0:
         return {"rope_scaling": {"rope_type": "linear", "factor": shape.rope_scaling}}
     return {}
@@ -162,9 +157,10 @@ def write_rotation(shape: ModelShape) -> dict[str, Any]:
 
 def read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, *,
                  last_global: bool = False) -> dict[str, Any]:
-    """``field``: every how many layers one is global, the others being ``other``; or else the kind of each layer.
+    """The pattern of global layers as ``field`` of `ModelShape`, or the kind of each layer if there is no pattern.
 
-    ``usual``: the pattern of files from before `layer_types`; ``last_global``: the last layer is global in any case.
+    ``other``: kind of the other layers; ``usual``: the pattern of files without `layer_types`; ``last_global``: the
+    last layer is global in any case.
     """
     kinds, layers = config.get("layer_types"), int(config["num_hidden_layers"])
     if not kinds:
@@ -173,11 +169,13 @@ def read_pattern(config: Mapping[str, Any], other: str, field: str, usual: int, 
         raise RequestError(
             f"layer_types do not fit {layers} layers: {len(kinds)} of {', '.join(sorted(map(str, {*kinds})))}",
             f"{other} or {GLOBAL} for each layer")
-    # Few layers fit several patterns: the usual one is meant, or else the one whose end is the first global layer.
-    first = kinds.index(GLOBAL) + 1 if GLOBAL in kinds else layers + 1
-    for pattern in (usual, first):
-        ends = {layers - 1} if last_global else set()
-        if list(kinds) == [GLOBAL if (i + 1) % pattern == 0 or i in ends else other for i in range(layers)]:
+    # The usual pattern comes first, because few layers fit several.
+    first_global = kinds.index(GLOBAL) + 1 if GLOBAL in kinds else layers + 1
+    for pattern in (usual, first_global):
+        expected = [GLOBAL if (i + 1) % pattern == 0 else other for i in range(layers)]
+        if last_global:
+            expected[-1] = GLOBAL
+        if list(kinds) == expected:
             return {field: pattern}
     return {field: 0, "layer_types": tuple(KINDS[kind] for kind in kinds)}
 
@@ -188,6 +186,6 @@ def layer_types(shape: ModelShape) -> list[str]:
 
 
 def require(config: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-    """Raise `RequestError` where a ``config.json`` lacks one of these keys, or has null for it."""
+    """Raise `RequestError` if a ``config.json`` lacks one of these keys, or has null for it."""
     if missing := [key for key in keys if config.get(key) is None]:
         raise RequestError(f"config.json lacks {', '.join(missing)}", "a complete Hugging Face config.json")

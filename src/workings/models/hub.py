@@ -6,60 +6,55 @@ from workings.errors import RequestError, first_line
 from workings.hints import pip_install
 
 TOKENIZER_FORMS = ("tokenizer.model", "added_tokens.json", "vocab.json", "merges.txt")
-"""The tokenizer of ``tokenizer.json`` once more, as other tools read it: Gemma's GGUF converter the first two."""
+"""Other forms of the tokenizer, which other tools read, such as Gemma's GGUF converter."""
 TERMS = ("LICENSE*", "USE_POLICY*", "NOTICE*")
-"""On which terms weights may be used and passed on."""
+"""Terms of use."""
 SMALL = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
          "*processor_config.json", "chat_template.jinja", "README.md", *TOKENIZER_FORMS, *TERMS)
-"""Files that describe a model: configuration, tokenizer and terms of use; megabytes at most."""
+"""Files of some megabytes at most: configuration, tokenizer and terms of use."""
 PATTERNS = ("*.safetensors", "*.safetensors.index.json", *SMALL)
-"""Files that are downloaded from a repository: weights in safetensors, configuration, tokenizer, terms of use."""
+"""Files that are downloaded from a repository. Pickled weights (`*.bin`) never are."""
 LOCAL = "local directory"
-"""Replaces a commit, for files that are on this machine."""
+"""Revision of files that are on this machine."""
 GGUF = "GGUF file of SHA-256 "
-"""Replaces a commit, followed by the digest, for weights that were converted from a GGUF file of this machine."""
+"""Revision, followed by the digest, of weights that were converted from a GGUF file of this machine."""
 
 
 def is_local(revision: str) -> bool:
-    """Whether weights of this revision are on this machine and nowhere else."""
+    """Whether weights of this revision are on this machine only."""
     return revision == LOCAL or revision.startswith(GGUF)
 
 
 def weights_directory(name: str, revision: str, *, tensors: bool = True) -> tuple[Path, str]:
     """A local directory with a model's files, and their commit.
 
-    ``name`` is a directory or a Hub id such as ``google/gemma-2b``, ``revision`` a branch, tag or commit of the latter.
-    Without ``tensors`` only what is needed to check a run is downloaded. Raises `RequestError` for neither a directory
-    nor a reachable repository, and for a gated one whose licence is not accepted.
+    ``name`` is a directory, or a Hub id such as ``google/gemma-2b``; ``revision`` is a branch, tag or commit of the
+    Hub's. Without ``tensors`` only `SMALL` files are downloaded. Raises `RequestError` if there is neither a directory
+    nor a reachable repository, or the licence of a gated one is not accepted.
     """
-    # A folder comes first: what is here needs no network, even under the name of a repository.
     local = Path(name)
     if local.is_dir():
         return local, LOCAL
     absent = f"there is no folder {name}"
     try:
-        # Here and not above: a local directory needs neither the package nor the time to import it.
         from huggingface_hub import errors, snapshot_download
     except ModuleNotFoundError:
         raise RequestError(absent, "an existing local directory; the Hub needs the package huggingface_hub",
                            pip_install("hub")) from None
     try:
-        # Pickled weights (`*.bin`) match none of the patterns, so they are never even downloaded.
         wanted = list(PATTERNS if tensors else SMALL)
         directory = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
-    # Before its base class `RepositoryNotFoundError`, whose advice is another.
+    # Subclasses come before their base classes.
     except errors.GatedRepoError:
         raise RequestError(f"{name} is gated",
                            "a repository whose licence you have accepted and a token that may read it",
                            f"open https://huggingface.co/{name}, accept the licence, then set HF_TOKEN") from None
-    # Before its base class `HfHubHTTPError`, which represents a Hub that cannot be reached.
     except errors.RevisionNotFoundError:
         raise RequestError(f"{name} has no revision {revision}", "a branch, tag or commit of that repository",
                            "set `model.revision: main`") from None
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise RequestError(absent, "a local directory or the id of a repository that your token can see",
                            "check the spelling; for a private or gated one set HF_TOKEN") from None
-    # Without a network, and without an earlier download.
     except (errors.LocalEntryNotFoundError, errors.HfHubHTTPError, OSError) as error:
         raise RequestError(f"{name} is neither a folder here nor downloaded: {first_line(error)}",
                            "a local directory, an earlier download, or a reachable Hub",

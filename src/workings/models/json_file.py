@@ -1,4 +1,4 @@
-"""JSON of published models. A broken file is an error that names it, and is read in bounded memory."""
+"""JSON files of published models, read in bounded memory. Errors name the file."""
 
 import json
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from workings.errors import RequestError
 
 MAX_BYTES = 64 << 20
-"""Largest file of settings that is read: published indexes of the largest models have some megabytes."""
+"""Largest file of settings that is read."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises `RequestError`, naming the file, for anything else."""
+    """The object in a JSON file. Raises `RequestError` for anything else."""
     return parse_object(read_bytes(path), str(path))
 
 
@@ -22,9 +22,9 @@ def write_object(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The bytes of a file. Raises a `RequestError` that names it if it is too large or cannot be read."""
+    """The bytes of a file. Raises `RequestError` if it is too large or cannot be read."""
     try:
-        # By bytes read, not by the size in the file system: a link may lead to an endless device.
+        # The file system's size is not asked: a link may lead to an endless device.
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
@@ -46,8 +46,7 @@ def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> str:
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
     """The object in bytes of JSON; ``where`` names the file in errors. Raises `RequestError` for anything else."""
     try:
-        value = json.loads(data.decode(), object_pairs_hook=_agreeing)
-    # ValueError: also bytes that are no UTF-8, and integers of more than 4,300 digits. RecursionError: nested too deep.
+        value = json.loads(data.decode(), object_pairs_hook=_without_contradiction)
     except (ValueError, RecursionError) as error:
         raise RequestError(f"{where} is not JSON: {str(error)[:200]}", "a JSON object in UTF-8",
                            "download it again") from None
@@ -56,9 +55,11 @@ def parse_object(data: bytes, where: str) -> dict[str, Any]:
     return value
 
 
-def _agreeing(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key has two values, of which readers take either one."""
     values = dict(pairs)
-    # Readers differ in which of two they take; the same value twice means the same to all.
-    if len(values) != len(pairs) and (other := [key for key, value in pairs if values[key] != value]):
-        raise ValueError(f"key {other[0][:80]!r} is given twice, with two values")
+    is_repeated = len(values) != len(pairs)
+    for key, value in pairs if is_repeated else ():
+        if values[key] != value:
+            raise ValueError(f"key {key[:80]!r} is given twice, with two values")
     return values

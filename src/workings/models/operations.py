@@ -1,6 +1,6 @@
 """Weights and floating-point operations of one token, from the model's shape. A multiply and an add are two operations.
 
-Only matrix products count: norms, activations and the optimizer are below two percent at any size worth timing.
+Only matrix products count: norms, activations and the optimizer are below two percent.
 """
 
 from functools import cache
@@ -19,8 +19,7 @@ def weights_met(shape: ModelShape) -> int:
         for size in layer_shapes(shape, layer).values():
             if len(size) == 2:
                 total += prod(size)
-            elif len(size) == 3 and shape.experts:  # one tensor has the matrices of all experts
-                # `[E, a, b]`: a token meets k of E matrices, so k / E of the tensor.
+            elif len(size) == 3 and shape.experts:  # [experts, out, in]
                 total += prod(size) // shape.experts * shape.experts_per_token
     return total
 
@@ -33,11 +32,12 @@ def outer_weights_met(shape: ModelShape) -> int:
 def weights_read(shape: ModelShape) -> int:
     """Stored parameters that computing a token reads: neither per-layer embeddings nor unused experts."""
     table = prod(outer_shapes(shape)[PER_LAYER_EMBEDDING]) if shape.per_layer_width else 0
-    experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()
-                  if len(size) == 3)
-    not_routed = experts // shape.experts * (shape.experts - shape.experts_per_token) if shape.experts else 0
-    # A table is looked up and not read: of the per-layer embeddings a token takes one row.
-    return parameter_count(shape) - table - not_routed
+    unused = 0
+    if shape.experts:
+        experts = sum(prod(size) for layer in range(shape.layers) for size in layer_shapes(shape, layer).values()
+                      if len(size) == 3)
+        unused = experts // shape.experts * (shape.experts - shape.experts_per_token)
+    return parameter_count(shape) - table - unused
 
 
 def pairs(length: int, window: int = 0) -> int:
@@ -48,16 +48,16 @@ def pairs(length: int, window: int = 0) -> int:
 
 
 def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
-    """Operations of one row's forward attention, all layers: scores and weighted sum, or a state.
+    """Operations of one row's forward attention, all layers: scores and weighted sum, or a linear state.
 
     With ``square`` all pairs count, as plain attention computes them, instead of the causal ones.
     """
-    # A state is a matrix for each value head that a token reads, corrects and reads again, by multiplying and adding.
-    of_state = 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
+    # Each token reads the state, a matrix for each value head, corrects it, and reads it again.
+    state_operations = 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
     total = 0
     for layer in range(shape.layers):
         if shape.is_linear(layer):
-            total += length * of_state
+            total += length * state_operations
             continue
         pair_operations = 2 * 2 * shape.heads * shape.head_dim_of(layer)
         window = shape.sliding_window if shape.slides(layer) else 0

@@ -1,4 +1,4 @@
-"""Model families by name: those of this package, and those of the entry points of other packages."""
+"""Model families by name: those of this package, and those of other packages' entry points."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -13,22 +13,23 @@ from workings.models.unverified import unverified_family
 from workings.plugins import find_plugin, refuse_our_names
 
 registered: dict[str, Family] = {}
+"""By name; those of other packages once they were asked for."""
 
 
 def register(family: Family) -> Family:
-    """Make a family known in this process. Raises `RequestError` if another one has its name or ``model_type``."""
+    """Add a family in this process. Raises `RequestError` if another one has its name or ``model_type``."""
     _register_ours()
     return _add(family)
 
 
 def find_family(name: str) -> Family:
-    """The family of this name. Raises `RequestError` if there is none, or two packages bring it."""
+    """The family of this name. Raises `RequestError` if there is none, or two packages have it."""
     _register_ours()
-    return registered[name] if name in registered else _add(_brought(name))
+    return registered[name] if name in registered else _add(_from_plugin(name))
 
 
 def family_of(shape: ModelShape) -> Family:
-    """The family that a shape belongs to; of an unverified model one that is made from the shape itself."""
+    """The family that a shape belongs to; for an unverified model one that is made from the shape itself."""
     return find_family(shape.family) if shape.verified else unverified_family(shape)
 
 
@@ -42,7 +43,7 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
     """The family whose ``model_type`` a ``config.json`` names. Raises `RequestError` if there is none."""
     wanted = config.get("model_type")
     _register_ours()
-    # Other packages come last: a family that is found is registered on the way.
+    # Families of other packages come last.
     for family in chain(tuple(registered.values()), map(find_family, known_families())):
         if wanted in (family.model_type, *family.other_model_types):
             return family
@@ -52,7 +53,7 @@ def find_model_type(config: Mapping[str, Any]) -> Family:
 
 
 def _register_ours() -> None:
-    """Register the families of this package, once; the entry points are looked at for others of their names."""
+    """Register the families of this package, once. Raises `RequestError` if an entry point has one of their names."""
     if FAMILIES[-1] in registered:
         return
     refuse_our_names(GROUP, FAMILIES, kind="model family")
@@ -64,22 +65,21 @@ def _register_ours() -> None:
 def _add(family: Family) -> Family:
     for key in ("name", "model_type"):
         value = getattr(family, key)
-        # The same object may be registered again; another one under its name may not.
-        if taken := [other for other in registered.values() if other is not family and getattr(other, key) == value]:
-            raise RequestError(f"model families {taken[0].name} and {family.name} both have {key} {value!r}",
-                               f"a {key} that no other family has")
+        for other in registered.values():
+            if other is not family and getattr(other, key) == value:
+                raise RequestError(f"model families {other.name} and {family.name} both have {key} {value!r}",
+                                   f"a {key} that no other family has")
     registered[family.name] = family
     return family
 
 
-def _brought(name: str) -> Family:
+def _from_plugin(name: str) -> Family:
     """A family from another package."""
     point = find_plugin(GROUP, name, given=f"model family {name!r}")
     if point is None:
         raise RequestError(f"there is no model family {name!r}", f"one of {', '.join(known_families())}",
                            "install the package that brings it")
     family = point.load()
-    # The name is recorded, so an object with another one would be looked up under that later.
     if not isinstance(family, Family) or family.name != name:
         raise RequestError(f"{point.value} is not the model family {name!r}",
                            f"a `workings.models.family.Family` whose name is {name!r}")

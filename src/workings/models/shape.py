@@ -1,4 +1,4 @@
-"""Description of a decoder-only model without a framework: sizes, and the switches in which families differ."""
+"""Description of a decoder-only model: sizes, and the switches in which families differ."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class ModelShape:
-    """Sizes and switches of one model; the field names follow Hugging Face's ``config.json`` where it has one."""
+    """Sizes and switches of one model. Names are those of Hugging Face's ``config.json`` where it has them."""
 
     family: str
-    """Name of a `workings.models.family.Family`, which knows what is not written here: tensors and ``config.json``."""
+    """Name of a `workings.models.family.Family`, which knows tensors and ``config.json``."""
     vocab_size: int
     layers: int
     width: int
@@ -26,19 +26,19 @@ class ModelShape:
     local_rope_theta: float = 10_000.0
     """Base of the sliding layers, in families whose layers have two (`Family.local_rotation`: Gemma 3)."""
     sliding_window: int = 0
-    """Positions a sliding layer sees, itself included; 0: no sliding layers."""
+    """Positions that a sliding layer sees, itself included; 0: no sliding layers."""
     sliding_pattern: int = 0
     """Every n-th layer is global, the others slide (Gemma 2: 2, Gemma 3: 6); 0: all are global."""
     last_layer_global: bool = False
-    """The last layer is global regardless of what the pattern says (Gemma 4)."""
+    """The last layer is global, whatever the pattern says (Gemma 4)."""
     layer_types: tuple[str, ...] = ()
-    """``sliding``, ``global`` or ``linear`` for each layer, where no pattern says it; empty: the pattern."""
+    """``sliding``, ``global`` or ``linear`` for each layer; empty: a pattern says it."""
     query_scale: float = 0.0
     """Scores are multiplied by this; 0: ``head_dim ** -0.5``."""
     attention_softcap: float = 0.0
     """Scores pass through ``cap * tanh(x / cap)`` (Gemma 2: 50); 0: they do not."""
     final_softcap: float = 0.0
-    """Bound of logits by the same function; 0: none (Gemma 2: 30)."""
+    """The same for logits (Gemma 2: 30)."""
     activation: Literal["gelu_tanh", "silu"] = "gelu_tanh"
     tied_embeddings: bool = True
     scaled_embeddings: bool = True
@@ -52,21 +52,21 @@ class ModelShape:
     qkv_bias: bool = False
     """Biases on query, key and value projections (Qwen 2)."""
     rope_llama3: tuple[float, ...] = ()
-    """Llama 3.1's frequency scaling as (factor, low_freq_factor, high_freq_factor, original context); empty: none."""
+    """Llama 3.1's frequency scaling: (factor, low_freq_factor, high_freq_factor, original context); empty: none."""
     rope_yarn: tuple[float, ...] = ()
-    """YaRN's as (factor, original context, beta_fast, beta_slow, factor of cosines and sines); empty: none (OLMo 3)."""
+    """YaRN (OLMo 3): (factor, original context, beta_fast, beta_slow, attention factor); empty: none."""
     unrotated_pattern: int = 0
     """Every n-th layer does not rotate its queries and keys (SmolLM3: 4); 0: all do."""
     rotated_part: float = 1.0
     """Part of each head that is rotated: in global layers (Gemma 4: 0.25), or in all that attend (Qwen 3.5: 0.25)."""
     norm_rounds_once: bool = False
-    """Norms multiply by their weight in float32 and round once (Gemma 4, OLMo 3); Llama's round before that, too."""
+    """Norms multiply by their weight in float32 and round once (Gemma 4, OLMo 3); Llama's also round before that."""
     pre_norms: bool = True
-    """Norms before attention and feed-forward; OLMo 3 has only those after them."""
+    """Norms before attention and feed-forward (not OLMo 3)."""
     qk_norm_whole: bool = False
-    """The norms on queries and keys run over all heads together (OLMo 3) instead of each head by itself."""
+    """The norms on queries and keys run over all heads together (OLMo 3)."""
     value_norm: bool = False
-    """Values are normed per head as well, without a weight (Gemma 4)."""
+    """Norms on values per head, without a weight (Gemma 4)."""
     global_head_dim: int = 0
     """Size of a head in global layers (Gemma 4: 512); 0: ``head_dim``."""
     global_kv_heads: int = 0
@@ -74,13 +74,11 @@ class ModelShape:
     keys_as_values: bool = False
     """Global layers have no value projection: values are the projected keys, before norm and rotation (Gemma 4 31B)."""
     shared_kv_layers: int = 0
-    """The last n layers have no keys and values: they attend to those of the last layer of their kind (sliding or
-    global) that has some (Gemma 4 E2B: 20 of 35)."""
+    """The last n layers attend to the keys and values of the last earlier layer of their kind (Gemma 4 E2B: 20)."""
     shared_mlp_width: int = 0
     """Feed-forward width of those layers (Gemma 4 E2B: twice the others'); 0: ``mlp_width``."""
     per_layer_width: int = 0
-    """Width of per-layer embeddings: a second table gives each token this many numbers for each layer (Gemma 4 E2B and
-    E4B: 256); 0: none."""
+    """Width of per-layer embeddings, numbers of each token for each layer (Gemma 4 E2B and E4B: 256); 0: none."""
     layer_scalar: bool = False
     """Each layer's output is multiplied by its own fixed number (Gemma 4)."""
     experts: int = 0
@@ -90,30 +88,26 @@ class ModelShape:
     expert_width: int = 0
     """Feed-forward width of one expert (704)."""
     linear_pattern: int = 0
-    """Every n-th layer attends, the others keep a state of fixed size instead of keys and values: linear attention
-    (Qwen 3.5: 4); 0: all attend."""
+    """Every n-th layer attends, the others keep a linear state instead of keys and values (Qwen 3.5: 4); 0: all
+    attend."""
     linear_key_heads: int = 0
     """Heads of queries and of keys in layers with a state (16)."""
     linear_value_heads: int = 0
-    """Heads of values there, a multiple of those (16; 32 from 4B on)."""
+    """Heads of values in these layers, a multiple of ``linear_key_heads`` (16; 32 from 4B on)."""
     linear_key_head_dim: int = 0
-    """Size of such a head of queries or keys (128)."""
+    """Size of a head of queries or keys in these layers (128)."""
     linear_value_head_dim: int = 0
-    """Size of such a head of values (128)."""
+    """Size of a head of values in these layers (128)."""
     linear_conv_kernel: int = 0
-    """Positions that are mixed before they reach the state (4)."""
+    """Positions that the convolution before the state covers (4)."""
     config: str = ""
-    """``config.json`` of a model outside of this package's families (`model.verified: false`), from which transformers
-    builds it (`workings.models.unverified`); empty for a verified model."""
+    """``config.json`` of an unverified model (`workings.models.unverified`); empty for a model of a family."""
     tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Name and shape of every tensor in the files of such a model."""
+    """Name and shape of every tensor of an unverified model."""
 
     def __post_init__(self) -> None:
         """Convert values read from JSON, which has lists for tuples and integers for whole numbers (30 for 30.0)."""
-        # transformers refuses a config.json whose soft cap is an integer.
         for field in fields(self):
-            # `is` works because annotations are evaluated in this module; postponed ones would be texts, and match
-            # nothing.
             if field.type is float:
                 object.__setattr__(self, field.name, float(getattr(self, field.name)))
         for name in ("rope_llama3", "rope_yarn", "layer_types"):
@@ -122,14 +116,13 @@ class ModelShape:
 
     @property
     def verified(self) -> bool:
-        """Whether the model belongs to a family of this package, which was compared with transformers."""
+        """Whether the model is of a family, which was compared with transformers."""
         return not self.config
 
     def to_json(self) -> dict[str, Any]:
         """Entry of a record; fields of linear attention and of unverified models are left out if they are empty."""
-        values = asdict(self)
-        return {name: x for name, x in values.items()
-                if x or not (name in ("config", "tensors") or name.startswith("linear_"))}
+        return {name: value for name, value in asdict(self).items()
+                if value or not name.startswith(("config", "tensors", "linear_"))}
 
     def slides(self, layer: int) -> bool:
         """Whether this layer (from 0) attends only to the last ``sliding_window`` positions."""
@@ -137,7 +130,7 @@ class ModelShape:
             return self.layer_types[layer] == "sliding"
         if self.last_layer_global and layer == self.layers - 1:
             return False
-        # Counted from 1: with a pattern of 6, layers 5, 11, … (from 0) are the global ones.
+        # With a pattern of 6, layers 5, 11, … are global.
         return self.sliding_pattern > 0 and (layer + 1) % self.sliding_pattern != 0
 
     def is_linear(self, layer: int) -> bool:
@@ -148,11 +141,11 @@ class ModelShape:
 
     @property
     def has_state(self) -> bool:
-        """Whether some layer keeps a state: it sees all tokens before, and no mask leaves some of them out."""
+        """Whether some layer keeps a state, which sees all tokens before, whatever a mask says."""
         return any(map(self.is_linear, range(self.layers)))
 
     def rotates(self, layer: int) -> bool:
-        """Whether this layer turns its queries and keys by their positions."""
+        """Whether this layer rotates its queries and keys."""
         return self.unrotated_pattern == 0 or (layer + 1) % self.unrotated_pattern != 0
 
     def shares_keys(self, layer: int) -> bool:
@@ -163,8 +156,8 @@ class ModelShape:
         """The layer whose keys and values this one attends to: itself, or the last of its kind that has some."""
         if not self.shares_keys(layer):
             return layer
-        own = range(self.layers - self.shared_kv_layers)
-        return max(i for i in own if self.slides(i) == self.slides(layer))
+        with_keys = range(self.layers - self.shared_kv_layers)
+        return max(i for i in with_keys if self.slides(i) == self.slides(layer))
 
     def head_dim_of(self, layer: int) -> int:
         """Size of a head of this layer."""

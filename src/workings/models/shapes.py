@@ -1,8 +1,4 @@
-"""Shapes from a recipe, from the catalog of published models, and from Hugging Face's ``config.json`` and back.
-
-A family's `switches` are the fields of `ModelShape` in which its models differ from its defaults, e.g.
-``{"activation": "silu", "tied_embeddings": False}``. Sizes from a recipe or a file are added to them.
-"""
+"""Shapes from a recipe, from the catalog of published models, and from Hugging Face's ``config.json`` and back."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +16,7 @@ from workings.models.unverified import unverified_shape
 
 
 def check_shape(shape: ModelShape) -> ModelShape:
-    """The shape itself, or a `RequestError` that names the inconsistent sizes."""
+    """The shape itself. Raises `RequestError` for sizes that are inconsistent."""
     check_values({name: getattr(shape, name) for name in SIZES})
     if shape.heads % shape.kv_heads:
         divisor = next(k for k in range(shape.kv_heads, 0, -1) if shape.heads % k == 0)
@@ -31,22 +27,20 @@ def check_shape(shape: ModelShape) -> ModelShape:
 
 
 def shape_from_config(config: ShapeConfig, vocab_size: int) -> ModelShape:
-    """The shape that a recipe describes; what it does not say comes from the family's published models."""
-    switches = find_family(config.family).scratch_switches(config.heads, config.head_dim)
-    # At small size a second vocabulary matrix has no use.
-    switches["tied_embeddings"] = True
+    """The shape that a recipe describes, with tied embeddings, and otherwise as the family's published models."""
+    switches = find_family(config.family).scratch_switches(config.heads, config.head_dim) | {"tied_embeddings": True}
     return check_shape(ModelShape(vocab_size=vocab_size, **config.model_dump(), **switches))
 
 
 @cache
 def catalog() -> dict[str, dict[str, Any]]:
-    """The published shapes as the data file has them: name -> row (``shape``, ``parameters``, ``source``, …)."""
+    """The published models: name -> row of the data file (``shape``, ``parameters``, ``source``, …)."""
     text = files("workings.models").joinpath("published_shapes.json").read_text(encoding="utf-8")
     return {row["name"]: row for row in json.loads(text)["models"]}
 
 
 def published_shape(name: str) -> ModelShape:
-    """Shape of a published model by its catalog name, e.g. ``gemma-2b``. Raises `RequestError` for an unknown one."""
+    """Shape of a published model by its name in the catalog. Raises `RequestError` for an unknown one."""
     rows = catalog()
     if name not in rows:
         near = get_close_matches(name, rows, 1) or ["gemma-2b"]
@@ -56,18 +50,17 @@ def published_shape(name: str) -> ModelShape:
 
 
 def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
-    """Shape of a model from the content of its ``config.json``.
+    """Shape of a model, or of a multimodal model's text part, from the content of its ``config.json``.
 
-    A multimodal model's text part is read through ``text_config``. Raises `RequestError` for an architecture or a
-    setting that this package would compute differently from transformers.
+    Raises `RequestError` for an architecture or a setting that this package would compute differently from
+    transformers.
     """
     check_values(config)
     text_config, model_type = config.get("text_config"), str(config.get("model_type"))
     for family in families():
         if isinstance(text_config, Mapping) and model_type in family.multimodal:
-            # Later ones count: transformers' defaults, which files leave out; the whole model's; the text part's own.
-            whole_model = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-            config = {**family.multimodal[model_type], **whole_model, **text_config}
+            of_whole_model = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
+            config = {**family.multimodal[model_type], **of_whole_model, **text_config}
             break
     return check_shape(find_model_type(config).read_config(config))
 
@@ -76,18 +69,16 @@ def unverified_from_hf(config: Mapping[str, Any], stored: Mapping[str, tuple[int
     """Shape of a model of no known family (`model.verified: false`).
 
     ``config`` is the content of its ``config.json``, ``stored`` has name and shape of every tensor in its files. Raises
-    `RequestError` if a family does represent it, or it is not a causal model in plain numbers.
+    `RequestError` if it is a model of a family, or not a causal model in plain numbers.
     """
     check_values(config)
     try:
         family = from_hf_config(config).family
     except RequestError:
-        family = ""  # of no family, or of one that refuses these very settings
-    if family:
-        raise RequestError(f"model.verified: false contradicts the verified family {family}",
-                           "true, because this package computes and checks the model itself",
-                           "model.verified=true, or leave it out")
-    return check_shape(unverified_shape(config, stored))
+        return check_shape(unverified_shape(config, stored))
+    raise RequestError(f"model.verified: false contradicts the verified family {family}",
+                       "true, because this package computes and checks the model itself",
+                       "model.verified=true, or leave it out")
 
 
 def to_hf_config(shape: ModelShape) -> dict[str, Any]:

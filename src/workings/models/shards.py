@@ -1,11 +1,12 @@
-"""Sharded checkpoints: the names of files and of slices, and the tensors that slices make up.
+"""Sharded checkpoints: names of files and of slices, and the tensors that slices make up.
 
-Each process writes one file of weights and one of moments, ``model.shard_00001_of_00004.safetensors`` for the second of
-four, with the slices that its devices hold. A slice is a tensor whose name says where it begins: ``NAME@128,0`` has the
-rows from 128 on. A tensor that one device holds whole keeps its name.
+Each process writes one file of weights and one of moments with its slices of tensors. The second of four processes:
 
-There is no index, which could contradict the files: shapes follow from the slices. PyTorch's own writer puts the places
-of slices into the header's metadata, where a record allows no text, and Orbax writes another format.
+    model.shard_00001_of_00004.safetensors
+        NAME@128,0      the slice of tensor NAME from row 128 and column 0 on
+        OTHER           a whole tensor
+
+There is no index, which could contradict the files.
 """
 
 import re
@@ -24,7 +25,7 @@ Size = tuple[int, ...]
 
 
 class Slice(NamedTuple):
-    """A part of a tensor: its file and its name there, its first index along each axis, and its size."""
+    """A part of a tensor: its file, its name there, its first index along each axis, and its size."""
 
     file: str
     key: str
@@ -33,7 +34,7 @@ class Slice(NamedTuple):
 
 
 class SlicedTensor(NamedTuple):
-    """A tensor that is made up of slices, which cover it without overlap."""
+    """A tensor made up of slices, which cover it without overlap."""
 
     format: Any
     shape: Size
@@ -52,12 +53,11 @@ def whole_file(name: str) -> str:
 
 
 def shard_files(names: Iterable[str], file: str) -> list[str]:
-    """Names of the shards of ``file``, in order. Raises `RecordError` unless they are all those of one checkpoint."""
+    """Names of the shards of ``file``, in order. Raises `RecordError` unless all shards of one checkpoint are there."""
     shards = sorted(name for name in names if name != file and whole_file(name) == file)
     if not shards:
         raise RecordError(f"there is no {file} and no shard of it")
     count = int(shards[0].rpartition("_of_")[2].removesuffix(".safetensors"))
-    # Compared one by one: a name may claim any count.
     if count != len(shards) or any(name != shard_file(file, i, count) for i, name in enumerate(shards)):
         raise RecordError(f"{file} has {len(shards)} shards that do not make {count}")
     return shards
@@ -71,7 +71,7 @@ def stored_files(folder: Path, file: str) -> list[Path]:
 
 
 def missing_shards(names: Iterable[str]) -> list[str]:
-    """The shards that are not among ``names``, but that the names of other shards count."""
+    """The shards that are not among ``names``, although names of other shards count them."""
     present = set(names)
     matches = filter(None, map(_SHARD.fullmatch, present))
     counts = {(whole_file(match[0]), int(match[3])) for match in matches}
@@ -84,7 +84,7 @@ def slice_name(name: str, start: Sequence[int], size: Size, shape: Size) -> str:
 
 
 def join_slices(stored: Iterable[tuple[str, str, Any, Size]]) -> dict[str, SlicedTensor]:
-    """Tensors by name, from file, key, format and shape of each slice. Raises `RecordError` if they do not fit."""
+    """Tensors by name, from file, key, format and size of each slice. Raises `RecordError` if they do not fit."""
     slices, formats = defaultdict[str, list[Slice]](list), dict[str, Any]()
     for file, key, number_format, size in stored:
         name, at_sign, start = key.partition("@")
@@ -98,19 +98,19 @@ def join_slices(stored: Iterable[tuple[str, str, Any, Size]]) -> dict[str, Slice
 
 
 def _shape(name: str, parts: Sequence[Slice]) -> Size:
-    """Shape of the tensor that slices make up; they must form a grid, as all meshes of devices split a tensor.
+    """Shape of the tensor that slices make up. They must form a grid.
 
     Slices that begin at (0, 0), (0, 8), (4, 0) and (4, 8) have the starts [0, 4] and [0, 8] along the two axes.
     """
     starts = [sorted(set(axis)) for axis in zip(*(part.start for part in parts), strict=False)]
     shape = tuple(map(max, zip(*(map(add, part.start, part.size) for part in parts), strict=False)))
-    # Along each axis a slice reaches from where it begins to where the next one begins, or to the end.
+    # Along each axis a slice reaches to the next start, or to the end.
     lengths = [{first: after - first for first, after in zip(axis, [*axis[1:], end], strict=True)}
                for axis, end in zip(starts, shape, strict=True)]
-    is_grid = not any(axis[0] for axis in starts) and len({part.start for part in parts}) == len(parts) == prod(
-        map(len, starts))
-    for part in parts:
-        if not is_grid or len(part.start) != len(shape) or part.size != tuple(
-                length[first] for first, length in zip(part.start, lengths, strict=True)):
-            raise RecordError(f"{name[:80]}: its slices overlap or leave a gap")
+    begins_at_zero = not any(axis[0] for axis in starts)
+    is_complete = len({part.start for part in parts}) == len(parts) == prod(map(len, starts))
+    sizes_fit = all(len(part.start) == len(shape) and part.size == tuple(
+        length[first] for first, length in zip(part.start, lengths, strict=True)) for part in parts)
+    if not (begins_at_zero and is_complete and sizes_fit):
+        raise RecordError(f"{name[:80]}: its slices overlap or leave a gap")
     return shape

@@ -1,8 +1,7 @@
-"""A tokenizer as the rest of the package sees it: text to ids and back, special tokens, chat template, digest.
+"""A tokenizer: text to ids and back, special tokens, chat template, digest.
 
-Reads what Hugging Face's libraries write (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`) by the
-`tokenizers` library; transformers is not needed. Special tokens are never added by `encode`: chat templates
-write them, once (`workings.models.chat`).
+It reads Hugging Face's files (`tokenizer.json`, `tokenizer_config.json`, `chat_template.jinja`) by the `tokenizers`
+library. Chat templates write special tokens (`workings.models.chat`), so `encode` does not add them.
 """
 
 import hashlib
@@ -18,17 +17,16 @@ from workings.errors import RequestError
 from workings.models.json_file import read_object, read_text, write_object
 
 MAX_FILE_BYTES = 256 << 20
-"""Largest tokenizer.json that is read: the largest published ones have some forty megabytes."""
+"""Largest tokenizer.json that is read. Published ones have up to forty megabytes."""
 _USUAL_NAMES = {
     "bos_token": ("<bos>", "<s>", "<|begin_of_text|>", "<|endoftext|>"),
     "eos_token": ("<eos>", "</s>", "<|end_of_text|>", "<|endoftext|>"),
     "pad_token": ("<pad>", "<|finetune_right_pad_id|>"),
 }
-"""Asked only where a `tokenizer.json` is standalone, without the file that names its special tokens."""
-
+"""Special tokens of a `tokenizer.json` without a `tokenizer_config.json`: the first of these in its vocabulary."""
 _TURN_MARKS = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|think|>", "<|channel>", "<channel|>",
                "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|end|>"}
-"""Control tokens regardless of what the file says: some are published as ordinary added tokens."""
+"""Control tokens, although some files have them as ordinary added tokens."""
 
 
 class Tokenizer:
@@ -37,7 +35,7 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, settings: Mapping[str, Any]) -> None:
         self.backend = backend
         self.settings = dict(settings)
-        backend.no_truncation()  # a length stored in the file would silently cut reasoning off
+        backend.no_truncation()  # the file may set a length
         backend.no_padding()
 
     @classmethod
@@ -57,7 +55,7 @@ class Tokenizer:
         return cls(backend, _settings(file.parent, backend))
 
     def encode(self, text: str, *, add_special: bool = False) -> list[int]:
-        """Token ids of a text. Special tokens written in the text are taken as such.
+        """Token ids of a text, which may have special tokens.
 
         With ``add_special`` those are added that `tokenizer.json` puts around every text, mostly BOS or none.
         """
@@ -68,15 +66,15 @@ class Tokenizer:
         return [encoding.ids for encoding in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = False) -> str:
-        """Text of token ids; with ``skip_special`` the control tokens are left out (reasoning tags are not control)."""
+        """Text of token ids; with ``skip_special`` control tokens are left out, but not reasoning tags."""
         return str(self.backend.decode(list(ids), skip_special_tokens=skip_special))
 
     def token_id(self, token: str) -> int | None:
-        """Id of one whole token, or None when the vocabulary does not have it."""
+        """Id of a token, or None if the vocabulary does not have it."""
         return self.backend.token_to_id(token)
 
     def token(self, token_id: int) -> str:
-        """The vocabulary's own spelling of an id."""
+        """The token with this id, as the vocabulary spells it."""
         return str(self.backend.id_to_token(token_id))
 
     @cached_property
@@ -93,7 +91,7 @@ class Tokenizer:
 
     @cached_property
     def bos_id(self) -> int | None:
-        """Id of the token that begins a sequence, or None where the tokenizer has none (Qwen)."""
+        """Id of the token that begins a sequence, or None (Qwen)."""
         return self._special("bos_token")
 
     @cached_property
@@ -103,7 +101,7 @@ class Tokenizer:
 
     @cached_property
     def pad_id(self) -> int:
-        """Id that fills the end of rows; 0 where the tokenizer names none (padding is never attended or trained)."""
+        """Id that fills the end of rows; 0 if the tokenizer has none, because padding is neither seen nor trained."""
         return self._special("pad_token") or 0
 
     @cached_property
@@ -113,13 +111,12 @@ class Tokenizer:
 
     @cached_property
     def vocab_size(self) -> int:
-        """Highest id plus one: the number of embeddings that a model for this tokenizer needs."""
-        # Not the number of tokens: ids may have gaps, and every id is a row of the embedding.
+        """Highest id plus one: the rows that an embedding needs. Ids may have gaps."""
         return max(self.ids.values()) + 1
 
     @property
     def chat_template(self) -> str | None:
-        """Source of the tokenizer's own chat template, or None. Never rendered outside the sandbox."""
+        """Source of the tokenizer's own chat template, or None."""
         return _chat_template(self.settings)
 
     @cached_property
@@ -137,32 +134,29 @@ class Tokenizer:
         return cutter is not None and len(cutter.pre_tokenize_str(text)) > 1
 
     def special_text(self, name: str) -> str:
-        """Text of `bos_token`, `eos_token` or `pad_token`; empty where the tokenizer has none."""
+        """Text of `bos_token`, `eos_token` or `pad_token`; empty if the tokenizer has none."""
         return _special_text(self.settings, name)
 
     def save(self, directory: Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, chat template included, as transformers reads them."""
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "tokenizer.json").write_text(self.backend.to_str(pretty=True), encoding="utf-8")
-        # transformers needs the name of a class, unless the settings have one.
-        write_object(directory / "tokenizer_config.json", {
-            "tokenizer_class": "PreTrainedTokenizerFast"} | self.settings)
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
+        write_object(directory / "tokenizer_config.json", settings)
 
     def _special(self, name: str) -> int | None:
-        if not (text := self.special_text(name)):
+        text = self.special_text(name)
+        if not text:
             return None
-        if (token_id := self.token_id(text)) is None:
+        token_id = self.token_id(text)
+        if token_id is None:
             raise RequestError(f"the vocabulary of the tokenizer lacks {name}, {text!r}",
                                "a tokenizer whose files agree with each other")
         return token_id
 
 
 def tokenizer_digest(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """SHA-256, as hex, over the content of `tokenizer.json`, the special tokens and the chat template.
-
-    Needs no library, so that files of strangers can be digested.
-    """
-    # Parsed, so that the same tokenizer in a file of other spacing or order has the same digest.
+    """SHA-256, as hex, over the parsed content of `tokenizer.json`, the special tokens and the chat template."""
     parts = {"tokenizer": tokenizer, "chat_template": _chat_template(settings) or "",
              "special": {name: text for name in _USUAL_NAMES if (text := _special_text(settings, name))}}
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -170,9 +164,9 @@ def tokenizer_digest(tokenizer: Mapping[str, Any], settings: Mapping[str, Any]) 
 
 def _chat_template(settings: Mapping[str, Any]) -> str | None:
     template = settings.get("chat_template")
-    if isinstance(template, list):  # several named templates: `default` is the one for plain conversations
-        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
-        template = named.get("default")
+    if isinstance(template, list):  # templates with names
+        by_name = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = by_name.get("default")
     return template if isinstance(template, str) else None
 
 
@@ -184,15 +178,19 @@ def _special_text(settings: Mapping[str, Any], name: str) -> str:
 
 
 def _settings(directory: Path, backend: tokenizers.Tokenizer) -> dict[str, Any]:
+    """Content of `tokenizer_config.json`, or what can be known without it; chat template included."""
     config = directory / "tokenizer_config.json"
     if config.is_file():
         settings = read_object(config)
-        settings.pop("added_tokens_decoder", None)  # says what tokenizer.json says
+        settings.pop("added_tokens_decoder", None)  # repeats tokenizer.json
     else:
-        settings = {name: text for name, usual in _USUAL_NAMES.items()
-                    if (text := next((text for text in usual if backend.token_to_id(text) is not None), ""))}
-    # Newer repositories keep the template in its own file, and that one wins.
-    own_file = directory / "chat_template.jinja"
-    if own_file.is_file():
-        settings["chat_template"] = read_text(own_file)
+        settings = {}
+        for name, usual in _USUAL_NAMES.items():
+            known = [text for text in usual if backend.token_to_id(text) is not None]
+            if known:
+                settings[name] = known[0]
+    # A template in its own file wins.
+    template_file = directory / "chat_template.jinja"
+    if template_file.is_file():
+        settings["chat_template"] = read_text(template_file)
     return settings

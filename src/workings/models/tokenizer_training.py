@@ -1,6 +1,6 @@
-"""Train a small tokenizer in the manner of Gemma's: digits one by one, no word for a number, nothing lost.
+"""Trains a small tokenizer like Gemma's: byte-pair encoding with single digits, and bytes for unknown characters.
 
-A tokenizer that merges digits hides the columns of an addition from the model, which then cannot learn to carry.
+Merged digits would hide the columns of an addition from the model, which could not learn to carry.
 """
 
 import json
@@ -16,19 +16,19 @@ from workings.models.tokenizer import Tokenizer
 CONTROL_TOKENS = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>")
 """Gemma's names; the first four have Gemma's ids, 0 to 3."""
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>", "<think>", "</think>")
-"""Texts with their own token that `decode` keeps, for the extraction of answers."""
+"""Tokens that `decode` keeps, for the extraction of answers."""
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Train byte-pair encoding on texts without control tokens; equal texts give equal tokenizers.
+    """Train on texts without control tokens; equal texts give equal tokenizers.
 
-    ``vocab_size`` is an upper bound. Raises `RequestError` where it does not hold what is always there and the
+    ``vocab_size`` is an upper bound. Raises `RequestError` if it is too small for control tokens, tags, bytes and the
     characters of the texts.
     """
     backend = tokenizers.Tokenizer(models.BPE(byte_fallback=True))
     backend.normalizer = normalizers.Replace(" ", "▁")
-    # No merge crosses these cuts: digits and line breaks stay alone, and a space belongs to the word before it.
+    # No merge crosses these cuts. A space belongs to the word before it.
     backend.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(tokenizers.Regex(r"\d"), "isolated"),
         pre_tokenizers.Split("\n", "isolated"),
@@ -36,11 +36,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     ])
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     trainer = trainers.BpeTrainer(
-        # Tags are added after the training, so their places are left free here.
-        vocab_size=max(vocab_size - len(TAGS), 0), special_tokens=[*CONTROL_TOKENS, *_BYTES], show_progress=False,
-        # Every digit is in the alphabet, even if no text has it.
-        initial_alphabet=list("0123456789"))
-    # Gemma's turns say `user` and `model`; both become single tokens because every text comes with them.
+        vocab_size=max(vocab_size - len(TAGS), 0),  # tags are added after the training
+        special_tokens=[*CONTROL_TOKENS, *_BYTES], show_progress=False, initial_alphabet=list("0123456789"))
+    # With every text, so that `user` and `model` of Gemma's turns become single tokens.
     backend.train_from_iterator((part for text in texts for part in ("user\nmodel\n", text)), trainer)
     tokenizer = Tokenizer(_bytes_are_ordinary(backend), {
         "bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>",
@@ -54,11 +52,12 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The trainer only takes byte tokens as special ones; move them into the plain vocabulary and add the tags."""
-    # As special tokens they would be matched in text and skipped in decoding.
+    """The tokenizer with bytes as ordinary tokens, which the trainer only takes as special ones, and with the tags.
+
+    Special tokens would be matched in text and skipped in decoding. The library cannot make them ordinary again.
+    """
     content = json.loads(backend.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in CONTROL_TOKENS]
-    # A new tokenizer from changed JSON, because the library cannot make a token ordinary again.
     plain = tokenizers.Tokenizer.from_str(json.dumps(content))
     plain.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in TAGS])
     return plain

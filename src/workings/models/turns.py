@@ -15,8 +15,8 @@ class Turn(NamedTuple):
     learned: bool = True
     """False for a turn of the assistant that the data mark as not to be learned; other roles are never learned."""
     more: str = ""
-    """What else the turn says to a chat template, as JSON: `tool_calls` of the assistant, `name` and `tool_call_id` of
-    a tool. A text, so that a turn can be compared and hashed."""
+    """Further keys for a chat template, as JSON text so that a turn has a hash: `tool_calls` of the assistant, `name`
+    and `tool_call_id` of a tool."""
 
     @property
     def has_calls(self) -> bool:
@@ -25,11 +25,12 @@ class Turn(NamedTuple):
 
     def message(self) -> dict[str, Any]:
         """The turn as chat templates take it."""
-        return {"role": self.role, "content": self.text, **(json.loads(self.more) if self.more else {})}
+        more = json.loads(self.more) if self.more else {}
+        return {"role": self.role, "content": self.text} | more
 
     def to_json(self) -> dict[str, Any]:
-        """The turn as files of traces write it; a mark is left out where the turn may be learned."""
-        return self.message() | ({} if self.learned else {"learned": False})
+        """The turn as files of traces have it."""
+        return self.message() if self.learned else self.message() | {"learned": False}
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Asked:
 
     turns: tuple[Turn, ...]
     tools: str = ""
-    """Descriptions of the tools that may be called, as JSON (a list); empty without tools."""
+    """Descriptions of the tools that may be called, as a JSON list; empty without tools."""
 
     @classmethod
     def of(cls, prompt: str, history: Sequence[tuple[str, str] | Turn] = (), tool_turns: Sequence[Turn] = (),
            tools: str = "") -> "Asked":
-        """A question between the turns before it and, if tools were called for its answer, their turns."""
+        """A question, the turns before it, and the turns of tools that were called for its answer."""
         return cls((*(Turn(*turn) for turn in history), Turn("user", prompt), *tool_turns), tools)

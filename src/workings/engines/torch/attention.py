@@ -1,8 +1,7 @@
-"""Attention for every transformers model, registered under a name of our own.
+"""Attention functions for every transformers model, registered with transformers under our own names.
 
-transformers then builds no mask: what a query may see follows from segment ids and positions, which reach these
-functions as the keyword ``visible`` through the model's own keyword arguments. Soft caps and sliding windows are
-honoured (transformers' SDPA path drops soft caps without a word).
+The keyword ``visible`` (`AttentionMask`) says which keys a query may see. It passes through the model's own keyword
+arguments. Soft caps and sliding windows are computed, which transformers' SDPA function does not do for soft caps.
 
 Shape suffixes: B rows, S query positions, T key positions, N query heads, K key/value heads, G = N / K, H head size.
 """
@@ -21,34 +20,31 @@ from workings.engines.torch.half import BackwardScale
 from workings.engines.torch.prefix_sharing import DistinctPositions
 
 EVERYTHING = 2**31 - 1
-"""Window of a layer that sees all positions before."""
+"""Window of a layer without a sliding window."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
 
 
 @dataclass(frozen=True)
 class AttentionMask:
-    """Which keys a query may see; masks are made once per window and shared by the layers.
-
-    Without ``segment_ids`` and ``distance`` every key up to the query's own position is seen.
-    """
+    """Which keys a query may see: by default every key up to its own position."""
 
     segment_ids: Tensor | None = None
-    """``[B, S]`` where several rows share a sequence."""
+    """``[B, S]`` for packed sequences: a query sees its own segment."""
     distance: Tensor | None = None
     """``[B, S, T]`` query position minus key position, during generation."""
     seen: Tensor | None = None
     """``[B, T]`` keys that exist, during generation."""
     distinct: DistinctPositions | None = None
-    """With prefix sharing, what is laid out as rows for attention, which then need no ``segment_ids``."""
+    """With prefix sharing: how the positions that are computed are laid out as rows."""
     _masks: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    """Masks by length and window, which layers share."""
 
     def mask(self, length: int, window: int, device: torch.device) -> Tensor | None:
-        """``[B or 1, 1, S, T]`` true where a query may look; None where that is all keys up to its own position."""
+        """``[B or 1, 1, S, T]``: true where a query may look; None if it sees every key up to its own position."""
         if self.distance is None and self.segment_ids is None and window >= length:
             return None
-        # One object serves one micro batch or one new token, so length and window name a mask.
-        key = (length, min(window, EVERYTHING))
+        key = (length, window)
         if key not in self._masks:
             self._masks[key] = self._make(length, window, device)
         return self._masks[key]
@@ -56,7 +52,6 @@ class AttentionMask:
     def _make(self, length: int, window: int, device: torch.device) -> Tensor:
         distance = self.distance
         if distance is None:
-            # Places in the row, not in the segment: within one segment their distances are the same.
             index = torch.arange(length, device=device)
             distance = (index[:, None] - index)[None]
         allowed = (distance >= 0) & (distance < window)
@@ -68,23 +63,21 @@ class AttentionMask:
 
 
 def _causal(queries: int, keys: int, first: int, device: torch.device) -> Tensor:
-    # `first` is the place of the first query among the keys.
+    """``[1, 1, S, T]`` causal mask; ``first``: place of the first query among the keys."""
     return (torch.arange(queries, device=device)[:, None] + first >= torch.arange(keys, device=device))[None, None]
 
 
-def _spread(x: Tensor, heads: int) -> Tensor:
-    """Each key/value head ``[B, K, T, H]`` once per query head that shares it."""
-    # The copies make keys and values G times as large.
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Keys or values ``[B, K, T, H]`` with a copy of each head for every query head that shares it."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
-def _scored(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, softcap: float) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, softcap: float) -> Tensor:
     """``[B, N, S, H]``: scores, softmax in float32, weighted sum."""
-    # In bfloat16 the product is rounded before it is widened; cap and softmax are float32.
     scores = (q @ k.transpose(-1, -2)).float() * scale
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
-    # Finite, so that a query without any key (padding in generation) gives numbers and not NaN.
+    # A finite number: a query without any key (padding in generation) would give NaN with an infinite one.
     weights = scores.masked_fill(~allowed, -2.0e38).softmax(-1)
     return weights.to(v.dtype) @ v
 
@@ -92,34 +85,33 @@ def _scored(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float, soft
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
     """Attention with the whole square of scores in memory."""
     allowed = mask if mask is not None else _causal(q.shape[2], k.shape[2], 0, q.device)
-    return _scored(q, _spread(k, q.shape[1]), _spread(v, q.shape[1]), allowed, scale, softcap)
+    return _attend(q, _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1]), allowed, scale, softcap)
 
 
 def chunked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
     """`plain_attention` for `QUERIES` query positions at a time, with scores recomputed in backward."""
-    k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
+    k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     parts = []
     for first in range(0, q.shape[2], QUERIES):
         rows = q[:, :, first:first + QUERIES]
-        # Without a mask nothing after the last query of the chunk is seen, so it is not looked at.
-        end = k.shape[2] if mask is not None else first + rows.shape[2]
-        allowed = (mask[:, :, first:first + QUERIES] if mask is not None
-                   else _causal(rows.shape[2], end, first, q.device))
-        # Nothing here draws random numbers, so no generator's state is kept for the second forward.
-        parts.append(checkpoint(_scored, rows, k[:, :, :end], v[:, :, :end], allowed, scale, softcap,
+        if mask is None:
+            end = first + rows.shape[2]
+            allowed = _causal(rows.shape[2], end, first, q.device)
+        else:
+            end = k.shape[2]
+            allowed = mask[:, :, first:first + QUERIES]
+        parts.append(checkpoint(_attend, rows, k[:, :, :end], v[:, :, :end], allowed, scale, softcap,
                                 use_reentrant=False, preserve_rng_state=False))
     return torch.cat(parts, 2)
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
     """PyTorch's scaled dot product attention: flash or memory-efficient kernels; no soft cap."""
-    assert not softcap  # `choose` never hands it a capped model
-    # Kernels that take grouped heads as they are exist for half precision without a mask only, and for heads of up to
-    # 256 (Gemma 4's global layers have 512); the others would fall back to one that makes the whole square of scores.
+    assert not softcap  # `choose` never returns it for a capped model
+    # Only these kernels take grouped heads. Others would fall back to one that makes the whole square of scores.
     grouped = mask is None and q.dtype != torch.float32 and q.is_cuda and q.shape[-1] <= 256
     if not grouped:
-        k, v = _spread(k, q.shape[1]), _spread(v, q.shape[1])
-    # `is_causal` sets the first query next to the first key: without a mask there are as many keys as queries.
+        k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, is_causal=mask is None,
                                           enable_gqa=grouped)
 
@@ -130,16 +122,18 @@ FUNCTIONS: dict[str, Attention] = {"plain": plain_attention, "chunked": chunked_
 
 
 def choose(asked: str, platform: str, softcap: float) -> str:
-    """The function that `memory.attention` represents; ``auto``: fused, or for capped scores what the device bears."""
-    if asked == "flash" or (asked == "auto" and not softcap):
+    """The key of `FUNCTIONS` for a recipe's `memory.attention`. ``auto`` is ``fused``, unless scores are capped."""
+    if asked == "flash":
         return "fused"  # transformers looks for a kernel on the Hub if a name contains "flash"
     if asked != "auto":
         return asked
+    if not softcap:
+        return "fused"
     return "plain" if platform == "cpu" else "chunked"
 
 
-def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
-    """A function in the form in which transformers calls it."""
+def _for_transformers(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
+    """A function with the arguments and results that transformers expects."""
     def attend(module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *,
                scaling: float, visible: AttentionMask, sliding_window: int | None = None, softcap: float | None = None,
                **others: Any) -> tuple[Tensor, None]:
@@ -148,27 +142,25 @@ def _registered(attention: Attention) -> Callable[..., tuple[Tensor, None]]:
         distinct = visible.distinct
         if distinct is not None:
             query, key, value = (distinct.split(x) for x in (query, key, value))
-        # After a split each row is one segment, so causality and the window are all that a mask has to say.
         mask = visible.mask(query.shape[2], window, query.device)
-        size = query.shape
-        if size[2] == 1 and mask is not None:
-            # Of one new token the heads that share keys are as several queries of one head, so that no key is copied.
-            query = query.reshape(size[0], key.shape[1], -1, size[3])
-        out = attention(query, key, value, mask, scaling, softcap or 0.0).reshape(size)
+        shape = query.shape
+        if shape[2] == 1 and mask is not None:
+            # One new token: query heads that share a key head become queries of that head, so no key is copied.
+            query = query.reshape(shape[0], key.shape[1], -1, shape[3])
+        out = attention(query, key, value, mask, scaling, softcap or 0.0).reshape(shape)
         if distinct is not None:
             out = distinct.merge(out)
-        # transformers wants positions before heads, and None where no attention weights are kept.
-        return out.transpose(1, 2), None
+        return out.transpose(1, 2), None  # [B, S, N, H], and no attention weights
     return attend
 
 
 def in_half(attention: Attention) -> Attention:
-    """A function that multiplies float32 queries, keys and values in float16; scores are added up in float32."""
+    """An attention function of float32 tensors that multiplies in float16; scores are added up in float32."""
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, softcap: float) -> Tensor:
-        around = BackwardScale()
-        # Scaled first: a score before the scale can be beyond float16's range.
-        q, k, v = around.inputs(q * scale, k, v)
-        return around.output(attention(q.half(), k.half(), v.half(), mask, 1.0, softcap).float())
+        backward_scale = BackwardScale()
+        # Queries are scaled before the product, because an unscaled score can exceed float16's range.
+        q, k, v = backward_scale.inputs(q * scale, k, v)
+        return backward_scale.output(attention(q.half(), k.half(), v.half(), mask, 1.0, softcap).float())
     return attend
 
 
@@ -180,5 +172,5 @@ def registered_name(attention: str, products: torch.dtype) -> str:
 def register() -> None:
     """Make the functions known to transformers as ``workings_plain``, ``workings_chunked`` and so on."""
     for name, attention in FUNCTIONS.items():
-        AttentionInterface.register(registered_name(name, torch.float32), _registered(attention))
-        AttentionInterface.register(registered_name(name, torch.float16), _registered(in_half(attention)))
+        AttentionInterface.register(registered_name(name, torch.float32), _for_transformers(attention))
+        AttentionInterface.register(registered_name(name, torch.float16), _for_transformers(in_half(attention)))

@@ -1,8 +1,8 @@
-"""Probe of the installed PyTorch: its build, and one of its kernels on every GPU. Imports nothing but PyTorch.
+"""Prints facts about the installed PyTorch as one JSON object: its build, and the result of one kernel on every GPU.
 
     python build_probe.py [--kernel DTYPE]
 
-prints one JSON object. It is run in a child process, and by the Python of an environment that holds nothing else.
+It imports nothing but PyTorch, because it also runs in environments that have nothing else.
 """
 
 import json
@@ -25,15 +25,25 @@ def kernel(dtype: str) -> dict[str, Any]:
     formats = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     left = torch.linspace(-1.0, 1.0, 128 * 64, dtype=torch.float64).reshape(128, 64).to(formats[dtype])
     right = torch.linspace(1.0, -0.5, 64 * 32, dtype=torch.float64).reshape(64, 32).to(formats[dtype])
-    # From the factors as they were rounded, so that what is left is the card's own error.
     expected = left.double() @ right.double()
     names, worst = [], 0.0
     for index in range(torch.cuda.device_count()):
-        # Kernels run asynchronously; copying the result waits for it, and raises what went wrong.
+        # Kernels run asynchronously; copying the result waits for them, and raises their errors.
         got = (left.to(f"cuda:{index}") @ right.to(f"cuda:{index}")).cpu().double()
         worst = max(worst, float((got - expected).abs().max() / expected.abs().max()))
         names.append(torch.cuda.get_device_name(index))
     return {"devices": names, "dtype": dtype, "largest_relative_difference": worst}
+
+
+def failure(facts: dict[str, Any]) -> str:
+    """Why the kernel's result is not good; empty if it is."""
+    if not facts["kernel"]["devices"]:
+        why = f"no driver, or one too old for {facts['cuda']}" if facts["cuda"] else "a build without CUDA"
+        return f"PyTorch sees no card: {why}"
+    # bfloat16 rounds each result by up to 0.4 %.
+    if facts["kernel"]["largest_relative_difference"] > 0.02:
+        return "the card computes a wrong product"
+    return ""
 
 
 if __name__ == "__main__":
@@ -41,14 +51,10 @@ if __name__ == "__main__":
     if "--kernel" in sys.argv:
         try:
             facts["kernel"] = kernel(sys.argv[sys.argv.index("--kernel") + 1])
+            problem = failure(facts)
         except (RuntimeError, AssertionError) as error:
-            facts["failure"] = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        else:
-            if not facts["kernel"]["devices"]:
-                facts["failure"] = "PyTorch sees no card: " + (
-                    "a build without CUDA" if not facts["cuda"] else f"no driver, or one too old for {facts['cuda']}")
-            # bfloat16 rounds each result by up to 0.4 %.
-            elif facts["kernel"]["largest_relative_difference"] > 0.02:
-                facts["failure"] = "the card computes a wrong product"
+            problem = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        if problem:
+            facts["failure"] = problem
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.exit(1 if "failure" in facts else 0)

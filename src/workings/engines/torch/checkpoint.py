@@ -1,4 +1,4 @@
-"""State to safetensors and back, one tensor at a time: the same files, names and shapes as the JAX engine writes."""
+"""Checkpoints in safetensors, read and written one tensor at a time: the JAX engine's files, names and shapes."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,16 +24,15 @@ from workings.models.weights import tensor_shapes
 
 
 def to_numpy(x: Tensor) -> np.ndarray:
-    """A tensor on the host; NumPy's own bfloat16 comes from ml_dtypes."""
-    here = x.detach().cpu().contiguous()
-    if here.dtype == torch.bfloat16:
-        # `numpy()` refuses bfloat16, so the bits go across as integers, without a copy.
-        return here.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    return here.numpy()
+    """A tensor as an array on the host."""
+    on_host = x.detach().cpu().contiguous()
+    if on_host.dtype == torch.bfloat16:  # unknown to `numpy()`
+        return on_host.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return on_host.numpy()
 
 
 def to_tensor(x: np.ndarray) -> Tensor:
-    """The way back; the array is copied, because a mapped file cannot be written to."""
+    """An array, such as a part of a mapped file, as a tensor with its own memory."""
     own = np.array(x)
     if own.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(own.view(np.uint16)).view(torch.bfloat16)
@@ -46,16 +45,16 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], make: Callable[[str], Tensor] | None = None) -> None:
-    """Write tensors one by one; parts that several processes hold are gathered, and the first process writes.
+    """Gather the parts of tensors and write them one by one, by the first process; every process must call it.
 
-    With ``make``, of ``tensors`` only shape and format are read; it gives a tensor when its turn has come.
+    ``make`` returns a tensor by its name; without it ``tensors`` are written.
     """
     plan = {name: (numpy_dtype(x.dtype), tuple(x.shape)) for name, x in tensors.items()}
     full_tensor = make or (lambda name: gathered(tensors[name]))
     if not dist.is_initialized() or dist.get_rank() == 0:
         write_tensors(path, plan, lambda name: to_numpy(full_tensor(name)))
         return
-    for name in plan:  # take part, in the same order
+    for name in plan:
         full_tensor(name)
 
 
@@ -64,7 +63,7 @@ def _weights_file(spec: TorchSpec) -> str:
 
 
 def _saved(spec: TorchSpec, state: State) -> dict[str, Tensor]:
-    """The weights of a checkpoint: all of them, those that nothing trains included; of adapters those alone."""
+    """The weights of a checkpoint: the adapters, or without them all weights, including frozen ones."""
     if not isinstance(spec.request.method, FullConfig):
         return dict(state.trained)
     return {name: x for name, x in base_weights(state.model).items() if isinstance(x, Tensor)}
@@ -86,7 +85,7 @@ def save(spec: TorchSpec, state: State, directory: Path) -> None:
 
 
 def save_shards(spec: TorchSpec, state: State, directory: Path) -> None:
-    """Write this process's part of a state; of equal parts the first process writes."""
+    """Write this process's part of a state. Of equal parts the first process writes its own."""
     for file, tensors in _files(spec, state).items():
         _write_slices(spec.mesh, directory, file, tensors)
 
@@ -95,10 +94,12 @@ def _write_slices(mesh: ProcessMesh, directory: Path, file: str, tensors: Mappin
     own = dict[str, Tensor]()
     for name, x in tensors.items():
         rows, part = own_rows(x), local(x)
-        start = [rows.start if rows else 0, *[0] * (x.ndim - 1)]
-        # A tensor with fewer rows than there are processes has no part in the last ones, and all copies but the
-        # first have the same parts.
-        if (rows and part.numel() and mesh.rank < mesh.fsdp) or (not rows and mesh.rank == 0):
+        if rows is None:
+            first_row, writes = 0, mesh.rank == 0
+        else:  # the first copy writes, except for empty parts
+            first_row, writes = rows.start, mesh.rank < mesh.fsdp and part.numel() > 0
+        if writes:
+            start = [first_row, *[0] * (x.ndim - 1)]
             own[slice_name(name, start, tuple(part.shape), tuple(x.shape))] = part
     write_shard(directory, file, (mesh.rank, mesh.processes),
                 {key: (numpy_dtype(x.dtype), tuple(x.shape)) for key, x in own.items()},
@@ -106,7 +107,7 @@ def _write_slices(mesh: ProcessMesh, directory: Path, file: str, tensors: Mappin
 
 
 def _read(file: files.CheckpointFile, name: str, like: Tensor) -> Tensor:
-    """This process's part of a tensor of a checkpoint, which has the shape and format of ``like``."""
+    """This process's part of a checkpoint's tensor, which has the shape and format of ``like``."""
     rows = own_rows(like)
     return to_tensor(file.read(name, like.shape, numpy_dtype(like.dtype), WHOLE if rows is None else (rows, ...)))
 
@@ -116,7 +117,6 @@ def read_saved(spec: TorchSpec, directory: Path, weights: Mapping[str, Tensor]) 
     """Fill weights from a checkpoint. Raises `RecordError` as `restore`."""
     file = files.CheckpointFile(directory, _weights_file(spec))
     for name, weight in weights.items():
-        # Shapes are compared whole; each process reads its rows, so any number of processes can resume.
         local(weight).copy_(_read(file, name, weight))
 
 
@@ -127,37 +127,35 @@ def restore(spec: TorchSpec, state: State, directory: Path) -> State:
     file = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
     for slot, tree in state.moments.items():
         for name, x in tree.items():
-            distributed = as_split(x, slot, state.trained[name])
-            x.copy_(_read(file, f"{slot}.{name}", distributed))
+            x.copy_(_read(file, f"{slot}.{name}", as_split(x, slot, state.trained[name])))
     state.step = int(_read(file, files.STEP, torch.empty((), dtype=torch.int32)))
     return state
 
 
 def load_weights(spec: TorchSpec, model: nn.Module, directory: Path) -> None:
-    """Fill a model from a directory in Hugging Face's format. Raises `RequestError` for that of another model."""
+    """Fill a model from a directory in Hugging Face's format. Raises `RequestError` if it has another model."""
     source, weights = model_weights(directory, spec.shape), base_weights(model)
-    # In the order of the shapes and not of the file: every process must read, and communicate, alike.
+    # Not in the order of the file: all processes must read in the same order.
     for name in tensor_shapes(spec.shape):
         store_weight(weights[name], to_tensor(source.read(name)))
 
 
 def export(spec: TorchSpec, state: State, directory: Path) -> None:
-    """Weights and ``config.json`` as transformers reads them; adapters are merged, and also written separately.
+    """Write weights and ``config.json`` as transformers reads them; every process must call it.
 
-    ``adapter/`` belongs on the weights that training started from, not on the merged ones.
+    Adapters are merged, and also written to ``adapter/``, for use on the weights that training started from.
     """
     release_gathered(state.root)
+    method = spec.request.method
     if spec.mesh.rank == 0:
         config = to_hf_config(spec.shape) | {"dtype": dtype_name(spec.parameter_dtype)}
-        if not spec.shape.verified:  # its own file may name the class of a multimodal model, which is not written
+        if not spec.shape.verified:  # its own file may name a multimodal model's class
             config["architectures"] = [type(state.model).__name__]
-        files.write_configs(directory, config, spec.request.method,
-                            () if isinstance(spec.request.method, FullConfig) else spec.request.method.target_modules)
+        files.write_configs(directory, config, method, () if isinstance(method, FullConfig) else method.target_modules)
     weights, layers = base_weights(state.model), lora_layers(state.model)
-    sizes = {name: torch.empty(size, dtype=spec.parameter_dtype, device="meta")
-             for name, size in tensor_shapes(spec.shape).items()}
-    # Gathering takes every process, so all of them enter both writes.
-    write(directory / files.MODEL_FILE, {name: sizes[name] for name in weights},
+    shapes = tensor_shapes(spec.shape)
+    tensors = {name: torch.empty(shapes[name], dtype=spec.parameter_dtype, device="meta") for name in weights}
+    write(directory / files.MODEL_FILE, tensors,
           lambda name: merged(spec, weights[name], layers.get(name.removesuffix(".weight"))))
-    if not isinstance(spec.request.method, FullConfig):
+    if not isinstance(method, FullConfig):
         write(directory / files.ADAPTER_FOLDER / files.ADAPTER_FILE, state.trained)

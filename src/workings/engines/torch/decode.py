@@ -1,10 +1,10 @@
-"""New tokens of a batch of rows, one after the other, by a program that is the same for each.
+"""Generation token by token, for a batch of rows whose prompts have been read into a cache.
 
-All that differs from token to token is in tensors that keep their addresses: the cache has room for tokens to come,
-and the slot, the position and the number of a token are tensors, too. So a card records the operations of one token
-once, as a CUDA graph, and replays them: launched one by one by the host they take many times as long as they compute.
+A card records the operations of one token as a CUDA graph and replays them, because launching them one by one takes
+many times as long as computing them. Therefore everything that changes from token to token is in tensors that keep
+their addresses: cache, slot, position and number of the token.
 
-Shape suffixes: B rows, T cache slots, N all rows of the batch, also those that have ended.
+Shape suffixes: B rows, T cache slots, N all rows of the batch, including those that have ended.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,45 +19,46 @@ from workings.engines.torch.model import final_logits, hidden_states
 from workings.engines.torch.spec import TorchSpec
 
 PickToken = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
-"""``(logits [B, V], number of the new token [1], row numbers [B]) -> [B]`` int64 tokens; for sampled tokens also their
+"""``(logits [B, V], number of the new token [1], row numbers [B]) -> [B]`` int64 tokens; a sampler also returns their
 log probabilities, float64."""
 ROOM = {"cpu": 64, "cuda": 512}
-"""New tokens that a cache first has room for, by device; the room doubles when it is full. On a CPU attention over
-empty slots costs more than making room, and a card records its graph anew."""
+"""New tokens that a cache first has room for, by device. The room doubles when it is full. A card records its graph
+again then; a CPU spends more on attention over empty slots than on making room."""
 SHRINK = {"cpu": 2, "cuda": 4}
-"""Rows that have ended are removed once only one row in this many is left: that copies the cache of the others, and a
-card records its graph anew."""
+"""Rows that have ended are removed when at most one row in this many goes on. That copies the cache, and a card records
+its graph again."""
 
 
 class FixedCache(DynamicCache):  # type: ignore[misc]  # transformers is not typed
-    """transformers' cache, of all rows and with ``room`` for tokens to come behind ``padded`` slots of prompts.
+    """A cache with ``padded`` slots for prompts, then ``room`` for new tokens, in each of ``rows`` rows.
 
-    Prompts are read some at a time, straight into their rows, ``copies`` neighbours of each: caches of the parts,
-    joined, would be there twice. Then each new token goes into one slot of all rows.
+    Some prompts at a time are read into their rows, ``copies`` neighbouring rows each. Then each new token goes into
+    one slot of all rows.
     """
 
     def __init__(self, spec: TorchSpec, rows: int, padded: int, room: int, copies: int) -> None:
         super().__init__()
         shape, self.copies, self.slots = spec.shape, copies, padded + room
         self.first_prompt: int | None = 0
-        """Number of the first of the prompts that are read now; None once all were read."""
+        """Number of the first prompt that is read now; None when all have been read."""
         self.slot = torch.full((1,), padded, dtype=torch.int64, device=spec.device)
         """``[1]`` slot of the next token."""
-        # All at once, before a prompt is read: among activations, which come and go, they would leave gaps in a card's
-        # memory that nothing fits into.
-        self.layers = [FixedLayer(self, *(torch.zeros(
-            (rows, shape.kv_heads_of(layer), self.slots, shape.head_dim_of(layer)), dtype=spec.compute_dtype,
-            device=spec.device) for _ in range(2))) for layer in range(shape.layers) if not shape.shares_keys(layer)]
+        self.layers = []
+        # All are allocated before a prompt is read. Later, among activations, they would fragment a card's memory.
+        for layer in range(shape.layers):
+            if not shape.shares_keys(layer):
+                size = (rows, shape.kv_heads_of(layer), self.slots, shape.head_dim_of(layer))
+                keys, values = (torch.zeros(size, dtype=spec.compute_dtype, device=spec.device) for _ in range(2))
+                self.layers.append(FixedLayer(self, keys, values))
 
     def make_room(self, slots: int) -> None:
-        """Let every layer have this many slots; at most one tensor exists twice."""
+        """Give every layer this many slots; at most one tensor exists twice."""
         self.slots = slots
         for layer in self.layers:
             layer.keys = with_room(layer.keys, slots)
             layer.values = with_room(layer.values, slots)
             if self.slot.device.type == "cuda":
-                # The former tensors are too small for anything that comes, and are given back to the card.
-                torch.cuda.empty_cache()
+                torch.cuda.empty_cache()  # nothing that comes fits into the memory of the former tensors
 
 
 class FixedLayer:
@@ -69,67 +70,69 @@ class FixedLayer:
         self.cache, self.keys, self.values = cache, keys, values
 
     def update(self, key_states: Tensor, value_states: Tensor, *others: Any, **more: Any) -> tuple[Tensor, Tensor]:
-        """Those of the prompts that are read now; later all slots, with those of the new token in place.
-
-        A mask hides empty slots. They are zero, since a weight of zero times NaN is NaN.
-        """
+        """Store new keys and values; returns those that attention reads: a prompt's own, or later all slots."""
         del others, more
-        cache, states = self.cache, (key_states, value_states)
-        for held, new in zip((self.keys, self.values), states, strict=True):
-            if cache.first_prompt is None:
-                # In place and by a tensor: a recorded graph replays it for every slot.
-                held.index_copy_(2, cache.slot, new)
-            else:
-                by_prompt = held.unflatten(0, (-1, cache.copies))
-                by_prompt[cache.first_prompt:cache.first_prompt + len(new), :, :, :new.shape[2]] = new[:, None]
-        return (self.keys, self.values) if cache.first_prompt is None else states
+        first = self.cache.first_prompt
+        if first is None:
+            # In place and by a tensor, so that a recorded graph works for every slot.
+            self.keys.index_copy_(2, self.cache.slot, key_states)
+            self.values.index_copy_(2, self.cache.slot, value_states)
+            return self.keys, self.values
+        for held, new in ((self.keys, key_states), (self.values, value_states)):
+            by_prompt = held.unflatten(0, (-1, self.cache.copies))
+            by_prompt[first:first + len(new), :, :, :new.shape[2]] = new[:, None]
+        return key_states, value_states
 
     def reorder_cache(self, index: Tensor) -> None:
         """Keep these rows."""
         self.keys, self.values = self.keys.index_select(0, index), self.values.index_select(0, index)
 
     def get_seq_length(self) -> int:
-        """Slots, filled or not; transformers asks before it looks at positions, which are given."""
+        """Slots, filled or not; transformers asks for them although positions are given."""
         return self.cache.slots
 
 
 def with_room(held: Tensor, room: int) -> Tensor:
-    """A copy whose third axis has ``room`` slots; empty ones are zero."""
+    """A copy whose third axis has ``room`` slots; empty ones are zero, because a weight of zero times NaN is NaN."""
     wider = held.new_zeros((*held.shape[:2], room, *held.shape[3:]))
     wider[:, :, :held.shape[2]] = held
     return wider
 
 
 class Decoder:
-    """Rows whose prompts were read into a cache, padded on the right, and the program of one more token of each.
+    """Generates up to ``limit`` tokens for rows whose prompts have been read into ``cache``, padded on the right.
 
-    ``model`` is in evaluation mode; ``lengths`` ``[B]`` are those of the prompts, ``padded`` the longest of them, and
-    ``limit`` the most new tokens of a row.
+    ``model`` is in evaluation mode, ``lengths`` ``[B]`` are those of the prompts, and ``padded`` is the longest.
     """
 
     def __init__(self, spec: TorchSpec, model: PreTrainedModel, cache: DynamicCache, lengths: Tensor, *, padded: int,
                  limit: int, stop_ids: Sequence[int], pick: PickToken) -> None:
         device = spec.device
         self.spec, self.model, self.cache, self.limit, self.pick = spec, model, cache, limit, pick
+        self.padded = padded
         self.stops = torch.tensor([*stop_ids], dtype=torch.int64, device=device)
-        # Numbers of the rows that are still computed, which of them have ended, their last token and its position.
         self.rows = torch.arange(len(lengths), device=device)
+        """``[B]`` numbers of the rows that are still computed."""
         self.finished = torch.zeros_like(self.rows, dtype=torch.bool)
-        # Tensors that are changed in place: a graph reads the same memory each time.
+        """``[B]`` which of them have ended."""
         self.token, self.position = torch.zeros_like(self.rows), lengths.clone()
-        # Number of the next token, and the cache slot that it is read into.
-        self.count, self.padded = torch.zeros(1, dtype=torch.int64, device=device), padded
-        self.slot, slots = (cache.slot, cache.slots) if isinstance(cache, FixedCache) else (
-            torch.full_like(self.count, padded), padded)
-        # Position of the token in each cache slot, and whether it may be attended to, which padding may not.
+        """``[B]`` last token of each row, and its position."""
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        """``[1]`` number of the next token."""
+        self.slot = cache.slot if isinstance(cache, FixedCache) else torch.full_like(self.count, padded)
+        """``[1]`` cache slot that it is read into."""
+        slots = cache.slots if isinstance(cache, FixedCache) else padded
         index = torch.arange(slots, device=device).expand(len(lengths), -1)
         self.slot_positions, self.seen = index.clone(), index < lengths[:, None]
+        """``[B, T]`` position of the token in each cache slot, and whether it may be attended to."""
         self.picked: tuple[Tensor, ...] = ()
+        """``[limit, N]`` tokens, and log probabilities if ``pick`` returns them."""
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def choose(self, hidden: Tensor) -> None:
-        """Choose each row's next token from ``[B, D]`` hidden states of its last one."""
-        picked = self.pick(final_logits(self.model, hidden, self.spec.shape.final_softcap), self.count, self.rows)
+        """Choose each row's next token from the hidden states ``[B, D]`` of its last one."""
+        logits = final_logits(self.model, hidden, self.spec.shape.final_softcap)
+        picked = self.pick(logits, self.count, self.rows)
         if not self.picked:
             self.picked = tuple(x.new_zeros((self.limit, len(self.rows))) for x in picked)
         for values, x in zip(self.picked, picked, strict=True):
@@ -150,27 +153,25 @@ class Decoder:
         self.choose(hidden[:, -1])
 
     def make_room(self, slots: int) -> None:
-        """Let the cache have this many slots."""
-        # The tensors are new, and a graph knows the old ones by their addresses.
-        self.graph = None
+        """Give the cache this many slots."""
+        self.graph = None  # it knows the old tensors' addresses
         self.slot_positions, self.seen = (with_room(x[:, None], slots)[:, 0] for x in (self.slot_positions, self.seen))
         if isinstance(self.cache, FixedCache):
             self.cache.make_room(slots)
 
     def keep_rows(self, index: Tensor) -> None:
-        """Leave out the other rows."""
+        """Remove the other rows."""
         self.graph = None
         self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen = (
             x[index] for x in (self.rows, self.finished, self.token, self.position, self.slot_positions, self.seen))
         self.cache.reorder_cache(index)
 
     def run(self, hidden: Tensor, tell: Callable[[int], None] | None = None) -> list[list[list[Any]]]:
-        """Equally many tokens of every row, and where ``pick`` returns them their log probabilities.
+        """Equally many tokens of every row, and their log probabilities if ``pick`` returns them.
 
         ``hidden`` ``[N, D]`` are states of the prompts' last tokens. ``tell`` is called with each token of a single
-        row. Of several processes each has the rows of all at the end, in the processes' order. Each makes as many
-        passes as the others, because they gather the weights together: one whose rows have ended goes on until all
-        have.
+        row. Every process returns the rows of all processes, in their order. A process whose rows have ended goes on
+        until all have, because the processes gather the weights together.
         """
         self.choose(hidden)
         del hidden
@@ -181,8 +182,7 @@ class Decoder:
                 tell(int(self.token[0]))
             if count == self.limit or self.spec.mesh.total(unfinished, self.spec.device) == 0:
                 break
-            # Attention reads the whole cache for each token, so rows that have ended cost as much as others.
-            kept = max(1, unfinished)  # one that has ended, where other processes go on
+            kept = max(1, unfinished)
             if kept <= len(self.rows) // SHRINK[kind] and self.spec.shape.verified:
                 self.keep_rows(self.finished.int().argsort(stable=True)[:kept])
             self.grow(count)
@@ -190,28 +190,28 @@ class Decoder:
         return [self.spec.mesh.joined(values[:count].T).tolist() for values in self.picked]
 
     def grow(self, count: int) -> None:
-        """Make room for the token behind ``count`` new ones, if it is missing."""
+        """Make room for the token after ``count`` new ones, if there is none."""
         if not isinstance(self.cache, FixedCache):
             self.make_room(self.padded + count)
         elif self.padded + count > self.cache.slots:
             self.make_room(self.padded + min(2 * (count - 1), self.limit - 1))
 
     def replay(self) -> None:
-        """One more token of each row: on a card by a graph of `advance`, once that was run on these tensors."""
+        """One more token of each row, on a card by a recorded graph of `advance`."""
         if self.graph is not None:
             self.graph.replay()
             return
-        # The first time kernels are loaded and chosen, which a recording must not contain.
+        # A first run loads and chooses kernels, which a recording must not contain.
         self.advance()
         if can_replay(self.spec):
             self.graph = torch.cuda.CUDAGraph()
-            # Nothing runs while it is recorded. Other threads, such as one that reads the card's load, may continue.
+            # Recording computes nothing. Other threads, such as one that reads the card's load, may go on.
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.advance()
 
 
 def can_replay(spec: TorchSpec) -> bool:
-    """Whether one token is the same operations on the same tensors, all on one card, and the host is asked nothing.
+    """Whether every token takes the same operations on one card, without the host.
 
     A table in the host's memory, a choice of experts and other processes need the host within a token.
     """

@@ -1,4 +1,4 @@
-"""The PyTorch engine: a thin class around functions. It opens the device, builds models, moves batches and counts."""
+"""The PyTorch engine: `workings.engines.base.Engine` by the functions of this package."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,44 +23,17 @@ from workings.engines.base import (
 )
 from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling, copies_of_each
 from workings.engines.refusals import refuse, torch_refusals
-from workings.engines.torch import checkpoint, four_bit, processes
+from workings.engines.torch import checkpoint, device, generate, lora, model, processes, step
 from workings.engines.torch.backward_optimizer import refuse_conflicts
 from workings.engines.torch.decode import PickToken
-from workings.engines.torch.device import (
-    Device,
-    check_kernels,
-    device_name,
-    environment_files,
-    find_device,
-    memory_limit,
-    slow_formats,
-    versions,
-)
-from workings.engines.torch.generate import batch_indices, complete, greedy, sampled, uniform_numbers
+from workings.engines.torch.four_bit import FourBitLinear
 from workings.engines.torch.length_bucketing import Part, one_part, parts_by_length
 from workings.engines.torch.linear_attention import has_linear_state
-from workings.engines.torch.lora import (
-    base_weights,
-    fill_adapters,
-    refuse_unknown,
-    trainable_parameters,
-)
 from workings.engines.torch.mask_check import check_masks, refuse_unsuited
-from workings.engines.torch.model import fill_random, final_logits, hidden_states
 from workings.engines.torch.planning import TorchPlanning, TracedCard, trace_for
 from workings.engines.torch.sharding import ProcessMesh, find_mesh
 from workings.engines.torch.spec import build_spec, dtype_name
-from workings.engines.torch.step import (
-    Rows,
-    State,
-    empty_state,
-    fill_masters,
-    micro_batch_log_probs,
-    micro_batch_loss,
-    micro_batch_most_likely,
-    run_step,
-    to_rows,
-)
+from workings.engines.torch.step import Rows, State
 from workings.engines.torch.trace.inspect import inspect_step
 from workings.engines.torch.triton.check import kernel_problem, kernels_run_on
 from workings.hardware.device import DeviceFacts
@@ -78,13 +51,12 @@ class TorchEngine(TorchPlanning):
 
     join = staticmethod(processes.join)
 
-    def __init__(self, request: EngineRequest, device: Device) -> None:
+    def __init__(self, request: EngineRequest, found: device.Device) -> None:
         refuse_conflicts(request, 1)
         self.request = request
-        self.device = device
-        self.spec = build_spec(request, device.device, find_mesh(request, device.platform))
-        # Before memory is allocated: both need the request and the class of the model alone.
-        refuse_unknown(self.spec)
+        self.device = found
+        self.spec = build_spec(request, found.device, find_mesh(request, found.platform))
+        lora.refuse_unknown(self.spec)
         refuse_unsuited(self.spec)
 
     @classmethod
@@ -92,50 +64,50 @@ class TorchEngine(TorchPlanning):
         """Find the device. Raises `DeviceError` if what was asked for is absent or unusable."""
         # Before this process opens a device or waits for others.
         refuse(torch_refusals(request))
-        return cls(request, find_device(request.device))
+        return cls(request, device.find_device(request.device))
 
     def describe(self) -> DeviceFacts:
         """The device."""
-        limit, source = memory_limit(self.device.device)
-        notes = slow_formats(device_name(self.device.device), self.request.precision.compute)
+        kind = device.device_name(self.device.device)
+        limit, source = device.memory_limit(self.device.device)
+        notes = [self.device.reason, *device.slow_formats(kind, self.request.precision.compute)]
         if self.device.platform == "gpu" and (why := kernel_problem(self.device.device)):
-            # In the record, because the same recipe takes longer on such a machine.
             notes.append(f"PyTorch's own operations compute instead of kernels, which takes longer: {why}")
         return DeviceFacts(
-            platform=self.device.platform, kind=device_name(self.device.device), count=self.spec.mesh.processes,
-            memory_limit_bytes=limit, memory_limit_source=source, mesh=self.spec.mesh.shape.axes(),
-            versions=versions(), reason="; ".join([self.device.reason, *notes]))
+            platform=self.device.platform, kind=kind, count=self.spec.mesh.processes, memory_limit_bytes=limit,
+            memory_limit_source=source, mesh=self.spec.mesh.shape.axes(), versions=device.versions(),
+            reason="; ".join(notes))
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the tensors that the step really holds, read from a model without memory."""
         with torch.device("meta"):
-            state = empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
-        held = [*state.model.parameters(), *(weight.codes for weight in base_weights(state.model).values()
-                                             if isinstance(weight, four_bit.FourBitLinear))]
+            state = step.empty_state(replace(self.spec, device=torch.device("meta"), mesh=ProcessMesh()))
+        quantized = [x.codes for x in lora.base_weights(state.model).values() if isinstance(x, FourBitLinear)]
+        parameters = _formats([*state.model.parameters(), *quantized]).replace("uint8", "nf4")
         trained = _formats(state.trained.values())
         moments = _formats(x for tree in state.moments.values() for x in tree.values())
-        # Weights in four bits are stored two to a byte; moments in bytes are 8-bit codes.
-        return {"parameters": _formats(held).replace("uint8", "nf4"), "compute": dtype_name(self.spec.product_dtype),
-                "moments": moments, "gradients": trained, "accumulator": trained}
+        return {"parameters": parameters, "compute": dtype_name(self.spec.product_dtype), "moments": moments,
+                "gradients": trained, "accumulator": trained}
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
         """A fresh state with random weights; the same numbers on every device."""
-        return self._fresh(empty_state(self.spec, trainable=trainable), None, seed)
+        return self._fresh(step.empty_state(self.spec, trainable=trainable), None, seed)
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
         """A fresh optimizer on weights from a directory in Hugging Face's format."""
-        return self._fresh(empty_state(self.spec, trainable=trainable), weights, self.request.seed)
+        return self._fresh(step.empty_state(self.spec, trainable=trainable), weights, self.request.seed)
 
     def _fresh(self, state: State, directory: Path | None, seed: int) -> State:
+        """The state with weights from a directory (None: random ones) and with initial adapters."""
         if directory is None:
-            fill_random(self.spec, state.model, seed)
+            model.fill_random(self.spec, state.model, seed)
         else:
             checkpoint.load_weights(self.spec, state.model, directory)
-        fill_adapters(state.model, seed)
-        return self._checked(fill_masters(state))
+        lora.fill_adapters(state.model, seed)
+        return self._checked(step.fill_masters(state))
 
     def _checked(self, state: State) -> State:
-        """The state, after the attention masks of a model that is unverified have been checked on a short row."""
+        """The state. Raises `RequestError` if the masks of an unverified model are wrong."""
         if not self.spec.shape.verified:
             check_masks(self.spec, state.root)
         return state
@@ -145,21 +117,22 @@ class TorchEngine(TorchPlanning):
         refuse_conflicts(self.request, batch.tokens.shape[0])
         require_signals(self.request.objective, batch)
         parts = self._parts(batch)
-        rows = [row for _, part in parts for row in to_rows(self.spec, part, self.request.objective.signals)]
-        numbers, log_probs = run_step(self.spec, state, rows, batch.divisor, learning_rate)
-        # On a card `tolist` waits for the whole step; nothing before it reads a result.
-        return state, StepResult.of(numbers.tolist(), self.request.objective.metrics,
-                                    None if log_probs is None else self._at_positions(batch, parts, rows, log_probs))
+        objective = self.request.objective
+        rows = [each for _, part in parts for each in step.to_rows(self.spec, part, objective.signals)]
+        numbers, log_probs = step.run_step(self.spec, state, rows, batch.divisor, learning_rate)
+        at_positions = None if log_probs is None else self._at_positions(batch, parts, rows, log_probs)
+        return state, StepResult.of(numbers.tolist(), objective.metrics, at_positions)
 
     def _parts(self, batch: Batch) -> list[Part]:
-        """The batch in the micro batches that are computed."""
+        """The micro batches that are computed."""
         return parts_by_length(batch) if self.spec.group_by_length else one_part(batch)
 
     @torch.no_grad()
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        sums = [state.run(partial(micro_batch_loss, self.spec, rows=part)) for part in to_rows(self.spec, batch)]
-        # float64 from here on: the order of micro batches and processes then hardly matters.
+        sums = [state.run(partial(step.micro_batch_loss, self.spec, rows=rows))
+                for rows in step.to_rows(self.spec, batch)]
+        # In float64 the order of micro batches and processes hardly matters.
         total = float(self.spec.mesh.sum(torch.stack(sums).double().sum()))
         return LossSum(loss_sum=total, supervised_tokens=batch.supervised_tokens)
 
@@ -167,33 +140,35 @@ class TorchEngine(TorchPlanning):
     def log_probs(self, state: State, batch: Batch) -> np.ndarray:
         """``[A, B, S]`` float32 log probabilities of the targets; 0 where they are not supervised."""
         parts = self._parts(batch)
-        micro_batches = [rows for _, part in parts for rows in to_rows(self.spec, part)]
-        values = (state.run(partial(micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches)
+        micro_batches = [rows for _, part in parts for rows in step.to_rows(self.spec, part)]
+        values = [state.run(partial(step.micro_batch_log_probs, self.spec, rows=rows)) for rows in micro_batches]
         return self._at_positions(batch, parts, micro_batches, values)
 
-    def _at_positions(self, batch: Batch, parts: list[Part], micro_batches: Iterable[Rows],
-                      values: Iterable[torch.Tensor], *size: int) -> np.ndarray:
-        """``[A, B, S, *size]`` of all processes' values ``[N, *size]`` at supervised positions; 0 at others."""
+    def _at_positions(self, batch: Batch, parts: list[Part], micro_batches: list[Rows], values: list[torch.Tensor],
+                      *size: int) -> np.ndarray:
+        """``[A, B, S, *size]``: values ``[N, *size]`` of each micro batch at supervised positions; 0 at others."""
         first, count, length = batch.tokens.shape
         merged = torch.zeros(first * count, length, *size)
-        numbers = (rows for numbers, part in parts for rows in torch.from_numpy(numbers).view(part.tokens.shape[:2]))
-        for each, rows, value in zip(numbers, micro_batches, values, strict=True):
+        row_numbers = [each for numbers, part in parts for each in numbers.reshape(part.tokens.shape[:2])]
+        for numbers, rows, value in zip(row_numbers, micro_batches, values, strict=True):
             # Each process fills its own rows, and the sum over processes combines them.
             own = torch.zeros(*rows.tokens.shape, *size)
             own.view(-1, *size)[rows.index.cpu()] = value.cpu()
-            merged[each[self.spec.mesh.rows(len(each))], :own.shape[1]] = own
+            merged[numbers[self.spec.mesh.rows(len(numbers))], :own.shape[1]] = own
         return self.spec.mesh.sum(merged.view(first, count, length, *size).to(self.device.device)).cpu().numpy()
 
     @torch.no_grad()
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
         """``[A, B, S, K]`` most likely tokens of each supervised position, and their log probabilities."""
-        micro_batches = to_rows(self.spec, batch)
-        values = [state.run(partial(micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
-                  for rows in micro_batches]
-        # Floats represent every id exactly, so that tokens and log probabilities are combined in the same way.
-        tokens, log_probs = (self._at_positions(batch, one_part(batch), micro_batches,
-                                                (pair[side].float() for pair in values), count) for side in range(2))
-        return tokens.astype(np.int32), log_probs
+        micro_batches = step.to_rows(self.spec, batch)
+        tokens, log_probs = [], []
+        for rows in micro_batches:
+            found = state.run(partial(step.micro_batch_most_likely, self.spec, rows=rows, count=count, below=below))
+            tokens.append(found[0].float())  # float32 holds every id exactly
+            log_probs.append(found[1])
+        parts = one_part(batch)
+        return (self._at_positions(batch, parts, micro_batches, tokens, count).astype(np.int32),
+                self._at_positions(batch, parts, micro_batches, log_probs, count))
 
     def without_adapters(self, state: State) -> State:
         """The model without its adapters. It shares the weights of ``state``, so it stays valid after further steps."""
@@ -202,10 +177,10 @@ class TorchEngine(TorchPlanning):
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch, for comparisons of engines."""
-        rows = to_rows(self.spec, batch)[0]
+        rows = step.to_rows(self.spec, batch)[0]
         with torch.no_grad():
-            hidden = hidden_states(state.model, rows.tokens, rows.positions, rows.visible)
-            return final_logits(state.model, hidden, self.spec.shape.final_softcap).cpu().numpy()
+            hidden = model.hidden_states(state.model, rows.tokens, rows.positions, rows.visible)
+            return model.final_logits(state.model, hidden, self.spec.shape.final_softcap).cpu().numpy()
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
@@ -230,23 +205,26 @@ class TorchEngine(TorchPlanning):
     def _answers(self, state: State, prompts: Sequence[Sequence[int]], max_new_tokens: int, stop_ids: Sequence[int],
                  temperature: float = 0.0, seeds: Sequence[int] = (),
                  tell: Callable[[int], None] | None = None) -> list[Completion]:
+        """Completions in the order of the prompts, greedy at temperature 0."""
         check_prompts(prompts)
-        answers: list[Completion] = [Completion(tokens=[], finish_reason="length")] * len(prompts)
         mesh = self.spec.mesh
-        # At least one prompt for each process. The cache of an unverified class may have any contents, so its rows
-        # cannot be repeated.
-        processes = mesh.processes
-        copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts) // processes)) if self.spec.shape.verified else 1
-        for indices in batch_indices(prompts, copies, processes, same_length=has_linear_state(state.model)):
-            pick: PickToken = greedy if not temperature else sampled(temperature, uniform_numbers(
-                [seeds[i] for i in indices[mesh.rows(len(indices))]], max_new_tokens, self.device.device))
+        copies = 1
+        if self.spec.shape.verified:  # other caches may have contents that cannot be repeated
+            copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts) // mesh.processes))
+        answers: dict[int, Completion] = {}
+        for indices in generate.batch_indices(prompts, copies, mesh.processes,
+                                              same_length=has_linear_state(state.model)):
+            pick: PickToken = generate.greedy
+            if temperature:
+                own_seeds = [seeds[i] for i in indices[mesh.rows(len(indices))]]
+                uniform = generate.uniform_numbers(own_seeds, max_new_tokens, self.device.device)
+                pick = generate.sampled(temperature, uniform)
             with torch.no_grad():
                 completions = state.run(partial(
-                    complete, self.spec, prompts=[prompts[i] for i in indices], max_new_tokens=max_new_tokens,
-                    stop_ids=stop_ids, pick=pick, copies=copies, tell=tell))
-            for i, completion in zip(indices, completions, strict=True):
-                answers[i] = completion
-        return answers
+                    generate.complete, self.spec, prompts=[prompts[i] for i in indices], stop_ids=stop_ids,
+                    max_new_tokens=max_new_tokens, pick=pick, copies=copies, tell=tell))
+            answers |= zip(indices, completions, strict=True)
+        return [answers[i] for i in range(len(prompts))]
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` and ``optimizer.safetensors``."""
@@ -258,8 +236,7 @@ class TorchEngine(TorchPlanning):
 
     def restore(self, directory: Path) -> State:
         """The state that `save` wrote, bit for bit; frozen weights are read from where the run read them."""
-        state = empty_state(self.spec)
-        # The random adapters are overwritten by the checkpoint's; the frozen weights stay.
+        state = step.empty_state(self.spec)
         if not isinstance(self.request.method, FullConfig):
             state = self._fresh(state, self.request.weights, self.request.seed)
         return self._checked(checkpoint.restore(self.spec, state, directory))
@@ -267,7 +244,7 @@ class TorchEngine(TorchPlanning):
     def with_adapters(self, state: State, directory: Path) -> State:
         """The same model with the adapters of a checkpoint."""
         require_adapters(self.request.method)
-        checkpoint.read_saved(self.spec, directory, trainable_parameters(state.model))
+        checkpoint.read_saved(self.spec, directory, lora.trainable_parameters(state.model))
         return state
 
     def export(self, state: State, directory: Path) -> None:
@@ -276,7 +253,6 @@ class TorchEngine(TorchPlanning):
 
     def memory(self) -> Memory:
         """Peak memory so far: what PyTorch's allocator reserved, or the process's peak resident set on a CPU."""
-        # The allocator's reserve and not what tensors take: the reserve is what other programs cannot have.
         if self.device.platform == "gpu":
             return Memory(peak_bytes=torch.cuda.max_memory_reserved(self.device.device),
                           source="device (max_memory_reserved)")
@@ -292,13 +268,13 @@ class TorchEngine(TorchPlanning):
         request = replace(self.request, mesh=MeshConfig(fsdp=mesh.fsdp, replicate=mesh.replicate))
         if mesh.processes == 1:
             return inspect_step(request, batch.shape, platform, card)
-        # In a child: processes that are not there cannot be told from the real ones that this one computes with.
+        # In a child process, because a trace pretends to be several processes, and this one has real ones.
         return trace_for(request, {"step": batch.shape}, platform, card)["step"]
 
     def check_device(self) -> Mapping[str, Any]:
         """Run a matrix product and compare it with NumPy."""
-        return check_kernels(self.device.device, self.request.precision.compute)
+        return device.check_kernels(self.device.device, self.request.precision.compute)
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts about PyTorch and the driver, by file name, for the record."""
-        return environment_files()
+        return device.environment_files()

@@ -1,6 +1,6 @@
-"""Linear layers whose frozen weight is stored in NF4 (Dettmers et al., 2023), by bitsandbytes' own functions.
+"""Linear layers whose frozen weight is stored in NF4 (Dettmers et al., 2023, https://arxiv.org/abs/2305.14314).
 
-bitsandbytes is imported when the first weight is stored or used: runs without 4-bit weights do not need it.
+bitsandbytes quantizes and dequantizes. It is imported by the first weight, because other runs do not need it.
 """
 
 from typing import Any, cast
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from workings.engines.torch.half import half_product
 
 BLOCK = 64
-"""Elements that share one float32 scale; scales are not quantized again."""
+"""Elements that share one float32 scale. Scales are not quantized again."""
 
 
 class FourBitLinear(nn.Linear):
@@ -23,17 +23,15 @@ class FourBitLinear(nn.Linear):
     level: Tensor
     """The sixteen values that codes represent."""
     rounded_to: torch.dtype
-    """Format that a weight is rounded to before it is quantized: that which it would be stored in."""
+    """Format that a weight is rounded to before it is quantized, as in the JAX engine: so both have equal codes."""
     products = torch.float32
-    """float16: products are of that format (`workings.engines.torch.matmul.mix_formats`); else of their input's."""
+    """Format of the factors of products if it is float16; any other value means the input's format."""
 
     def store(self, weight: Tensor) -> None:
         """Quantize a weight ``[out, in]`` into this layer."""
         from bitsandbytes.functional import quantize_4bit
 
-        # The JAX engine rounds as well, so that one file gives both the same codes, in any format.
         rounded = weight.to(device=self.codes.device, dtype=self.rounded_to).float()
-
         codes, state = quantize_4bit(rounded, blocksize=BLOCK, compress_statistics=False, quant_type="nf4")
         self.codes.copy_(codes)
         self.absmax.copy_(state.absmax)
@@ -43,21 +41,23 @@ class FourBitLinear(nn.Linear):
         """The weight ``[out, in]`` that the codes represent."""
         from bitsandbytes.functional import QuantState, dequantize_4bit
 
-        # A block a row: on a CPU with AVX-512 bitsandbytes 0.50 takes wrong scales for rows that begin within a block.
+        # One block per row: with AVX-512 bitsandbytes 0.50 takes wrong scales for rows that begin within a block.
         state = QuantState(absmax=self.absmax, shape=torch.Size((self.absmax.numel(), BLOCK)), code=self.level,
                            blocksize=BLOCK, quant_type="nf4", dtype=dtype)
         return dequantize_4bit(self.codes, state).view(self.out_features, self.in_features)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """``x @ W.T + b`` in x's dtype; backward dequantizes again."""
-        out: Tensor = (half_product(input, None, self) if self.products == torch.float16
-                       else _FourBitProduct.apply(input, self))
+        """``x @ W.T + b`` in x's dtype."""
+        if self.products == torch.float16:
+            y = half_product(input, None, self)
+        else:
+            y = _FourBitProduct.apply(input, self)
         bias = self._parameters["bias"]
-        return out if bias is None else out + bias.to(out.dtype)
+        return y if bias is None else y + bias.to(y.dtype)
 
 
 class _FourBitProduct(torch.autograd.Function):
-    """``x @ W.T`` with W dequantized, twice instead of kept."""
+    """``x @ W.T`` with W dequantized in forward and again in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: FourBitLinear) -> Tensor:
@@ -70,13 +70,12 @@ class _FourBitProduct(torch.autograd.Function):
 
 
 def to_four_bits(linear: nn.Linear, rounded_to: torch.dtype) -> None:
-    """Turn a linear layer without memory into one that stores four bits; its contents are undefined until `store`."""
-    count, layer = linear.out_features * linear.in_features, cast(FourBitLinear, linear)
-    layer.rounded_to = rounded_to
-    # Before the class changes: a parameter of the old name would be counted and saved.
+    """Turn a linear layer on the device ``meta`` into a `FourBitLinear`; its contents are undefined until `store`."""
+    count = linear.out_features * linear.in_features
     del linear.weight
     linear.__class__ = FourBitLinear
-    # Buffers, which no optimizer and no `parameters()` sees; in bitsandbytes' own form of a column.
+    cast(FourBitLinear, linear).rounded_to = rounded_to
+    # Buffers, because no optimizer sees them. bitsandbytes stores codes as a column.
     linear.register_buffer("codes", torch.empty((count // 2, 1), dtype=torch.uint8, device="meta"))
     linear.register_buffer("absmax", torch.empty(count // BLOCK, dtype=torch.float32, device="meta"))
     linear.register_buffer("level", torch.empty(16, dtype=torch.float32, device="meta"))

@@ -1,9 +1,8 @@
 """Products of float16 matrices that are added up in float32, for cards whose matrix units know no bfloat16.
 
-Activations, the residual stream, norms and gradients stay float32; only the factors of a product are rounded to
-float16, whose range is 6e-8 to 65,504. A factor is first divided by a power of two that brings its largest element to
-the upper end of the range, and the result is multiplied by it: both are exact. So nothing overflows and no gradient
-vanishes. The loss needs no scale, no update is skipped, and a gradient can be used as soon as it exists.
+Only the factors of a product are rounded to float16; all else stays float32. Float16 reaches from 6e-8 to 65,504. A
+factor is first divided by a power of two that brings its largest element to the upper end of this range, and the
+product is multiplied by it. Both are exact, so nothing overflows and no gradient vanishes, without a scale of the loss.
 """
 
 import math
@@ -16,15 +15,18 @@ from torch import Tensor
 from workings.engines.torch.triton.operations import wide_product
 
 LARGEST = 2.0**15
-"""The largest element of a factor is above half of this and not above it; sums of rounding stay far below 65,504."""
+"""After the division the largest element of a factor is above half of this, and not above this."""
 TINY = 2.0**-100
-"""Smaller factors are taken as this large, so that zeros are divided by a number."""
+"""Smaller elements count as this large, so that a matrix of zeros is divided by a number."""
 
 
 def power_above(x: Tensor, dim: int | None = None, limit: float = LARGEST) -> Tensor:
-    """The power of two that brings the largest element of ``x`` to ``limit``, a scalar; of each row with ``dim=-1``."""
-    top = torch.linalg.vector_norm(x, math.inf, dim, keepdim=dim is not None)
-    return torch.exp2(torch.log2(top.clamp_min(TINY) / limit).ceil())
+    """The power of two by which ``x`` is divided so that its largest element is at most ``limit``.
+
+    A scalar; with ``dim=-1`` one power for each row.
+    """
+    largest = torch.linalg.vector_norm(x, math.inf, dim, keepdim=dim is not None)
+    return torch.exp2(torch.log2(largest.clamp_min(TINY) / limit).ceil())
 
 
 def multiply(left_TI: Tensor, right_IO: Tensor) -> Tensor:
@@ -33,7 +35,7 @@ def multiply(left_TI: Tensor, right_IO: Tensor) -> Tensor:
 
 
 class _HalfProduct(torch.autograd.Function):
-    """``x @ W.T`` with both factors in float16, twice instead of kept."""
+    """``x @ W.T`` with both factors in float16. Backward converts the weight again, so no copy of it is kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, frozen: Any) -> Tensor:
@@ -47,7 +49,8 @@ class _HalfProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         narrow, scale, weight = ctx.saved_tensors
-        dy, d_x, d_weight = grads[0].reshape(-1, grads[0].shape[-1]), None, None
+        dy = grads[0].reshape(-1, grads[0].shape[-1])
+        d_x = d_weight = None
         if ctx.needs_input_grad[0]:
             power = power_above(dy, -1)
             d_x = (multiply((dy / power).half(), _in_half(ctx, weight)) * power).view(*grads[0].shape[:-1], -1)
@@ -65,26 +68,29 @@ def _in_half(ctx: Any, weight: Tensor | None) -> Tensor:
 
 
 def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None) -> Tensor:
-    """``[..., out]`` float32 of x ``[..., in]`` float32 and a weight ``[out, in]``; None: that of ``frozen.full``."""
+    """``x @ W.T``: ``[..., out]`` float32 of ``[..., in]`` float32 and ``[out, in]``.
+
+    ``frozen`` takes the place of a ``weight`` of None: a layer whose ``full`` makes the weight (`FourBitLinear`).
+    """
     y: Tensor = _HalfProduct.apply(x, weight, frozen)
     return y
 
 
 class BackwardScale:
-    """Brings the gradient of a function that computes in float16 to the middle of its range, and back after it.
+    """Scales the gradient of a function that computes in float16: down before its backward, and up again after it.
 
-    It goes through functions that are linear in the gradient: with any number of inputs and one output.
+    The function has one output and any number of inputs, and its backward is linear in the output's gradient.
     """
 
     def __init__(self) -> None:
         self.power = torch.ones(())
 
     def inputs(self, *tensors: Tensor) -> list[Tensor]:
-        """The inputs, whose gradients are multiplied by what the output's was divided by."""
+        """The inputs. Their gradients are multiplied by what the output's gradient was divided by."""
         return [_with_hook(x.view_as(x), lambda gradient: gradient * self.power) for x in tensors]
 
     def output(self, y: Tensor) -> Tensor:
-        """The output, whose gradient is divided so that its largest element is about 1."""
+        """The output. Its gradient is divided so that its largest element is about 1."""
         return _with_hook(y, self._divide)
 
     def _divide(self, gradient: Tensor) -> Tensor:
@@ -93,7 +99,7 @@ class BackwardScale:
 
 
 def _with_hook(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    """``x``, whose gradient is what ``change`` makes of it."""
+    """``x``, whose gradient passes through ``change``."""
     if x.requires_grad:
         x.register_hook(change)
     return x

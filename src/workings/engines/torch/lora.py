@@ -1,11 +1,8 @@
-"""LoRA by peft and QLoRA with bitsandbytes' NF4: trained and frozen tensors, and how both are stored.
+"""LoRA by peft, and QLoRA with bitsandbytes' NF4.
 
-Adapters are float32 in any format of the frozen weights. With QLoRA every projection of every layer is stored in
-four bits, whether it has an adapter or not.
-
-Projections are those of attention and feed-forward (`Family.projections`); a layer that attends to an earlier one's
-keys has none for keys and values. All else stays as it is, without adapters and in its own format: embeddings, Gemma
-4's table of per-layer embeddings and the small matrices that bring it into the layers, routers and experts.
+Adapters are float32. They belong to projections of attention and feed-forward (`Family.projections`). With QLoRA every
+projection of every layer is stored in four bits, whether it has an adapter or not. All other weights, such as
+embeddings, routers and experts, stay in their own format without adapters.
 """
 
 from collections.abc import Iterator
@@ -40,10 +37,9 @@ def refuse_unknown(spec: TorchSpec) -> None:
     find_projections(method.target_modules, shape)
     if method.name != "qlora":
         return
-    # Layers differ in some families, and not every layer has every projection.
     for layer, name in product(range(shape.layers), projections(shape)):
-        size = layer_shapes(shape, layer).get(f"{name}.weight", ())
-        if size and prod(size) % BLOCK:
+        size = layer_shapes(shape, layer).get(f"{name}.weight")
+        if size is not None and prod(size) % BLOCK:
             raise RequestError(f"method.name: qlora cannot store {name} of layer {layer}: it is {size[0]} x {size[1]}",
                                f"matrices of whole blocks of {BLOCK} elements", "method.name=lora")
 
@@ -55,8 +51,7 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
         for name, param in model.named_parameters():
             param.requires_grad_(not is_frozen(name, spec.shape))
         return
-    # `fill_adapters` initializes the adapters instead of peft, from the run's seed, once they have memory. Dropout is
-    # `AdapterDropout`: peft's takes PyTorch's global generator, whose state no checkpoint has.
+    # `fill_adapters` initializes the adapters, and `AdapterDropout` drops inputs: both from the run's seed.
     inject_adapter_in_model(PeftConfig(
         r=method.rank, lora_alpha=method.alpha, use_rslora=method.rank_stabilized,
         target_modules=list(method.target_modules), lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
@@ -68,60 +63,59 @@ def add_adapters(spec: TorchSpec, model: PreTrainedModel) -> None:
     for name, param in model.named_parameters():
         param.requires_grad_("lora_" in name)
     if method.name == "qlora":
-        # After the adapters were added: a projection with one is its wrapper's `base_layer`.
         quantized = {name.rpartition(".")[2] for name in projections(spec.shape)}
         for name, module in list(model.named_modules()):
+            # A projection with an adapter is the `base_layer` of peft's wrapper.
             if type(module) is nn.Linear and name.removesuffix(".base_layer").rpartition(".")[2] in quantized:
                 to_four_bits(module, spec.parameter_dtype)
 
 
 def lora_layers(model: nn.Module) -> dict[str, Any]:
-    """All layers with an adapter by their names, which are those of the projections that they wrap."""
+    """Name of each projection with an adapter -> peft's layer."""
     return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
 
 
 class AdapterDropout(nn.Module):
-    """Dropout of an adapter's input, as in peft: a random part is 0, the rest divided by the share that is kept.
+    """Dropout of an adapter's input, as in peft; active within `dropping_inputs` only.
 
-    It drops within `dropping_inputs` only. The mask depends on the projection's name and on that context's words, so
-    that the second forward of checkpointing, a resumed run and a repeated step drop the same inputs.
+    The mask follows from the projection's name and that context's arguments. So the second forward of checkpointing, a
+    resumed run and a repeated step drop the same inputs.
     """
 
     def __init__(self, name: str, rate: float) -> None:
         super().__init__()
         self.name, self.rate = name, rate
-        self.place: tuple[int, str] | None = None
-        """Seed and the words; None outside of a training step."""
+        self.seed_and_place: tuple[int, str] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """``x`` with a part of its numbers dropped."""
-        if self.place is None:
+        """``x`` with a random part of its numbers zero, and the rest divided by the share that is kept."""
+        if self.seed_and_place is None:
             return x
-        seed, words = self.place
-        generator = tensor_generator(seed, f"dropout of {self.name} at {words}", x.device)
+        seed, place = self.seed_and_place
+        generator = tensor_generator(seed, f"dropout of {self.name} at {place}", x.device)
         keep = torch.empty(x.shape, dtype=torch.bool, device=x.device).bernoulli_(1 - self.rate, generator=generator)
         return torch.where(keep, x / (1 - self.rate), 0)
 
 
 @contextmanager
-def dropping_inputs(model: nn.Module, seed: int, words: str) -> Iterator[None]:
-    """Within the context adapters drop inputs, as follows from the seed and words such as step and micro batch."""
+def dropping_inputs(model: nn.Module, seed: int, place: str) -> Iterator[None]:
+    """Inside, adapters drop inputs; ``place`` names the step and micro batch."""
     modules = [module for module in model.modules() if isinstance(module, AdapterDropout)]
     for module in modules:
-        module.place = seed, words
+        module.seed_and_place = seed, place
     try:
         yield
     finally:
         for module in modules:
-            module.place = None
+            module.seed_and_place = None
 
 
 @contextmanager
 def switched_off(model: nn.Module) -> Iterator[None]:
-    """Within the context the model computes without its adapters."""
+    """Inside, the model computes without its adapters."""
     layers = lora_layers(model).values()
     for layer in layers:
-        # Not peft's `enable_adapters`, which also changes what requires a gradient.
+        # peft's `enable_adapters` would also change which tensors require a gradient.
         layer._disable_adapters = True
     try:
         yield
@@ -132,15 +126,15 @@ def switched_off(model: nn.Module) -> Iterator[None]:
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Trained parameters by their names in a checkpoint: Hugging Face's, or peft's for adapters."""
-    # In the model peft's names contain the name of the adapter (`default`), in its files they do not.
+    # peft's names contain the adapter's name (`default`) in a model, but not in its files.
     return {f"{PEFT_PREFIX}{name.replace('.default.', '.')}" if "lora_" in name else name: param
             for name, param in model.named_parameters() if param.requires_grad}
 
 
 def base_weights(model: nn.Module) -> dict[str, "Tensor | FourBitLinear"]:
-    """The model's tensors without adapters by Hugging Face's names: a parameter, or the module of a quantized one.
+    """The model's tensors without adapters by Hugging Face's names; for a quantized one, its module.
 
-    Gemma 4's layer scalars are buffers of transformers, and are included because the model's files have them.
+    Gemma 4's layer scalars are included: buffers in transformers, but tensors in the model's files.
     """
     tensors: dict[str, Tensor | FourBitLinear] = {
         name.replace(".base_layer", ""): param for name, param in model.named_parameters() if "lora_" not in name}
@@ -161,13 +155,13 @@ def store_weight(target: "Tensor | FourBitLinear", value: Tensor) -> None:
 
 @torch.no_grad()
 def fill_adapters(model: nn.Module, seed: int) -> None:
-    """Initial values as in peft: A uniform within ``in ** -0.5``, B zero, so that the model's outputs do not change.
+    """Initial values as in peft: A is uniform in ± ``in ** -0.5`` and B is zero, so the model's outputs do not change.
 
-    The random numbers depend on the run's seed and the tensor's name.
+    The random numbers follow from the run's seed and the tensor's name.
     """
     for name, param in trainable_parameters(model).items():
         if "lora_A" in name:
-            # The whole tensor, on the CPU, in every process: the numbers depend on neither the device nor the split.
+            # Every process draws the whole tensor on the CPU, so neither device nor split changes the numbers.
             uniform = torch.rand(param.shape, generator=tensor_generator(seed, name))
             local(param).copy_(own_part((2 * uniform - 1) * param.shape[1] ** -0.5, param))
         elif "lora_B" in name:
@@ -176,12 +170,15 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
 
 @torch.no_grad()
 def merged(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any) -> Tensor:
-    """One whole weight with the adapter of ``layer`` or None, added in float32; a collective call of all processes."""
+    """One whole weight, with the adapter of peft's ``layer`` added in float32 (None: no adapter).
+
+    Every process must call it.
+    """
     weight = stored.full(spec.parameter_dtype) if isinstance(stored, FourBitLinear) else gathered(stored)
     if layer is None:
         return weight
-    delta = gathered(layer.lora_B["default"].weight) @ gathered(layer.lora_A["default"].weight) \
-        * layer.scaling["default"]
-    # Some unverified classes store their matrices [in, out].
-    delta = delta.T if isinstance(layer.get_base_layer(), Conv1D) else delta
+    a, b = gathered(layer.lora_A["default"].weight), gathered(layer.lora_B["default"].weight)
+    delta = b @ a * layer.scaling["default"]
+    if isinstance(layer.get_base_layer(), Conv1D):  # stored [in, out] in some unverified classes
+        delta = delta.T
     return (weight.float() + delta).to(weight.dtype)

@@ -1,17 +1,15 @@
-"""Masked next-token loss as a sum, from hidden states and the output embedding, without the logits of all positions.
+"""Masked next-token loss from hidden states and the output embedding (the head), without the logits of all positions.
 
-The gradient is computed in the forward pass, so the logits of a block are computed, used and freed; autograd keeps no
-array of positions by vocabulary. Two ways with the same result:
+Gradients are computed in the forward pass, so the logits of a block are made, used and freed. `goes_over_positions`
+chooses between two ways, which give the same result from blocks of equal size:
 
-- block by block over positions: ``chunk`` positions and the whole vocabulary at a time. The head's gradient is added up
-  in place, which is exact enough in float32 only. With the kernel for cards this also serves a float32 head with bf16
-  arithmetic: the whole head is then converted once.
-- slice by slice over the vocabulary: all positions and a slice of the vocabulary at a time, at most as many elements as
-  in the first way; one pass for the normalizer, one for the gradients. Each row of the head's gradient is one matrix
-  product, rounded once when stored. Where storage and arithmetic differ (bf16 weights, float32 arithmetic) only one
-  slice of the head is converted at a time. It costs one more matrix product than the first way.
+- Over positions: some positions and the whole vocabulary at a time. Each block is added to the head's gradient, which
+  is exact enough in float32 only.
+- Over the vocabulary: all positions and a slice of the vocabulary at a time, first for the normalizer, then for the
+  gradients. This costs one more matrix product. It rounds the head's gradient once, and converts only one slice of a
+  head that is stored in another format.
 
-A position may have several targets, each with its own weight: its loss is then the sum over them.
+The loss of a position with several targets is their weighted sum.
 
 Shape suffixes: T positions, D width, V vocabulary, C positions or vocabulary entries of a block, K targets of a
 position.
@@ -44,11 +42,11 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, weight
         targets: ``[...]`` token ids, or ``[..., K]``; not read where the weight is zero.
         weights: of the same shape, float32. For a mean, divide these: bf16 gradients that are scaled afterwards are
             rounded twice.
-        chunk: positions whose logits exist at one time, or as many elements over a slice of the vocabulary; 0: all.
+        chunk: positions whose logits exist at one time; a slice of the vocabulary has as many logits. 0: all.
         soft_cap: logits pass through ``cap * tanh(x / cap)``; 0: they do not.
         kernel: whether to use the kernel of `triton.operations.block_loss_`.
-        shared: of a tied embedding, whose backward then adds the head's gradient to that of the weight.
-        products: float16 to round the factors of products to it; else ``hidden``'s format.
+        shared: takes the head's gradient, if the head is the embedding too.
+        products: format of the factors of products, if it is not that of ``hidden``.
     """
     flat = hidden.reshape(-1, hidden.shape[-1])
     index = _by_position(hidden, targets)
@@ -64,10 +62,10 @@ def _by_position(hidden: Tensor, targets: Tensor) -> Tensor:
 
 
 def goes_over_positions(hidden: Tensor, weight: Tensor, kernel: bool = False) -> bool:
-    """Whether the head's gradient can be added up block by block: it is float32, or not needed."""
+    """Whether the loss goes over positions: the head's gradient is float32 or not needed."""
     if hidden.dtype != weight.dtype:
+        # The kernel takes a head that was converted whole.
         return kernel and hidden.dtype == torch.bfloat16 and weight.dtype == torch.float32
-    # Each block's part is added to the stored sum, which bfloat16 would round once a block.
     return weight.dtype == torch.float32 or not weight.requires_grad
 
 
@@ -82,9 +80,11 @@ def linear_log_probs(hidden: Tensor, weight: Tensor, targets: Tensor, *, chunk: 
         if hidden.dtype == weight.dtype or goes_over_positions(hidden, weight, kernel):
             size, head = max(1, chunk or flat.shape[0]), weight.to(hidden.dtype)
             block = _block_by_kernel if kernel else _block
-            parts = [block(h, head, t, torch.zeros(t.shape, device=t.device), soft_cap, False)[0]
-                     for h, t in zip(flat.split(size), index.split(size), strict=True)]
-            log_probs = torch.cat(parts) if parts else flat.new_zeros(index.shape, dtype=torch.float32)
+            log_probs = flat.new_zeros(index.shape, dtype=torch.float32)
+            for start in range(0, flat.shape[0], size):
+                rows = slice(start, start + size)
+                no_weights = torch.zeros(index[rows].shape, device=flat.device)
+                log_probs[rows] = block(flat[rows], head, index[rows], no_weights, soft_cap, False)[0]
         else:
             width = _slice_width(flat, weight, chunk or flat.shape[0])
             log_z, target_logits = _normalizer_by_vocabulary(flat, weight, index, width, soft_cap)
@@ -107,47 +107,49 @@ def linear_most_likely(hidden: Tensor, weight: Tensor, count: int, below: int, *
     with region(REGION):
         for start in range(0, weight.shape[0], width):
             logits = _logits(hidden, weight[start:start + width].to(hidden.dtype), soft_cap)
-            # Tokens from `below` on count in the normalizer and cannot be chosen.
+            # Tokens with ids from `below` on count in the normalizer, but cannot be chosen.
             eligible = logits[:, :max(0, below - start)]
             largest, index = eligible.topk(min(count, eligible.shape[1]))
             best, tokens = torch.cat([best, largest], 1), torch.cat([tokens, index + start], 1)
             best, order = best.topk(min(count, best.shape[1]))
             tokens = tokens.gather(1, order)
-            # Last, because `_normalizer_` overwrites the logits that were searched.
-            log_z = torch.logaddexp(log_z, _normalizer_(logits))
+            log_z = torch.logaddexp(log_z, _normalizer_(logits))  # overwrites the logits
             del logits, eligible
     return tokens, best - log_z[:, None]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Computes the value and both gradients in forward; backward only scales them."""
+    """The loss and both its gradients, all in forward; backward only scales the gradients."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int,
                 soft_cap: float, kernel: bool, shared: SharedGradient | None, products: torch.dtype) -> Tensor:
+        hidden = hidden.detach().to(products)
+        over_positions = goes_over_positions(hidden, weight, kernel)
+        compute = partial(_over_positions, kernel=kernel) if over_positions else _over_vocabulary
+        chunk = max(1, min(chunk, hidden.shape[0]))
+        needs_gradient = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         # Plain attributes: `save_for_backward` is for inputs and outputs, and these are neither.
         ctx.shared = shared
-        hidden = hidden.detach().to(products)
-        compute = partial(_over_positions, kernel=kernel) if goes_over_positions(hidden, weight, kernel) \
-            else _over_vocabulary
-        needs_gradient = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         with region(REGION):
-            loss, ctx.d_hidden, ctx.d_weight = compute(hidden, weight.detach(), targets, weights,
-                                                       max(1, min(chunk, hidden.shape[0])), soft_cap, needs_gradient)
+            loss, ctx.d_hidden, ctx.d_weight = compute(hidden, weight.detach(), targets, weights, chunk, soft_cap,
+                                                       needs_gradient)
         return loss
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        # The context keeps no reference: autograd may then add other gradients to them in place.
+        # The context keeps no reference: autograd may then add other gradients to these in place.
         d_hidden, d_weight = ctx.d_hidden, ctx.d_weight
         ctx.d_hidden = ctx.d_weight = None
+        if d_hidden is not None:
+            d_hidden.mul_(outer[0])
         if d_weight is not None:
             d_weight.mul_(outer[0])
             if ctx.shared is not None:
+                # The embedding's backward returns the sum of both gradients.
                 ctx.shared.leave(d_weight)
-                # No gradient of the head is returned here: the embedding's backward returns the sum of both gradients.
                 d_weight = None
-        return None if d_hidden is None else d_hidden.mul_(outer[0]), d_weight, *[None] * 7
+        return d_hidden, d_weight, *[None] * 7
 
 
 def _over_positions(hidden: Tensor, weight: Tensor, targets: Tensor, weights: Tensor, chunk: int, soft_cap: float,
@@ -177,14 +179,16 @@ def _block(hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor, soft_
     The loss is the sum of ``-weights * log_probs``. Without ``gradient`` the second result is meaningless.
     """
     logits = _logits(hidden, head, soft_cap)
-    # The target's logit and the cap's slope are read before `_normalizer_` overwrites the logits.
-    target_logits, slope = logits.gather(1, targets), _cap_slope(logits, soft_cap) if gradient else None
+    target_logits = logits.gather(1, targets)
+    slope = _cap_slope(logits, soft_cap) if gradient else None
     log_z = _normalizer_(logits)
     if gradient:
-        # `logits` is exp(logits - top) now: one buffer serves logits, probabilities and their gradient.
+        # `_normalizer_` has left exp(logits - top): one buffer serves logits, probabilities and their gradient.
         logits.mul_((weights.sum(-1) / logits.sum(-1))[:, None])
         logits.scatter_add_(1, targets, -weights)
-        logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
+        if slope is not None:
+            logits.mul_(slope)
+        logits = logits.to(hidden.dtype)
     return target_logits - log_z[:, None], logits
 
 
@@ -206,9 +210,10 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
     if not any(needs_gradient):
         return loss, None, None
     half = hidden.dtype == torch.float16
-    # Gradients that are rounded to float16 are divided by a power of two before, and multiplied by it afterwards.
+    product = multiply if half else torch.mm
+    # Divided by a power of two, the logits' gradients fit into float16. Products are multiplied by it again.
     power = power_above(weights.abs().sum(-1)) if half else 1.0
-    weights, product = (weights / power, multiply) if half else (weights, torch.mm)
+    weights = weights / power
     # Every slice adds to all positions: a float32 sum is rounded once, at the end.
     d_hidden = torch.zeros_like(hidden, dtype=torch.float32) if needs_gradient[0] else None
     d_weight = _gradient_of(weight) if needs_gradient[1] else None
@@ -217,15 +222,15 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
         logits = _logits(hidden, part, soft_cap)
         in_slice, index = _index_in_slice(targets, start, logits.shape[1])
         slope = _cap_slope(logits, soft_cap)
-        # With the normalizer of the first pass, exp gives the softmax itself, without another search for the largest.
         logits.sub_(log_z[:, None]).exp_().mul_(weights.sum(-1, keepdim=True))
         logits.scatter_add_(1, index, -weights * in_slice)
-        d_logits = (logits if slope is None else logits.mul_(slope)).to(hidden.dtype)
+        if slope is not None:
+            logits.mul_(slope)
+        d_logits = logits.to(hidden.dtype)
         del logits, slope
         if d_hidden is not None:
             d_hidden += product(d_logits, part)
         if d_weight is not None and weight.dtype != hidden.dtype:
-            # `out=` accepts the product's own format only, so here the product exists a second time before rounding.
             d_weight[start:start + width] = product(d_logits.t(), hidden) * power
         elif d_weight is not None:
             torch.mm(d_logits.t(), hidden, out=d_weight[start:start + width])
@@ -236,10 +241,9 @@ def _over_vocabulary(hidden: Tensor, weight: Tensor, targets: Tensor, weights: T
 
 
 def _slice_width(hidden: Tensor, weight: Tensor, chunk: int) -> int:
-    """Vocabulary entries of a slice whose logits are as many as those of ``chunk`` positions over the vocabulary."""
-    # Converted slices of the head and their gradient need memory like logits.
+    """Vocabulary entries of a slice that takes as much memory as the logits of ``chunk`` positions."""
+    # A converted slice of the head and its gradient count as well.
     converted = 2 * weight.shape[1] if weight.dtype != hidden.dtype else 0
-    # The same number of logits as a chunk of positions has, so one setting bounds both ways.
     width = weight.shape[0] * chunk // max(1, hidden.shape[0] + converted)
     # Matrix units read rows aligned to 16 bytes; others take up to three times as long on an H200.
     return max(1, width // ALIGNED * ALIGNED or width)
@@ -266,16 +270,16 @@ def _gradient_of(weight: Tensor) -> Tensor:
 
 
 def _logits(hidden_TD: Tensor, part_CD: Tensor, soft_cap: float) -> Tensor:
-    """Float32 logits of a block, after the cap."""
-    # In bfloat16 the product is rounded once, in float16 not at all; cap, exponentials and sums are float32.
-    half = hidden_TD.dtype == torch.float16
-    raw = multiply(hidden_TD, part_CD.t()) if half else torch.mm(hidden_TD, part_CD.t()).float()
-    return raw.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else raw
+    """Float32 logits of a block, after the cap. Only a bfloat16 product is rounded before."""
+    if hidden_TD.dtype == torch.float16:
+        logits = multiply(hidden_TD, part_CD.t())
+    else:
+        logits = torch.mm(hidden_TD, part_CD.t()).float()
+    return logits.div_(soft_cap).tanh_().mul_(soft_cap) if soft_cap else logits
 
 
 def _cap_slope(logits: Tensor, soft_cap: float) -> Tensor | None:
-    """Derivative of the cap at capped logits; None without a cap."""
-    # 1 - tanh ** 2, from capped logits alone: the logits before the cap need not be kept.
+    """Derivative of the cap, ``1 - tanh ** 2``, from capped logits; None without a cap."""
     return (logits / soft_cap).square_().neg_().add_(1.0) if soft_cap else None
 
 
@@ -286,6 +290,6 @@ def _normalizer_(logits_TC: Tensor) -> Tensor:
 
 
 def _index_in_slice(targets: Tensor, start: int, width: int) -> tuple[Tensor, Tensor]:
-    """``[T, K]`` whether a target is in this slice of the vocabulary, and its index there (any index if it is not)."""
+    """``[T, K]`` whether each target is in this slice of the vocabulary; and its index there, or any index if not."""
     in_slice = (targets >= start) & (targets < start + width)
     return in_slice, (targets - start).clamp(0, width - 1)

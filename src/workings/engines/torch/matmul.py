@@ -1,7 +1,7 @@
 """Modules whose weights are stored in one number format and used in another.
 
-Where the two differ, a weight is cast when it is used and cast again in backward: one matrix exists in the other format
-at a time, never the whole model. (Autocast knows no float32, and keeps its casts for backward.)
+A weight is cast when it is used, and cast again in backward. So only one matrix exists in the other format at a time.
+(PyTorch's autocast keeps its casts for backward.)
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from workings.engines.torch.triton.operations import wide_product
 
 
 class _Product(torch.autograd.Function):
-    """``x @ W.T`` with W cast to x's dtype, twice instead of kept."""
+    """``x @ W.T`` with W cast to x's dtype, in forward and again in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, unrounded: bool) -> Tensor:
@@ -29,35 +29,35 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        dy, d_x, d_weight = grads[0], None, None
+        dy = grads[0]
+        d_x = d_weight = None
         if ctx.needs_input_grad[0]:
             d_x = dy @ weight.to(dy.dtype)
         if ctx.needs_input_grad[1]:
-            rows, out = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
-            # Summed over all positions, then rounded once to the format of computation, or not at all.
-            d_weight = wide_product(out, rows) if ctx.unrounded else (out.T @ rows).to(weight.dtype)
+            x_rows, dy_rows = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+            d_weight = wide_product(dy_rows, x_rows) if ctx.unrounded else (dy_rows.T @ x_rows).to(weight.dtype)
         return d_x, d_weight, None
 
 
 class StoredLinear(nn.Linear):
-    """A linear layer that computes in ``compute``, in any format of its weight."""
+    """A linear layer that computes in ``compute``, whatever the format of its weight."""
 
     compute: torch.dtype
     unrounded = False
-    """Whether products of bf16 give the gradient of a float32 weight in float32, as a card can."""
+    """Whether the gradient of a float32 weight is a float32 product of bf16 factors, as a card can compute it."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name of the class above
-        """``x @ W.T + b`` in the format of computation, of float16 in float32."""
+        """``x @ W.T + b`` in ``compute``; in float32 if that is float16."""
         if self.compute == torch.float16:
-            y, bias_format = half_product(input, self.weight), torch.float32
+            y = half_product(input, self.weight)
         else:
-            y, bias_format = _Product.apply(input.to(self.compute), self.weight, self.unrounded), self.compute
+            y = _Product.apply(input.to(self.compute), self.weight, self.unrounded)
         bias = self._parameters["bias"]
-        return y if bias is None else y + bias.to(bias_format)
+        return y if bias is None else y + bias.to(y.dtype)
 
 
 class StoredConv1d(nn.Conv1d):
-    """A filter along positions that computes in ``compute``, in any format of its weight."""
+    """A filter along positions that computes in ``compute``, whatever the format of its weight."""
 
     compute: torch.dtype
 
@@ -67,7 +67,7 @@ class StoredConv1d(nn.Conv1d):
 
 
 def _to_compute(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    """Forward hook of RMS norms: a float32 weight makes a float32 output in some families."""
+    """Forward hook of RMS norms, whose float32 weight makes a float32 output in some families."""
     return output.to(module.compute)  # type: ignore[arg-type]
 
 
@@ -78,25 +78,26 @@ def mix_formats(model: nn.Module, compute: torch.dtype, products: torch.dtype, *
     float32 matrices are float32 from the start (`StoredLinear.unrounded`).
     """
     for module in model.modules():
-        weight = getattr(module, "weight", None)
-        # peft's wrapper shows its base layer's weight as its own; the base layer comes by itself in this walk.
-        # A table on the host casts the rows that travel.
         if isinstance(module, FourBitLinear):
             module.products = products
-        is_product = isinstance(module, nn.Linear)
-        if not isinstance(weight, Tensor) or weight.dtype == (products if is_product else compute) \
-                or isinstance(module, BaseTunerLayer | FixedTable):
+        # peft's wrapper shows its base layer's weight as its own. A table on the host casts the rows that travel.
+        if isinstance(module, BaseTunerLayer | FixedTable):
             continue
-        stored = next((mine for theirs, mine in (
-            (nn.Linear, StoredLinear), (nn.Embedding, StoredEmbedding), (nn.Conv1d, StoredConv1d))
-            if isinstance(module, theirs)), None)
-        if stored is not None:
-            # The class is exchanged, not the module: names, weights and ties stay.
-            module.__class__ = stored
-            module.compute = products if is_product else compute  # type: ignore[assignment]
-            if stored is StoredLinear:
-                module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
+        weight = getattr(module, "weight", None)
+        used_in = products if isinstance(module, nn.Linear) else compute
+        if not isinstance(weight, Tensor) or weight.dtype == used_in:
+            continue
+        # The class is exchanged, not the module: names, weights and ties stay.
+        if isinstance(module, nn.Linear):
+            module.__class__ = StoredLinear
+            module.unrounded = unrounded and weight.dtype == torch.float32  # type: ignore[assignment]
+        elif isinstance(module, nn.Embedding):
+            module.__class__ = StoredEmbedding
+        elif isinstance(module, nn.Conv1d):
+            module.__class__ = StoredConv1d
         elif type(module).__name__.endswith("RMSNorm"):
-            module.compute = compute  # type: ignore[assignment]
-            # RMS norms of transformers are their own classes for each family, so a hook and no subclass.
+            # transformers has a class of RMS norms for each family, so a hook instead of a subclass.
             module.register_forward_hook(_to_compute)
+        else:
+            continue
+        module.compute = used_in  # type: ignore[assignment]

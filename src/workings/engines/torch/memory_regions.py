@@ -1,4 +1,4 @@
-"""Names of memory regions of a step: a trace reads `current` to label allocations, a run ignores it."""
+"""Names for what a part of the step allocates. A trace labels allocations with `current`; a run ignores it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,5 +17,5 @@ def region(name: str) -> Iterator[None]:
 
 
 def current() -> str:
-    """Innermost name; empty outside of all."""
+    """The innermost region's name; empty outside of all regions."""
     return _stack[-1] if _stack else ""

@@ -1,11 +1,12 @@
-"""An objective's value on one micro batch, and the weights with which a log likelihood has its gradient.
+"""An objective's value on one micro batch, and token weights: the weighted log likelihood has the same gradient.
 
-Shape suffixes: B rows, S positions, N supervised positions, D width, V vocabulary, K metrics or
-targets of a position.
+    objective(log_probs)  ->  weights = -d objective / d log_probs  ->  loss = sum(weights * -log_probs)
+
+Shape suffixes: B rows, S positions, N supervised positions, D width, V vocabulary, K metrics or targets of a position.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,34 +23,41 @@ ARRAY = ArrayFunctions(exp=torch.exp, expm1=torch.expm1, log=torch.log, minimum=
 
 
 def targets_of(objective: Objective, rows: "Rows") -> Tensor:
-    """``[N]`` token to come at each supervised position, or ``[N, K]`` of an objective with several targets."""
+    """``[N]`` target of each supervised position, or ``[N, K]`` for an objective with several targets."""
     if not isinstance(objective, SeveralTargets):
         return rows.targets
     return torch.stack([rows.signals[name] for name in objective.target_signals], -1).long()
 
 
+class TokenWeights(NamedTuple):
+    """Weights of the supervised tokens' negative log likelihoods, and what an objective says of a micro batch."""
+
+    weights: Tensor
+    """``[N]``, or ``[N, K]`` for several targets."""
+    value: Tensor | None
+    """The objective's value; None: the weighted sum (cross entropy)."""
+    metrics: Tensor
+    """``[K, 2]`` sums and counts."""
+    log_probs: Tensor | None
+    """``[N]`` log probabilities; None for cross entropy and for several targets."""
+
+
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
-                  soft_cap: float, kernel: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
-    """Weights of the supervised tokens' negative log likelihoods whose sum has the objective's gradient.
+                  soft_cap: float, kernel: bool) -> TokenWeights:
+    """The token weights of one micro batch.
 
     ``hidden_ND`` are normed hidden states of the supervised positions; ``chunk``, ``soft_cap`` and ``kernel`` are as in
     `linear_cross_entropy`.
-
-    Returns:
-        ``[N]`` weights (``[N, K]`` of several targets); the objective's value, or None where it is the weighted sum
-        itself (cross entropy); ``[K, 2]`` sums and counts of its metrics; and ``[N]`` log probabilities, or None for
-        cross entropy, whose one walk keeps none, and for several targets.
     """
     ones = torch.ones(rows.targets.shape, device=hidden_ND.device)
     if isinstance(objective, CrossEntropy):
-        return ones, None, ones.new_zeros((0, 2)), None
-    # First a pass over the logits without gradients: an objective may need a whole row's log probabilities before it
-    # knows the weight of each token. It costs a third of cross entropy's pass.
+        return TokenWeights(ones, None, ones.new_zeros((0, 2)), None)
+    # Without gradients, because an objective may need a row's log probabilities before it knows any token's weight.
     log_probs = linear_log_probs(hidden_ND.detach(), head_VD.detach(), targets_of(objective, rows), chunk=chunk,
                                  soft_cap=soft_cap, kernel=kernel)
 
     def spread(x_N: Tensor) -> Tensor:
-        """``[B, S]`` or ``[B, S, K]``, zero at the other positions."""
+        """``[B, S]`` or ``[B, S, K]``, zero at positions that are not supervised."""
         zeros = x_N.new_zeros((rows.tokens.numel(), *x_N.shape[1:]))
         return zeros.index_copy(0, rows.index, x_N).view(*rows.tokens.shape, *x_N.shape[1:])
 
@@ -60,6 +68,5 @@ def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows
         [derivative] = torch.autograd.grad(terms.total, leaf)
     pairs = [torch.stack([x.detach() for x in terms.metrics[name]]) for name in objective.metrics]
     metrics = torch.stack(pairs) if pairs else ones.new_zeros((0, 2))
-    # Negated, because the weights are those of the negative log likelihood.
     weights = -derivative.reshape(-1, *log_probs.shape[1:]).index_select(0, rows.index)
-    return weights, terms.total.detach(), metrics, None if log_probs.ndim > 1 else log_probs
+    return TokenWeights(weights, terms.total.detach(), metrics, None if log_probs.ndim > 1 else log_probs)

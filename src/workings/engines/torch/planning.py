@@ -1,4 +1,4 @@
-"""Planning for GPUs that are not here, without loading PyTorch: a child process traces the programs."""
+"""Plans for GPUs of other machines. A child process traces the programs, so planning does not load PyTorch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -34,10 +34,10 @@ class TracedCard:
 
 def trace_for(request: EngineRequest, programs: ProgramShapes, platform: str,
               card: TracedCard) -> dict[ProgramName, Inspection]:
-    """Trace programs of the PyTorch engine on a ``gpu`` or ``cpu``; what is found about each, by its name.
+    """Trace programs of the PyTorch engine on a ``gpu`` or ``cpu``; the result of each by its name.
 
-    ``request.mesh`` says how many processes share a step. Raises `RequestError` for what the engine does not do and
-    where PyTorch is not installed, and `WorkingsError` if the trace fails.
+    ``request.mesh`` says how many processes share a step. Raises `RequestError` for what the engine does not do or if
+    PyTorch is not installed, and `WorkingsError` if the trace fails.
     """
     ask = {"request": request.to_json(), "programs": dict(programs), "platform": platform, "card": asdict(card)}
     answer, _ = ask_child("workings.engines.torch.trace.child", ask, "the trace of the PyTorch step")
@@ -64,15 +64,14 @@ class TorchPlanning:
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """The engine's own programs under fake tensors, all in one child process: importing PyTorch takes seconds.
+        """The engine's own programs under fake tensors, all in one child process.
 
         Raises `NotInspected` for matrices that are split among devices, and the errors of `trace_for`.
         """
-        # Not inspected rather than refused: then the formula answers, which knows `tp`.
+        # The plan then uses the memory formulas, which know `tp`.
         if request.mesh.tp > 1:
             raise NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")
         refuse(torch_refusals(request))
-        # For an absent machine `auto` means all of its devices, not those that this process sees.
         if request.mesh.fsdp == "auto":
             copies = request.mesh.replicate
             request = replace(request, mesh=MeshConfig(fsdp=target.devices // copies, replicate=copies))
@@ -81,7 +80,7 @@ class TorchPlanning:
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:
-        """Properties of a GPU that decide the reserved memory, versions of libraries, and this engine's source."""
+        """What a trace depends on: properties of the GPU, versions of libraries, and this engine's source."""
         return {"platform": target.platform, "devices": target.devices, "capability": target.compute_capability,
                 "limit_bytes": target.memory_bytes, "versions": library_versions(LIBRARIES),
                 "engine": source_digest("workings.engines.torch", "workings.models", "workings.objectives",

@@ -1,4 +1,4 @@
-"""The processes of a run under PyTorch: as many as `torchrun` (or anything that sets its variables) started."""
+"""The processes of a run under PyTorch, as `torchrun` (or anything that sets its variables) started them."""
 
 import os
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ from workings.engines.hardware_probe import peer_timeout, started_apart
 from workings.errors import RequestError
 
 ANSWER_TIMEOUT = 10.0
-"""Seconds in which a store that is asked has to answer, after those that it may wait."""
+"""Seconds in which the store must answer, in addition to the seconds that it was asked to wait."""
 SILENT = "process 0, which has the store, does not answer"
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _numbers = count()
@@ -36,19 +36,16 @@ class TorchProcesses:
         self._store = store
         self._group: Any = None
         self._silent = False
+        """Whether the store once did not answer. It is not asked again."""
 
     def set(self, key: str, value: bytes) -> None:
-        """Store a value. Raises `RuntimeError` if the store did not answer before."""
+        """Store a value. Raises `RuntimeError` if the store once did not answer."""
         if self._silent:
             raise RuntimeError(SILENT)
         self._store.set(key, value)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A value as soon as it is there. Raises `RuntimeError` if the store does not answer.
-
-        The store is part of process 0. While that process is stopped (SIGSTOP), PyTorch's client waits for it without
-        an end and ignores its timeout, so another thread looks. Once it was silent, it is not asked again.
-        """
+        """A value as soon as it is there, or None. Raises `RuntimeError` if the store does not answer."""
         if self._silent:
             raise RuntimeError(SILENT)
         found = Future[bytes | None]()
@@ -59,7 +56,7 @@ class TorchProcesses:
                     return None
                 try:
                     self._store.wait([key], timedelta(seconds=seconds))
-                except dist.DistStoreError:  # in time; a broken connection is another error
+                except dist.DistStoreError:  # the value did not come in time
                     return None
             return bytes(self._store.get(key))
 
@@ -69,6 +66,7 @@ class TorchProcesses:
             except Exception as error:  # noqa: BLE001, it is raised in the other thread
                 found.set_exception(error)
 
+        # In a thread: while process 0, which has the store, is stopped, PyTorch's client ignores its own timeout.
         Thread(target=run, daemon=True).start()
         try:
             return found.result(seconds + ANSWER_TIMEOUT)
@@ -77,8 +75,8 @@ class TorchProcesses:
             raise RuntimeError(SILENT) from error
 
     def broadcast(self, value: Any) -> Any:
-        """Process 0's value, in every process; between hosts and never through a card."""
-        # Made by the first broadcast, when the group of the devices is open in all processes.
+        """Process 0's value in every process, sent between hosts and not through a card."""
+        # Made now, because the group of the devices must be open in all processes before.
         self._group = self._group or dist.new_group(backend="gloo", timeout=timedelta(seconds=self.timeout))
         values = [value]
         dist.broadcast_object_list(values, src=0, group=self._group)
@@ -93,7 +91,7 @@ class TorchProcesses:
 
 @cache
 def _store() -> Any:
-    """The launcher's store."""
+    """The launcher's store. Raises `RequestError` if the processes do not meet."""
     missing = [name for name in VARIABLES if name not in os.environ]
     if missing:
         raise RequestError(f"WORLD_SIZE={world_size()} needs {', '.join(missing)}", "the variables of a launcher",
@@ -101,7 +99,6 @@ def _store() -> Any:
     seconds = peer_timeout()
     try:
         store, _, _ = next(iter(rendezvous("env://", timeout=timedelta(seconds=seconds))))
-    # A port that is taken, an address that does not answer, fewer processes than were announced.
     except RuntimeError as error:
         address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise RequestError(f"{world_size()} processes did not meet at {address}: {str(error).splitlines()[0][:200]}",
@@ -113,14 +110,14 @@ def _store() -> Any:
 
 
 def _prefixed(kind: str) -> PrefixStore:
-    """A part of the store for the next run or group; processes count alike, so they agree on its name."""
-    # Where torchrun has restarted the processes, its store still holds what earlier ones stored.
+    """A part of the store for the next run or group. All processes count alike, so they agree on its name."""
+    # After a restart torchrun's store still has the values of the earlier processes.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"workings/{kind}/{attempt}/{next(_numbers)}", _store())
 
 
 def join() -> Processes | None:
-    """The processes of one run; each call begins its own run."""
+    """The processes of a new run; None for a single process."""
     if "WORLD_SIZE" not in os.environ and (several := started_apart()):
         raise RequestError(f"{several} started several processes without WORLD_SIZE",
                            "torchrun, which brings the processes of PyTorch together",
@@ -131,7 +128,7 @@ def join() -> Processes | None:
 
 
 def open_group(platform: str) -> int:
-    """Begin to compute together, unless the program has done so itself; this process's rank."""
+    """Open the process group of the devices, unless the program has done so; returns this process's rank."""
     if not dist.is_initialized():
         dist.init_process_group("nccl" if platform == "gpu" else "gloo", store=_prefixed("group"),
                                 rank=int(os.environ["RANK"]), world_size=world_size(),

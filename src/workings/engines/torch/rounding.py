@@ -1,7 +1,6 @@
-"""Rounding of float32 updates to weights stored in bfloat16, as in `engines/jax/step.py` with other noise.
+"""Stochastic rounding of float32 weights to bfloat16, and random generators that a resumed run can repeat.
 
-The noise comes from one generator per tensor and step, seeded from the run's seed, so that a resumed run draws the same
-numbers. JAX's and PyTorch's generators differ: a run that changes engines keeps the mean of its rounding, not its bits.
+`engines/jax/step.py` rounds in the same way, with other random numbers.
 """
 
 from hashlib import sha256
@@ -19,13 +18,11 @@ def tensor_generator(seed: int, name: str, device: torch.device | str = "cpu") -
 
 
 def stochastic_bfloat16(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """``x`` (float32) rounded up or down to bfloat16 at random, its mean kept.
+    """``x`` (float32) rounded up or down to bfloat16 at random, so that the expected value is ``x``.
 
-    The lower 16 bits of a float32 are the fraction that bfloat16 lacks: adding a uniform 16-bit number carries into
-    the upper half with exactly that probability. Values that are not finite stay what they are.
+    The lower 16 bits of a float32 are the fraction that bfloat16 lacks. Adding a uniform 16-bit number carries into the
+    upper half with exactly that probability. Infinities and NaN do not change.
     """
     noise = torch.randint(0, 2**16, x.shape, generator=generator, device=x.device, dtype=torch.int32)
-    # The mask clears the lower half, so the cast to bfloat16 below is exact.
-    # A carry into the exponent gives the next power of two, as it should.
     upper = (x.view(torch.int32) + noise) & -(2**16)
     return torch.where(torch.isfinite(x), upper.view(torch.float32), x).to(torch.bfloat16)

@@ -1,8 +1,7 @@
-"""Several processes, one per card: rows split among them, parameters and moments split by FSDP2 (`fully_shard`).
+"""Several processes, one per card: each computes some rows, and FSDP2 (`fully_shard`) splits parameters and moments.
 
-Every process has the whole batch and takes its own rows. A parameter is split by its first axis in the way of
-`torch.chunk`; the parts of one layer are gathered for the time that the layer computes. Updates see local parts only,
-so they are the same code on one device and on many.
+A parameter is split along its first axis, as by `torch.chunk`. A layer's parts are gathered while the layer computes.
+Updates see a process's own parts only, so their code is the same on one device and on many.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,9 +24,7 @@ from workings.engines.torch.processes import open_group, world_size
 from workings.errors import RequestError
 
 REPLICATED_SLOTS = {slot for optimizer in OPTIMIZERS.values() for slot in optimizer.replicated_slots}
-"""Moments that every process has whole; all others are split as their parameter is."""
 SPLIT_OPTIMIZERS = tuple(name for name, optimizer in OPTIMIZERS.items() if optimizer.splits_by_rows)
-"""Optimizers whose moments can be split by rows."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class ProcessMesh:
     fsdp: int = 1
     """Processes that split the parameters of one copy."""
     replicate: int = 1
-    """Copies of the parameters: the first ``fsdp`` processes have the first one."""
+    """Copies of the parameters. The first ``fsdp`` processes have the first copy."""
     rank: int = 0
 
     @property
@@ -51,7 +48,7 @@ class ProcessMesh:
         return MeshShape(self.fsdp, 1, self.replicate)
 
     def rows(self, count: int) -> slice:
-        """The rows of a batch of ``count`` that this process computes. Raises `RequestError` for a remainder."""
+        """This process's rows of ``count`` rows. Raises `RequestError` if the processes cannot have equally many."""
         refuse_uneven_rows(count, self.shape)
         own = count // self.processes
         return slice(self.rank * own, (self.rank + 1) * own)
@@ -59,25 +56,24 @@ class ProcessMesh:
     def sum(self, x: Tensor) -> Tensor:
         """Sum over all processes."""
         if self.processes > 1:
-            # `all_reduce` overwrites its argument, which the caller may still hold.
-            x = x.clone()
+            x = x.clone()  # `all_reduce` overwrites its argument
             dist.all_reduce(x)
         return x
 
     def sum_of_a_copy(self, x: Tensor) -> Tensor:
-        """Sum over the processes of one copy, of what is the same in all copies, such as a part of a gradient."""
-        # Over all processes, so that every copy gets the same bits and no copy drifts away from the others.
+        """Sum over the processes of one copy. The sum must be the same in all copies."""
+        # Summed over all processes, so that all copies get the same bits and stay equal.
         total = self.sum(x)
         if self.replicate == 1:
             return total
         return total / self.replicate if total.is_floating_point() else total // self.replicate
 
     def total(self, count: int, device: torch.device) -> int:
-        """Sum of a number over all processes, which computes on the device."""
+        """Sum of a number over all processes."""
         return int(self.sum(torch.tensor(count, device=device))) if self.processes > 1 else count
 
     def joined(self, x: Tensor) -> Tensor:
-        """Tensors of one size ``[N, ...]``, one of each process, one after the other: ``[processes x N, ...]``."""
+        """``[processes * N, ...]``: the tensors ``[N, ...]`` of all processes in their order."""
         if self.processes == 1:
             return x
         parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.processes)]
@@ -96,26 +92,28 @@ def find_mesh(request: EngineRequest, platform: str) -> ProcessMesh:
                            f"torchrun --nproc-per-node {mesh.processes}, or mesh.fsdp={world} mesh.replicate=1")
     if world == 1:
         return mesh
-    # Refused before the processes wait for each other.
     refuse_unsplit(request, world)
     return replace(mesh, rank=open_group(platform))
 
 
 def refuse_unsplit(request: EngineRequest, world: int) -> None:
     """Raises `RequestError` for what cannot be split among several processes."""
-    refused = {f"optimizer.name: {request.optimizer.name}": request.optimizer.name not in SPLIT_OPTIMIZERS,
-               "memory.optimizer_in_backward: true": request.memory.optimizer_in_backward}
-    if asked := [name for name, holds in refused.items() if holds]:
-        raise RequestError(f"{', '.join(asked)} cannot be split among {world} processes",
+    refused = []
+    if request.optimizer.name not in SPLIT_OPTIMIZERS:
+        refused.append(f"optimizer.name: {request.optimizer.name}")
+    if request.memory.optimizer_in_backward:
+        refused.append("memory.optimizer_in_backward: true")
+    if refused:
+        raise RequestError(f"{', '.join(refused)} cannot be split among {world} processes",
                            " or ".join(SPLIT_OPTIMIZERS) + ", updated after backward",
                            "one process, or leave it out")
 
 
 class FsdpRoot(nn.Module):
-    """The whole model as one module whose forward is the computation asked for.
+    """The model in a module whose forward calls a function of it.
 
-    FSDP gathers embedding, last norm and head when this module is entered, and each layer when the layer is; the loss
-    reads the head itself, so it must run inside.
+    FSDP gathers embedding, last norm and head while this module's forward runs. So a loss that reads the head must run
+    inside.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -128,40 +126,40 @@ class FsdpRoot(nn.Module):
 
 
 def per_layer_table(model: PreTrainedModel) -> nn.Embedding | None:
-    """The table of per-layer embeddings, which nothing trains; None in a model without (all but Gemma 4 E2B, E4B)."""
+    """The frozen table of per-layer embeddings (Gemma 4 E2B and E4B); None in other models."""
     table: nn.Embedding | None = getattr(model.base_model, "embed_tokens_per_layer", None)
     return table
 
 
 def split(model: PreTrainedModel, mesh: ProcessMesh, device: torch.device) -> FsdpRoot:
-    """A model without memory (device ``meta``), ready to run; of a split copy every process gets its own part.
+    """The model as an `FsdpRoot`, with its parameters (on the device ``meta``) split if ``mesh`` says so.
 
-    Copies that are whole need no FSDP: `sum_over_copies` sums their gradients. Matrices in four bits are not split, for
-    they are buffers: every process has them whole. Neither is the table of per-layer embeddings, which is on each
-    process's device or on the host.
+    Every process has matrices in four bits and the table of per-layer embeddings whole.
     """
     root = FsdpRoot(model)
-    if mesh.fsdp > 1:
-        with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
-            # Of two dimensions `fully_shard` copies along the first and splits along the second.
-            devices = init_device_mesh(device.type, (mesh.fsdp,)) if mesh.replicate == 1 else init_device_mesh(
-                device.type, (mesh.replicate, mesh.fsdp), mesh_dim_names=("replicate", "fsdp"))
-        policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
-        layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
-        # Layers first: the root takes what is left, that is embedding, last norm and head.
-        # Split, the table of per-layer embeddings would be gathered whole for a lookup of a few rows: twice its memory.
-        table = per_layer_table(model)
-        for module in (*layers, root):
-            sharded: FSDPModule = fully_shard(module, mesh=devices, mp_policy=policy,
-                                              ignored_params=None if table is None else {*table.parameters()})
-            # Losses are divided by the tokens of all processes, so gradients are summed, not averaged.
-            sharded.set_force_sum_reduction_for_comms(True)
-            sharded.set_gradient_divide_factor(1.0)
+    if mesh.fsdp == 1:
+        return root
+    with unset_fake_temporarily():  # a mesh reads its own numbers back, which fake tensors do not have
+        if mesh.replicate == 1:
+            devices = init_device_mesh(device.type, (mesh.fsdp,))
+        else:  # `fully_shard` copies along the first dimension and splits along the second
+            devices = init_device_mesh(device.type, (mesh.replicate, mesh.fsdp), mesh_dim_names=("replicate", "fsdp"))
+    policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
+    layers = next(x for x in model.base_model.children() if isinstance(x, nn.ModuleList))
+    # Split, the table would be gathered whole for a lookup of a few rows.
+    table = per_layer_table(model)
+    ignored = None if table is None else {*table.parameters()}
+    # Layers first: the root takes what is left, that is embedding, last norm and head.
+    for module in (*layers, root):
+        sharded: FSDPModule = fully_shard(module, mesh=devices, mp_policy=policy, ignored_params=ignored)
+        # Losses are divided by the tokens of all processes, so gradients are summed, not averaged.
+        sharded.set_force_sum_reduction_for_comms(True)
+        sharded.set_gradient_divide_factor(1.0)
     return root
 
 
 def allow_sum_between_copies(root: nn.Module, last: bool) -> None:
-    """Let split copies sum their gradients in the next backward pass if it is the last one of an update."""
+    """Let split copies sum their gradients in the next backward pass, if it is the update's ``last`` one."""
     if isinstance(root, FSDPModule):
         root.set_requires_all_reduce(last)
 
@@ -178,10 +176,9 @@ def sum_over_copies(mesh: ProcessMesh, params: Iterable[nn.Parameter]) -> None:
 
 
 def release_gathered(root: nn.Module) -> None:
-    """Let each process keep its own part of embedding, last norm and head alone.
+    """Free the gathered embedding, last norm and head, which a forward pass without a backward pass leaves behind.
 
-    After a forward pass without a backward one they stay gathered, and a reader of theirs by `numpy()` then, as a
-    checkpoint on a CPU is, would forbid FSDP to free their memory at the next step.
+    If they were read by `numpy()`, as for a checkpoint on a CPU, FSDP could not free their memory at the next step.
     """
     if isinstance(root, FSDPModule):
         root.reshard()
@@ -194,13 +191,13 @@ def local(x: Tensor) -> Tensor:
 
 
 def own_rows(like: Tensor) -> slice | None:
-    """The rows of a whole tensor that belong into this process's part of ``like``; None: it has all."""
+    """The rows of a whole tensor in this process's part of ``like``; None: all rows."""
     if not isinstance(like, DTensor):
         return None
     mesh, axis = like.device_mesh, like.device_mesh.ndim - 1
-    # `torch.chunk` rounds up: the last parts may be shorter, or empty.
-    each = -(-like.shape[0] // mesh.size(axis))
-    return slice(mesh.get_local_rank(axis) * each, (mesh.get_local_rank(axis) + 1) * each)
+    count = -(-like.shape[0] // mesh.size(axis))  # as in `torch.chunk`, the last parts may be shorter, or empty
+    first = mesh.get_local_rank(axis) * count
+    return slice(first, first + count)
 
 
 def own_part(tensor: Tensor, like: Tensor) -> Tensor:
@@ -216,10 +213,10 @@ def gathered(x: Tensor) -> Tensor:
 
 
 def as_split(moment: Tensor, slot: str, param: Tensor) -> Tensor:
-    """A local moment as the distributed tensor that it is a part of; unchanged where it is whole."""
+    """A local moment as the distributed tensor that it is a part of; a whole moment is returned unchanged."""
     if not isinstance(param, DTensor) or slot in REPLICATED_SLOTS:
         return moment
-    # Parts may differ in length, so the whole size cannot be told from one of them.
+    # Parts may differ in length, so `from_local` needs the whole size.
     size = torch.Size((param.shape[0], *moment.shape[1:]))
     stride = torch.empty(size, device="meta").stride()
     return DTensor.from_local(moment, param.device_mesh, param.placements, run_check=False, shape=size, stride=stride)

@@ -1,4 +1,4 @@
-"""From a request to the pieces of the step: dtypes, attention, checkpointing, optimizer, processes."""
+"""What the step of a request is made of: number formats, attention, optimizer, processes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +20,12 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass(frozen=True, kw_only=True)
 class TorchSpec:
-    """A request, and what this engine's step is made of for it."""
+    """A request, and what the step is made of."""
 
     request: EngineRequest
     device: torch.device
     on_card: bool
-    """Whether it is the step of a card; in a trace ``device`` is a CPU."""
+    """Whether this is the step of a card. A trace of such a step has the CPU as its ``device``."""
     mesh: ProcessMesh
     attention: str
     """A key of `attention.FUNCTIONS`."""
@@ -34,12 +34,12 @@ class TorchSpec:
     share_prefixes: bool
     """Equal prefixes of rows are computed once (`prefix_sharing`)."""
     card_kernels: bool
-    """Whether the kernels of `triton` compute what they can."""
+    """Whether the kernels of `triton` are used."""
     parameter_dtype: torch.dtype
     compute_dtype: torch.dtype
-    """Format of what passes from layer to layer."""
+    """Format of activations."""
     product_dtype: torch.dtype
-    """Format of the factors of products: that of computation, or float16 where the rest is float32."""
+    """Format of the factors of products: ``compute_dtype``, or float16 while all else is float32."""
     optimizer: Optimizer
 
     @property
@@ -56,22 +56,18 @@ class TorchSpec:
 def build_spec(request: EngineRequest, device: torch.device, mesh: ProcessMesh | None = None) -> TorchSpec:
     """The step that a request asks for. Raises `RequestError` for what this engine does not do."""
     precision, memory, shape = request.precision, request.memory, request.shape
-    # PyTorch's fused attention has no argument for a cap of the scores.
     if memory.attention == "flash" and shape.attention_softcap:
         raise RequestError(f"memory.attention: flash does not cap scores, and a {shape.family} model needs that",
                            "a function that caps them", "memory.attention=chunked")
-    attention = choose(memory.attention, device.type, shape.attention_softcap)
-    # Several processes share each micro batch by rows, which would have to be of like length, too.
-    objective = request.objective
-    mesh = mesh or ProcessMesh()
-    alone = device.type == "cpu" and memory.cpu_optimizations and mesh.processes == 1
+    mesh, objective = mesh or ProcessMesh(), request.objective
+    one_cpu = device.type == "cpu" and memory.cpu_optimizations and mesh.processes == 1
+    # Equal prefixes are computed alike only without linear states, dropout and an unverified class's own attention.
+    may_share = shape.verified and not shape.has_state and not request.method.dropout
     return TorchSpec(
-        request=request, device=device, on_card=device.type == "cuda", mesh=mesh, attention=attention,
-        group_by_length=alone and isinstance(objective, OfCompletions) and objective.rows_may_move,
-        # A state has no distinct positions; an unverified model's attention may look at rows in its own way; with
-        # dropout equal positions of two rows are not computed alike.
-        share_prefixes=(alone and isinstance(objective, OfCompletions) and shape.verified and not shape.has_state
-                        and not request.method.dropout),
+        request=request, device=device, on_card=device.type == "cuda", mesh=mesh,
+        attention=choose(memory.attention, device.type, shape.attention_softcap),
+        group_by_length=one_cpu and isinstance(objective, OfCompletions) and objective.rows_may_move,
+        share_prefixes=one_cpu and isinstance(objective, OfCompletions) and may_share,
         card_kernels=kernels_run_on(device) and precision.compute != "fp16",
         parameter_dtype=DTYPES[precision.parameters], compute_dtype=DTYPES[precision.activations],
         product_dtype=DTYPES[precision.compute],

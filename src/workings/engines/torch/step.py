@@ -1,15 +1,15 @@
 """One optimizer step, and the evaluation of one batch.
 
-Order within a step: forward and backward of every micro batch (gradients add up in the parameters' format), the norm of
-the whole gradient, the clip factor, then the update of one tensor after the other, whose gradient is freed right after
-it. With the optimizer in backward a tensor is updated as soon as its gradient is complete.
+A step runs forward and backward for every micro batch, whose gradients add up in the parameters' format. Then it takes
+the norm of the whole gradient and the clip factor, updates one tensor after the other, and frees its gradient. With the
+optimizer in backward a tensor is updated as soon as its gradient is complete.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class State:
     trained: dict[str, nn.Parameter]
     """Updated parameters by their names in a checkpoint."""
     moments: dict[str, dict[str, Tensor]]
-    """Slot -> name -> tensor; the float32 master is one of the slots."""
+    """Slot -> name -> tensor. The float32 master is one of the slots."""
     step: int = 0
     in_backward: BackwardOptimizer | None = field(default=None, repr=False)
     """Hooks of the optimizer in backward, from the first step on."""
@@ -50,18 +50,18 @@ class State:
 
     @property
     def model(self) -> PreTrainedModel:
-        """The model; on several processes it must be called through ``root``."""
+        """The model. Computations must go through `run`."""
         return self.root.model
 
     def run(self, work: Callable[[PreTrainedModel], Any]) -> Any:
-        """``work(model)``, through the root, which gathers parameters that are split among processes."""
+        """``work(model)``. The root gathers parameters that are split among processes."""
         with switched_off(self.model) if self.without_adapters else nullcontext():
             return self.root(work)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """One micro batch on the device. The host lists supervised positions, so no shape depends on device data."""
+    """One micro batch on the device."""
 
     tokens: Tensor
     """``[B, S]`` int64."""
@@ -78,49 +78,51 @@ class Rows:
     signals: Mapping[str, Tensor] = field(default_factory=dict)
     """``[N]`` float32 by name: further inputs of the objective at each supervised position."""
     distinct: DistinctPositions | None = None
-    """The positions that are computed instead of all positions, with prefix sharing."""
+    """With prefix sharing, the positions that are computed."""
 
     @property
     def visible(self) -> AttentionMask:
-        """The keys that a query may attend to."""
+        """The keys that a query may see."""
         return AttentionMask(segment_ids=self.segment_ids if self.packed else None)
 
 
 def to_rows(spec: TorchSpec, batch: Batch, signals: Sequence[str] = ()) -> list[Rows]:
-    """This process's share of each micro batch; ``signals``: names of the batch's signals that are needed."""
+    """This process's rows of each micro batch; ``signals``: names of the batch's signals that are needed."""
+    def integers(x: np.ndarray) -> Tensor:
+        return torch.from_numpy(x.astype(np.int64)).to(spec.device)
+
     micro_batches = []
     for i in range(batch.tokens.shape[0]):
         own = {name: x[i, spec.mesh.rows(x.shape[1])] for name, x in batch.arrays.items()}
-        # Padding has the id 0 and is at the end, so causality alone hides it from a row's only segment.
+        # Padding is at the end with the id 0, so a row with one segment needs no mask.
         packed = bool(own["segment_ids"].max() > 1)
         if packed and spec.shape.has_state:
             raise RequestError("layers that keep a state do not take rows of several segments", "one row a sequence",
                                "data.packing=none")
-        # Computed on the host: on a GPU the size of the result is data, which the host would have to wait for.
+        # Found on the host, which would have to wait for a card to learn their number.
         index = np.flatnonzero(own["loss_mask"])
-        arrays = {name: torch.from_numpy(own[name].astype(np.int64)).to(spec.device)
-                  for name in ("tokens", "positions", "segment_ids")}
+        distinct = None
+        if spec.share_prefixes:
+            distinct = DistinctPositions.of_rows(own["tokens"], own["segment_ids"], index)
         micro_batches.append(Rows(
-            index=torch.from_numpy(index).to(spec.device), packed=packed,
-            targets=torch.from_numpy(own["targets"].reshape(-1)[index].astype(np.int64)).to(spec.device),
-            signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals},
-            distinct=(DistinctPositions.of_rows(own["tokens"], own["segment_ids"], index) if spec.share_prefixes
-                      else None),
-            **arrays))
+            tokens=integers(own["tokens"]), positions=integers(own["positions"]),
+            segment_ids=integers(own["segment_ids"]), index=integers(index),
+            targets=integers(own["targets"].reshape(-1)[index]), packed=packed, distinct=distinct,
+            signals={name: torch.from_numpy(own[name].reshape(-1)[index]).to(spec.device) for name in signals}))
     return micro_batches
 
 
 def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
     """Micro batches of this shape in which every position is supervised, which needs the most memory."""
     count, length = shape.rows // spec.mesh.processes, shape.positions
+    request, device = spec.request, spec.device
 
     def zeros(*size: int) -> Tensor:
-        return torch.zeros(size, dtype=torch.int64, device=spec.device)
+        return torch.zeros(size, dtype=torch.int64, device=device)
 
-    request = spec.request
     return [Rows(tokens=zeros(count, length), positions=zeros(count, length), segment_ids=zeros(count, length),
                  index=zeros(count * length), targets=zeros(count * length), packed=request.packed,
-                 signals={name: torch.zeros(count * length, device=spec.device) for name in request.objective.signals})
+                 signals={name: torch.zeros(count * length, device=device) for name in request.objective.signals})
             for _ in range(shape.accumulation)]
 
 
@@ -135,7 +137,6 @@ def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
     for name, param in params.items():
         own = spec.optimizer.init(local(param))
         if spec.request.precision.rounding == "master_fp32":
-            # Undefined until `fill_masters`, because the weights are not read yet.
             own[MASTER] = torch.empty_like(local(param), dtype=torch.float32)
         for slot, x in own.items():
             moments.setdefault(slot, {})[name] = x
@@ -152,17 +153,17 @@ def fill_masters(state: State) -> State:
 
 def supervised(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
     """``[N, D]`` normed hidden states of the supervised positions of one micro batch, in the format of activations."""
-    tokens, positions, visible, index = rows.tokens, rows.positions, rows.visible, rows.index
-    if rows.distinct is not None:
-        tokens, positions = (rows.distinct.to_distinct(x) for x in (tokens, positions))
-        visible, index = AttentionMask(distinct=rows.distinct), rows.distinct.supervised_N
-    hidden = hidden_states(model, tokens, positions, visible)
-    # `index_select` and no mask: the number of rows is known without asking the device.
+    if rows.distinct is None:
+        hidden, index = hidden_states(model, rows.tokens, rows.positions, rows.visible), rows.index
+    else:
+        tokens, positions = (rows.distinct.to_distinct(x) for x in (rows.tokens, rows.positions))
+        hidden = hidden_states(model, tokens, positions, AttentionMask(distinct=rows.distinct))
+        index = rows.distinct.supervised_N
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, index)
 
 
 def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Tensor:
-    """Sum of the negative log likelihoods of one micro batch, regardless of the objective, a float32 scalar."""
+    """Sum of one micro batch's negative log likelihoods, whatever the objective is, a float32 scalar."""
     hidden, head = supervised(spec, model, rows), unembedding(model)
     return linear_cross_entropy(hidden, head, rows.targets, torch.ones(rows.targets.shape, device=hidden.device),
                                 chunk=spec.request.memory.loss_chunk, soft_cap=spec.shape.final_softcap,
@@ -170,9 +171,11 @@ def micro_batch_loss(spec: TorchSpec, model: PreTrainedModel, rows: Rows) -> Ten
 
 
 def with_temperature(spec: TorchSpec, hidden: Tensor) -> tuple[Tensor, float]:
-    """Hidden states and a soft cap that give the same logits divided by the objective's temperature."""
+    """Hidden states and a soft cap that give the same logits divided by the objective's temperature T.
+
+    Both are divided by T: ``c tanh(x / c) / T = c' tanh(x' / c')`` for ``c' = c / T`` and ``x' = x / T``.
+    """
     temperature = temperature_of(spec.request.objective)
-    # c tanh(x / c) / T is c' tanh(x' / c') with c' = c / T and x' = x / T: the soft cap is divided like the logits.
     return hidden if temperature == 1 else hidden / temperature, spec.shape.final_softcap / temperature
 
 
@@ -193,68 +196,69 @@ def micro_batch_most_likely(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
                               soft_cap=spec.shape.final_softcap)
 
 
-def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows,
-                          divisor: float) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The objective of one micro batch divided by ``divisor``; logits exist at supervised positions only.
+class MicroBatchResult(NamedTuple):
+    """The objective of one micro batch, divided by the step's divisor."""
 
-    Returns:
-        A scalar that has the objective's gradient; the objective's value; ``[K, 2]`` sums and counts
-        of its metrics; and ``[N]`` log probabilities, or None for cross entropy and for several targets.
-    """
+    loss: Tensor
+    """A scalar that has the objective's gradient."""
+    value: Tensor
+    metrics: Tensor
+    """``[K, 2]`` sums and counts."""
+    log_probs: Tensor | None
+    """``[N]``; None for cross entropy and for several targets."""
+
+
+def micro_batch_objective(spec: TorchSpec, model: PreTrainedModel, rows: Rows, divisor: float) -> MicroBatchResult:
+    """The objective of one micro batch; logits exist at supervised positions only."""
     head, objective, chunk = unembedding(model), spec.request.objective, spec.request.memory.loss_chunk
     hidden, soft_cap = with_temperature(spec, supervised(spec, model, rows))
     weights, value, metrics, log_probs = token_weights(
         objective, hidden.to(spec.product_dtype), head, rows, chunk=chunk, soft_cap=soft_cap, kernel=spec.card_kernels)
-    if rows.index.shape[0] == 0:  # a share without supervised tokens still takes part in communication
-        # Sums of empty tensors: backward then runs through every layer, and with it FSDP's collective calls.
+    if rows.index.shape[0] == 0:
+        # Sums of empty tensors: backward must run through every layer, because FSDP communicates there.
         loss = hidden.float().sum() + head[:0].float().sum()
     else:
-        # The weights are divided, not the gradient: the head's gradient is rounded once, in its own range.
+        # The weights are divided, not the gradient, so that the head's gradient is rounded once.
         loss = linear_cross_entropy(hidden, head, targets_of(objective, rows), weights / divisor, chunk=chunk,
                                     soft_cap=soft_cap, kernel=spec.card_kernels, shared=shared_gradient(model),
                                     products=spec.product_dtype)
-    return loss, loss.detach() if value is None else value / divisor, metrics, log_probs
+    return MicroBatchResult(loss, loss.detach() if value is None else value / divisor, metrics, log_probs)
 
 
-LogProbs = list[Tensor] | None
-"""``[N]`` float32 log probabilities of this process's targets, for each micro batch; None for cross entropy."""
+class BatchResult(NamedTuple):
+    """Sums of `MicroBatchResult` over this process's micro batches."""
+
+    value: Tensor
+    metrics: Tensor
+    log_probs: list[Tensor] | None
 
 
-def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows],
-              divisor: float) -> tuple[Tensor, Tensor, LogProbs]:
-    """Add up the gradients of all micro batches in the parameters.
-
-    Micro batches are sums, so the split into micro batches does not change the result.
-
-    Returns:
-        This process's share of the objective's value and of its metrics, and its log probabilities.
-    """
+def _backward(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float) -> BatchResult:
+    """Add up the gradients of all micro batches in the parameters."""
     total = torch.zeros((), device=spec.device)
     metrics = torch.zeros((len(spec.request.objective.metrics), 2), device=spec.device)
-    all_log_probs: list[Tensor] = []
+    log_probs: list[Tensor] = []
     for number, rows in enumerate(micro_batches, start=1):
         allow_sum_between_copies(state.root, number == len(micro_batches))
-        # Every process has rows, and so a mask, that the others do not have.
         with dropping_inputs(state.model, spec.request.seed, f"{state.step}, {number}, {spec.mesh.rank}"):
-            loss, value, more_metrics, log_probs = state.run(partial(
-                micro_batch_objective, spec, rows=rows, divisor=divisor))
-            loss.backward()
-        total += value
-        metrics += more_metrics
-        if log_probs is not None:
-            all_log_probs.append(log_probs)
+            result: MicroBatchResult = state.run(partial(micro_batch_objective, spec, rows=rows, divisor=divisor))
+            result.loss.backward()
+        total += result.value
+        metrics += result.metrics
+        if result.log_probs is not None:
+            log_probs.append(result.log_probs)
     sum_over_copies(spec.mesh, state.trained.values())
-    return total, metrics, all_log_probs or None
+    return BatchResult(total, metrics, log_probs or None)
 
 
 def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: float,
-             learning_rate: float) -> tuple[Tensor, LogProbs]:
-    """One update in place.
+             learning_rate: float) -> tuple[Tensor, list[Tensor] | None]:
+    """One update in place. The host reads nothing back, so that the step can be traced.
 
     Returns:
         ``[3 + 2 K]`` float32 on the device: value of the objective before the update, gradient norm before clipping,
-        share of stored weights that changed, then sum and count of each metric; and log probabilities before the
-        update. The host reads nothing back, so that the step can be traced.
+        share of stored weights that changed, then sum and count of each metric. And each micro batch's log
+        probabilities before the update.
     """
     context = UpdateContext(step=state.step + 1, learning_rate=learning_rate, seed=spec.request.seed,
                             rounding=spec.request.precision.rounding, on_card=spec.on_card, kernel=spec.card_kernels)
@@ -262,20 +266,19 @@ def run_step(spec: TorchSpec, state: State, micro_batches: list[Rows], divisor: 
         hooks = state.in_backward or BackwardOptimizer(state.trained, spec.optimizer, state.moments)
         state.in_backward = hooks
         with hooks.armed(context):
-            value, metrics, log_probs = _backward(spec, state, micro_batches, divisor)
+            result = _backward(spec, state, micro_batches, divisor)
         norm, changed = hooks.squares.sqrt(), hooks.changed
     else:
-        value, metrics, log_probs = _backward(spec, state, micro_batches, divisor)
+        result = _backward(spec, state, micro_batches, divisor)
         norm, changed = _update(spec, state, context)
     state.step += 1
-    # `numel` of a split parameter is that of the whole tensor; `changed` is already summed over processes.
     count = sum(param.numel() for param in state.trained.values())
+    share = (changed.double() / count).float()  # float32 counts exactly up to 2 ** 24 only
     # One tensor, so that the host waits for the device once a step.
-    # The share is divided in float64: float32 counts exactly up to 2 ** 24 only.
-    numbers = torch.stack([spec.mesh.sum(value), norm, (changed.double() / count).float()])
-    if metrics.numel():
-        numbers = torch.cat([numbers, spec.mesh.sum(metrics).flatten()])
-    return numbers, log_probs
+    numbers = torch.stack([spec.mesh.sum(result.value), norm, share])
+    if result.metrics.numel():
+        numbers = torch.cat([numbers, spec.mesh.sum(result.metrics).flatten()])
+    return numbers, result.log_probs
 
 
 def _gradient(param: nn.Parameter) -> Tensor:
@@ -289,10 +292,9 @@ def _update(spec: TorchSpec, state: State, context: UpdateContext) -> tuple[Tens
     norm = spec.mesh.sum_of_a_copy(sum_of_squares(*(_gradient(param) for param in state.trained.values()))).sqrt()
     limit = spec.request.optimizer.clip_norm
     context = replace(context, reduce=spec.mesh.sum_of_a_copy, scale=clip_factor(norm, limit) if limit else 1.0)
-    # int64: a model has more weights than float32 or int32 can count.
     changed = torch.zeros((), dtype=torch.int64, device=norm.device)
     for name, param in state.trained.items():
         changed += update_tensor(spec.optimizer, name, local(param), _gradient(param), slots_of(state.moments, name),
-                                 replace(context, global_rows=param.shape[:1].numel()))
+                                 replace(context, whole_shape=param.shape))
         param.grad = None
     return norm, spec.mesh.sum_of_a_copy(changed)

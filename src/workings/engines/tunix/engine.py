@@ -34,15 +34,12 @@ from workings.hardware.device import DeviceFacts
 from workings.models.batch import Batch
 
 PAD = -1
-"""No token: Tunix masks what equals its padding, so a real id here would vanish from prompts."""
+"""Not a token, because Tunix masks every token that equals its padding."""
 NO_STOP = -2
 """A stop token that never comes."""
-
-
 IDS_FOR_TEXT = SimpleNamespace(encode=list, decode=lambda ids: "", bos_id=lambda: None, eos_id=lambda: NO_STOP,
                                pad_id=lambda: PAD)
-"""Tokenizer for Tunix whose texts are sequences of ids; it puts nothing before them."""
-
+"""Tokenizer for Tunix whose texts are sequences of ids."""
 
 State = Mapping[str, Any]
 """``model`` and ``optimizer``: `nnx.State`; ``step``: updates so far."""
@@ -65,19 +62,19 @@ class TunixEngine:
         make_model = model_class(request.shape, dtype, remat=request.memory.remat == "layer")
         self._trainer = make_trainer(make_model, optimizer)
         self._model_state = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.model_state)
-        # Scalars of the optimizer are counters and settings, which keep their own number formats.
+        # The optimizer's scalars are counters and settings, which keep their own number formats.
         self._optimizer_state = jax.tree.map(
             lambda x: x if x.ndim == 0 else jax.ShapeDtypeStruct(x.shape, dtype), self._trainer.optimizer_state)
         self._steps: dict[tuple[int, ...], Any] = {}
         self._evaluate = jax.jit(self._trainer.evaluate)
         self._samplers: dict[int, Any] = {}
-        """By the slots of their cache."""
+        """By the number of slots of their cache."""
 
     @classmethod
     def open(cls, request: EngineRequest) -> "TunixEngine":
         """Find the device. Raises `DeviceError` without it, `RequestError` for what Tunix cannot do."""
         optimizer = check_request(request)
-        # Only devices, weights and files are the JAX engine's; plain attention is one that no device or shape refuses.
+        # The JAX engine's attention is not used, but must be one that it accepts on every device.
         memory = request.memory.model_copy(update={"attention": "plain"})
         return cls(request, optimizer, JaxEngine.open(replace(request, memory=memory)))
 
@@ -88,13 +85,13 @@ class TunixEngine:
                                         "optax": version("optax"), **facts.versions})
 
     def dtypes(self) -> Mapping[str, str]:
-        """Number formats really used."""
+        """Number formats of the tensors that the step holds."""
         stored = str(np.dtype(DTYPES[self.request.precision.parameters]))
         return dict.fromkeys(("parameters", "compute", "moments", "gradients", "accumulator"), stored)
 
     def init(self, seed: int, *, trainable: bool = True) -> State:
-        """A fresh state with the random weights that the JAX engine has for this seed; always with a full optimizer."""
-        del trainable  # Tunix's trainer has its optimizer from the start
+        """A fresh state with the random weights that the JAX engine has for this seed; always with an optimizer."""
+        del trainable
         return self._from_ours(self._ours.init(seed))
 
     def load(self, weights: Path, *, trainable: bool = True) -> State:
@@ -103,9 +100,10 @@ class TunixEngine:
         return self._from_ours(self._ours.load(weights))
 
     def _inputs(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Arguments of `model_input`."""
         if int(batch.segment_ids.max(initial=0)) > 1:
             raise RequestError("engine tunix does not take packed rows", "one row a sequence", "data.packing=none")
-        # Tunix predicts the token at t + 1 where its mask is 1 at t + 1; our loss mask is at t. Position 0 is not read.
+        # Our loss mask is at the position that predicts a token, Tunix's is at the token. Position 0 is not read.
         return {"tokens": batch.tokens[0], "supervised": np.roll(batch.loss_mask[0], 1, -1),
                 "real": batch.segment_ids[0]}
 
@@ -117,7 +115,7 @@ class TunixEngine:
         if shape not in self._steps:
             batch = {name: jax.ShapeDtypeStruct(shape[1:], kind) for name, kind in (
                 ("tokens", np.int32), ("supervised", np.float32), ("real", np.int32))}
-            # The model is not donated, as in Tunix: old and new weights exist side by side while a step runs.
+            # As in Tunix the model is not donated.
             jitted = jax.jit(self._trainer.step, donate_argnums=1)
             self._steps[shape] = jitted.lower(self._model_state, self._optimizer_state, batch,
                                               jax.ShapeDtypeStruct((), np.float32)).compile()
@@ -134,30 +132,28 @@ class TunixEngine:
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
         """Loss of a batch, no update."""
-        # Tunix returns a mean; sums of several batches add up only when each is weighted by its own tokens again.
         mean = float(self._evaluate(state["model"], self._inputs(batch)))
         return LossSum(loss_sum=mean * batch.supervised_tokens, supervised_tokens=batch.supervised_tokens)
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy continuations by Tunix's `Sampler`, in the order given."""
+        """Greedy completions by Tunix's `Sampler`, in the order of the prompts."""
         answers: dict[int, Completion] = {}
         for indices, padded in self.prompt_batches(prompts):
-            some = [list(prompts[i]) for i in indices]
-            some += [some[0]] * (bucket(len(some), 8) - len(some))  # few shapes, so few programs
+            batch = [list(prompts[i]) for i in indices]
+            batch += [batch[0]] * (bucket(len(batch), 8) - len(batch))  # few shapes, so few programs
             sampler = self._sampler(state, padded + bucket(max_new_tokens))
-            sampled = sampler(some, max_generation_steps=max_new_tokens, max_prompt_length=padded,
+            sampled = sampler(batch, max_generation_steps=max_new_tokens, max_prompt_length=padded,
                               eos_tokens=list(stop_ids) or [NO_STOP])
-            for i, tokens in zip(indices, map(np.asarray, jax.device_get(sampled.tokens)), strict=False):
-                answers[i] = Completion(tokens=tokens[:max_new_tokens].tolist(), finish_reason=(
-                    "stop" if len(tokens) < max_new_tokens else "length"))
+            for i, tokens in zip(indices, jax.device_get(sampled.tokens), strict=False):
+                answers[i] = Completion(tokens=np.asarray(tokens)[:max_new_tokens].tolist(),
+                                        finish_reason="stop" if len(tokens) < max_new_tokens else "length")
         return [answers[i] for i in range(len(prompts))]
 
     def prompt_batches(self, prompts: Sequence[Sequence[int]]) -> list[tuple[list[int], int]]:
-        """Numbers of prompts that are answered together, and the length that they are padded to.
+        """Indices of prompts that are answered together, and the length that they are padded to.
 
-        Tunix 0.1.7's Gemma 2 compares positions with slots of its cache, which padding moves apart: a padded prompt
-        loses its window. So there only prompts of equal length share a batch, without padding.
+        Prompts of Gemma 2 are not padded: in Tunix 0.1.7 a padded prompt has a wrong sliding window.
         """
         if self.request.shape.family != "gemma2":
             return [(rows.indices, rows.tokens.shape[1]) for rows in prompt_batches(prompts)]
@@ -169,7 +165,7 @@ class TunixEngine:
 
     def _sampler(self, state: State, slots: int) -> Any:
         """A `Sampler` whose cache has this many slots (prompt and new tokens together)."""
-        # It keeps its programs; it takes new weights only with the placement, word for word, of the first ones.
+        # A sampler takes new weights only with the very placement of its first ones.
         weights = jax.device_put(state["model"], jax.sharding.SingleDeviceSharding(self._ours.devices.devices[0]))
         if slots not in self._samplers:
             shape = self.request.shape
@@ -212,7 +208,7 @@ class TunixEngine:
             slot = next((name for name in SLOTS.values() if name in path), None)
             if slot:
                 return moments[slot][path[path.index(slot) + 1:]]
-            # Copies: no two leaves may share memory, the step donates them.
+            # A copy, because the step donates its arguments and no two of them may share memory.
             return jnp.zeros((), kept.dtype) if "hyperparams" in path else jnp.array(ours["step"], kept.dtype)
 
         there = nnx.to_flat_state(self._optimizer_state)
@@ -226,8 +222,7 @@ class TunixEngine:
         moments: dict[str, dict[Place, jax.Array]] = {name: {} for name in SLOTS.values()}
         for path, x in nnx.to_flat_state(state["optimizer"]):
             for name in SLOTS.values():
-                # What follows a moment's name is the path of its weight, so one conversion serves weights and moments.
-                if name in path:
+                if name in path:  # the path of the weight follows
                     moments[name][path[path.index(name) + 1:]] = x.get_value()
         model = {path: x.get_value() for path, x in nnx.to_flat_state(state["model"])}
         return {"params": convert(model), "step": jnp.int32(state["step"]),

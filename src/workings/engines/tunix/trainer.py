@@ -1,8 +1,6 @@
-"""Tunix's `PeftTrainer` without its loop: its train step as a pure function that is compiled once and inspected.
+"""Tunix's `PeftTrainer` without its loop: its train step as a pure function, with optax's AdamW.
 
-The optimizer is optax's AdamW. As Tunix does, the step donates the optimizer's state and not the model. Tunix's loss
-shifts the tokens itself and does not read our targets. Features that the trainer does not have are refused before
-anything is opened (`check_request`).
+`check_request` refuses what Tunix's models and trainer do not have.
 
 Shape suffixes: B rows, S positions.
 """
@@ -32,7 +30,6 @@ EPSILON, BASE, PATTERN = 1e-6, 10_000.0, 6
 def check_shape(shape: ModelShape) -> None:
     """Raise `RequestError` for a model that Tunix's classes would compute differently, or not at all."""
     family_of(shape).check_engine("tunix", shape)
-    # Tunix always scales by the root of the head size.
     scale = shape.query_scale or shape.head_dim ** -0.5
     differing = {
         f"family {shape.family}": shape.family not in FAMILIES,
@@ -40,7 +37,7 @@ def check_shape(shape: ModelShape) -> None:
         "a separate embedding for the logits": not shape.tied_embeddings,
         f"rope_theta {shape.rope_theta:g}": shape.family != "gemma3" and shape.rope_theta != BASE,
         f"a global layer every {shape.sliding_pattern}": shape.family == "gemma3" and shape.sliding_pattern != PATTERN,
-        # Compared with a tolerance, because the product of two roots is seldom exactly 1.
+        # Tunix always scales by the root of the head size.
         f"query_scale {scale:g}": abs(scale * shape.head_dim ** 0.5 - 1) > 1e-6,
         "soft caps": shape.family == "gemma3" and bool(shape.attention_softcap or shape.final_softcap),
     }
@@ -51,7 +48,7 @@ def check_shape(shape: ModelShape) -> None:
 
 
 def model_class(shape: ModelShape, dtype: Any = jnp.float32, *, remat: bool = False) -> Callable[[], nnx.Module]:
-    """Function that makes Tunix's model of this shape, with undefined weights. Raises as `check_shape`."""
+    """Function that makes Tunix's model of this shape with undefined weights. Raises as `check_shape`."""
     check_shape(shape)
     return _gemma3(shape, dtype, remat) if shape.family == "gemma3" else _gemma(shape, remat)
 
@@ -86,20 +83,18 @@ def _gemma3(shape: ModelShape, dtype: Any, remat: bool) -> Callable[[], nnx.Modu
 
 @dataclass(frozen=True)
 class TunixTrainer:
-    """A trainer, and its model and optimizer as graphs and abstract states."""
+    """A trainer, with its model and optimizer as graphs (`nnx.GraphDef`) and states (`nnx.State`) of shapes."""
 
     trainer: Any
     model: Any
     optimizer: Any
-    """`nnx.GraphDef` of both."""
     model_state: Any
     optimizer_state: Any
-    """`nnx.State` of both, with shapes in the place of arrays."""
 
     def step(self, model_state: Any, optimizer_state: Any, inputs: dict[str, jax.Array],
              learning_rate: jax.Array) -> tuple[Any, Any, jax.Array]:
-        """New states and ``[loss, grad_norm, share_of_weights_changed]``; `PeftTrainer`'s own train step in between."""
-        before = named(model_state)  # read now: merging shares the variables, and the update writes to them
+        """New states and ``[loss, grad_norm, share_of_weights_changed]``, by `PeftTrainer`'s own train step."""
+        before = named(model_state)  # read now, because the update writes to the merged variables
         model, optimizer = nnx.merge(self.model, model_state), nnx.merge(self.optimizer, optimizer_state)
         optimizer.opt_state.hyperparams["learning_rate"].set_value(learning_rate)
         loss, _, norm = self.trainer._train_step(model, optimizer, inputs)
@@ -122,24 +117,23 @@ def make_trainer(make_model: Callable[[], nnx.Module], config: AdamWConfig) -> T
     built: list[Any] = []
 
     def build() -> tuple[Any, Any]:
-        built.append(PeftTrainer(make_model(), _rule(config), TrainingConfig(eval_every_n_steps=1)))
+        built.append(PeftTrainer(make_model(), _optimizer(config), TrainingConfig(eval_every_n_steps=1)))
         return built[0].model, built[0].optimizer
 
     model, optimizer = nnx.eval_shape(build)
     trainer = built[0].with_gen_model_input_fn(lambda inputs: model_input(**inputs))
-    # The constructor kept tracers of `eval_shape`; the step is given its model and optimizer.
-    trainer.model = trainer.optimizer = None
-    return TunixTrainer(trainer, *(part for pair in zip(nnx.split(model), nnx.split(optimizer), strict=True)
-                                   for part in pair))
+    trainer.model = trainer.optimizer = None  # they are tracers of `eval_shape`
+    (model_graph, model_state), (optimizer_graph, optimizer_state) = nnx.split(model), nnx.split(optimizer)
+    return TunixTrainer(trainer=trainer, model=model_graph, optimizer=optimizer_graph, model_state=model_state,
+                        optimizer_state=optimizer_state)
 
 
-def _rule(config: AdamWConfig) -> optax.GradientTransformation:
+def _optimizer(config: AdamWConfig) -> optax.GradientTransformation:
+    """AdamW with decay of matrices only, after clipping."""
     def rule(learning_rate: Any) -> optax.GradientTransformation:
-        # Decay for matrices only: Tunix's per-head tensors have three axes and more, its norms have one.
         adamw = optax.adamw(learning_rate, b1=config.beta1, b2=config.beta2, eps=config.epsilon,
                             weight_decay=config.weight_decay,
                             mask=lambda params: jax.tree.map(lambda x: x.ndim >= 2, params))
-        # Clipping is first, because it has to see the gradients as they are.
         return optax.chain(optax.clip_by_global_norm(config.clip_norm), adamw) if config.clip_norm else adamw
 
     return optax.inject_hyperparams(rule)(learning_rate=0.0)
@@ -148,8 +142,7 @@ def _rule(config: AdamWConfig) -> optax.GradientTransformation:
 def model_input(tokens: jax.Array, supervised: jax.Array, real: jax.Array) -> dict[str, Any]:
     """Arguments of Tunix's default loss, from ``[B, S]`` each.
 
-    ``supervised``: 1 where a token is to be predicted from those before it; ``real``: 0 at padding, which is at the
-    ends of rows.
+    ``supervised``: 1 at tokens that are to be predicted; ``real``: 0 at padding, which is at the ends of rows.
     """
     index = jnp.arange(tokens.shape[1])
     seen = (real != 0)[:, None, :] & (index[None, :] <= index[:, None])[None]

@@ -1,8 +1,8 @@
-"""Gemma 4, text: global layers with their own head size, shared keys and values, and per-layer embeddings.
+"""Gemma 4's text model, whose layers differ in their tensors.
 
-Its layers differ in their tensors. Global layers have wider and fewer heads, and in the larger models no values of
-their own; the last layers of E2B and E4B have neither keys nor values. E2B and E4B look every token up in a second
-table, which gives each layer its own few numbers; with 2.3 billion parameters it is half of E2B.
+- Global layers have wider and fewer heads, and in the larger models no values of their own.
+- The last layers of E2B and E4B have neither keys nor values.
+- E2B and E4B have per-layer embeddings: a second table gives each token a few numbers for each layer.
 """
 
 from collections.abc import Mapping
@@ -25,21 +25,22 @@ WITHOUT_EXPERTS = ("jax", "tunix")
 """Engines that have no experts."""
 
 
-def _of_global_layers(config: Mapping[str, Any], key: str, earlier: str) -> int:
-    """A size of the global layers; 0 where they have that of the others. Raises `RequestError` if they differ in it.
+def _of_global_layers(config: Mapping[str, Any], key: str, earlier_key: str) -> int:
+    """A size of the global layers; 0: that of the others. Raises `RequestError` if they have different sizes.
 
-    transformers writes ``key`` into `per_layer_config` since 5.15; published models have ``earlier``.
+    transformers writes ``key`` into `per_layer_config` since 5.15. Published models have ``earlier_key``.
     """
-    own = config.get("per_layer_config")
-    if own is None:
-        return int(config.get(earlier) or 0)
+    per_layer = config.get("per_layer_config")
+    if per_layer is None:
+        return int(config.get(earlier_key) or 0)
     kinds = config.get("layer_types") or ()
-    # Keys of a JSON object are texts, so layers are compared as such.
-    layers = {str(at) for at, kind in enumerate(kinds) if kind == "full_attention"}
-    sizes = [layer.get(key, 0) for layer in own.values() if isinstance(layer, Mapping)] if isinstance(
-        own, Mapping) and set(own) == layers else []
-    if not sizes or len(set(map(repr, sizes))) > 1 or type(sizes[0]) is not int or not 0 <= sizes[0] <= MAX_VALUE:
-        raise RequestError(f"per_layer_config cannot be {str(own)[:80]}",
+    global_layers = {str(number) for number, kind in enumerate(kinds) if kind == "full_attention"}
+    sizes = []
+    if isinstance(per_layer, Mapping) and set(per_layer) == global_layers:
+        sizes = [layer.get(key, 0) for layer in per_layer.values() if isinstance(layer, Mapping)]
+    is_one_size = len(set(map(repr, sizes))) == 1
+    if not is_one_size or type(sizes[0]) is not int or not 0 <= sizes[0] <= MAX_VALUE:
+        raise RequestError(f"per_layer_config cannot be {str(per_layer)[:80]}",
                            f"one {key} for all full_attention layers of layer_types, and for no other")
     return sizes[0]
 
@@ -50,14 +51,14 @@ class Gemma4(Family):
     def check(self, shape: ModelShape) -> None:
         """Raise `RequestError` for sizes that a Gemma 4 cannot have."""
         super().check(shape)
-        # The last layers attend to the keys of an earlier layer of the same kind, so each kind needs one with keys.
-        own = range(shape.layers - shape.shared_kv_layers)
-        lonely = [i for i in range(shape.layers) if shape.shares_keys(i)
-                  and not any(shape.slides(j) == shape.slides(i) for j in own)]
-        if lonely:
-            raise RequestError(f"shared_kv_layers cannot be {shape.shared_kv_layers} of {shape.layers}",
-                               f"before them a layer of the kind of layer {lonely[0]} with its own keys and values",
-                               "fewer shared_kv_layers")
+        # The last layers attend to the keys of an earlier layer of the same kind.
+        first_shared = shape.layers - shape.shared_kv_layers
+        kinds_with_keys = {shape.slides(i) for i in range(first_shared)}
+        for layer in range(max(0, first_shared), shape.layers):
+            if shape.slides(layer) not in kinds_with_keys:
+                raise RequestError(f"shared_kv_layers cannot be {shape.shared_kv_layers} of {shape.layers}",
+                                   f"before them a layer of the kind of layer {layer} with its own keys and values",
+                                   "fewer shared_kv_layers")
         if shape.slides(shape.layers - 1):
             raise RequestError(f"the last layer ({shape.layers - 1}) of a gemma4 model must not slide",
                                "a global one: transformers takes it for one, regardless of what config.json says")
@@ -66,28 +67,26 @@ class Gemma4(Family):
                                "a divisor")
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
-        """A sliding and a global layer with their own keys, and one of each without; per-layer embeddings."""
+        """A sliding and a global layer with keys, then one of each without; per-layer embeddings."""
         return replace(super().with_small_windows(shape), layers=4, shared_kv_layers=2,
                        shared_mlp_width=2 * shape.mlp_width, global_head_dim=2 * shape.head_dim, per_layer_width=16)
 
     def check_engine(self, engine: str, shape: ModelShape) -> None:
-        """Experts run only in transformers' own class."""
+        """Raise `RequestError` also for an engine that has no experts, if the model has some."""
         super().check_engine(engine, shape)
         if shape.experts and engine in WITHOUT_EXPERTS:
             raise RequestError(f"engine: {engine} cannot train a {self.name} model with experts",
                                "an engine that trains experts by transformers' own class", "engine=torch")
 
     def layer_shapes(self, shape: ModelShape, layer: int) -> dict[str, tuple[int, ...]]:
-        """Tensors of one layer: without keys and values where it shares those of an earlier one."""
+        """Tensors of one layer."""
         shapes = super().layer_shapes(shape, layer)
         width = shape.width
-        gone: tuple[str, ...] = ()
         if shape.shares_keys(layer):
-            gone = ("self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.k_norm.weight")
+            for name in ("self_attn.k_proj.weight", "self_attn.v_proj.weight", "self_attn.k_norm.weight"):
+                shapes.pop(name, None)
         elif shape.keys_as_values and not shape.slides(layer):
-            gone = ("self_attn.v_proj.weight",)
-        shapes = {name: size for name, size in shapes.items() if name not in gone}
-        # A buffer in transformers, but saved like a tensor, so files have it.
+            del shapes["self_attn.v_proj.weight"]
         shapes[LAYER_SCALAR] = (1,)
         if shape.per_layer_width:
             shapes |= {"per_layer_input_gate.weight": (shape.per_layer_width, width),
@@ -96,11 +95,11 @@ class Gemma4(Family):
         if shape.experts:
             shapes |= {"router.proj.weight": (shape.experts, width), "router.scale": (width,),
                        "router.per_expert_scale": (shape.experts,),
-                       # [experts, out, in]: one tensor for all of them, gate and up in one.
                        "experts.gate_up_proj": (shape.experts, 2 * shape.expert_width, width),
                        "experts.down_proj": (shape.experts, width, shape.expert_width),
-                       **{f"{name}_feedforward_layernorm{number}.weight": (width,)
-                          for name, number in (("post", "_1"), ("post", "_2"), ("pre", "_2"))}}
+                       "post_feedforward_layernorm_1.weight": (width,),
+                       "post_feedforward_layernorm_2.weight": (width,),
+                       "pre_feedforward_layernorm_2.weight": (width,)}
         return shapes
 
     def outer_shapes(self, shape: ModelShape) -> dict[str, tuple[int, ...]]:
@@ -114,7 +113,7 @@ class Gemma4(Family):
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Kinds of layers and what differs between them, per-layer embeddings, and experts."""
-        # Of images tokens may see each other ("vision").
+        # "vision" only lets tokens of images see each other.
         if config.get("use_bidirectional_attention") == "all":
             raise RequestError("use_bidirectional_attention cannot be all",
                                "a model in which no token sees what follows it")
@@ -123,7 +122,7 @@ class Gemma4(Family):
             raise RequestError(f"vocab_size_per_layer_input ({own_table}) must be vocab_size ({config['vocab_size']})",
                                "per-layer embeddings for every token of the vocabulary")
         shared, as_values = int(config.get("num_kv_shared_layers") or 0), bool(config.get("attention_k_eq_v"))
-        double = shared and config.get("use_double_wide_mlp")
+        double_width = shared and config.get("use_double_wide_mlp")
         experts = config if config.get("enable_moe_block") else {}
         return super().read_attention(config) | {
             "final_softcap": float(config.get("final_logit_softcapping") or 0.0),
@@ -132,7 +131,7 @@ class Gemma4(Family):
             "global_kv_heads": _of_global_layers(config, "num_key_value_heads", "num_global_key_value_heads")
             if as_values else 0,
             "keys_as_values": as_values, "shared_kv_layers": shared,
-            "shared_mlp_width": 2 * int(config["intermediate_size"]) if double else 0,
+            "shared_mlp_width": 2 * int(config["intermediate_size"]) if double_width else 0,
             "per_layer_width": int(config.get("hidden_size_per_layer_input") or 0),
             "experts": int(experts.get("num_experts") or 0),
             "experts_per_token": int(experts.get("top_k_experts") or 0),
@@ -143,9 +142,8 @@ class Gemma4(Family):
         config = {name: value for name, value in super().write_config(shape).items()
                   if name not in ("rope_theta", "rope_scaling", "hidden_act")}
         return config | {
-            # null is transformers' word for "no cap"; a cap of 0 would divide by zero.
-            "final_logit_softcapping": shape.final_softcap or None,
-            # Written even where it equals the others', because transformers has its own default (512).
+            "final_logit_softcapping": shape.final_softcap or None,  # a cap of 0 would divide by zero
+            # Always written, because transformers' default is 512.
             "global_head_dim": shape.global_head_dim or shape.head_dim,
             "attention_k_eq_v": shape.keys_as_values,
             "num_global_key_value_heads": shape.global_kv_heads or shape.kv_heads,
@@ -154,7 +152,6 @@ class Gemma4(Family):
             "hidden_size_per_layer_input": shape.per_layer_width, "vocab_size_per_layer_input": shape.vocab_size,
             "enable_moe_block": bool(shape.experts), "num_experts": shape.experts or None,
             "top_k_experts": shape.experts_per_token or None, "moe_intermediate_size": shape.expert_width or None,
-            # Sliding layers turn whole heads by their own base; global ones turn a part of each head.
             "rope_parameters": {
                 "sliding_attention": {"rope_type": "default", "rope_theta": shape.local_rope_theta},
                 "full_attention": {"rope_type": "proportional", "rope_theta": shape.rope_theta,

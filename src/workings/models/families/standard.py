@@ -1,11 +1,7 @@
-"""Families whose layers are alike, or differ only in windows and rotation: Gemma 1 to 3, Llama, OLMo 3, Qwen, SmolLM3.
+"""Families whose layers have equal tensors: Gemma 1 to 3, Llama, OLMo 3, Qwen 2 and 3, SmolLM3.
 
-Gemma 2 has norms on both sides of a block, capped scores and logits, and a sliding window in every second layer; Gemma
-3 adds norms on queries and keys, five sliding layers for one global layer, and two bases of rotation.
-
-OLMo 3 has norms only after blocks. YaRN stretches only the rotation of its global layers, as in vLLM and in the code
-that the published models were trained with. transformers 5.12 stretches all layers, so our export of such a model gives
-other numbers there.
+YaRN stretches only the rotation of OLMo 3's global layers, as the published models were trained. transformers 5.12
+stretches that of all layers, so it computes other numbers from an export.
 """
 
 from collections.abc import Mapping
@@ -18,14 +14,14 @@ from workings.models.shape import ModelShape
 
 GEMMA_TERMS = "Gemma Terms of Use (ai.google.dev/gemma/terms)"
 _LLAMA: dict[str, Any] = {"activation": "silu", "scaled_embeddings": False, "norm_plus_one": False}
-"""Switches of Llama and of all families after it: SiLU, plain norms, no biases."""
+"""Switches of Llama, and of all families but Gemma."""
 
 
 class SlidingGemma(Family):
     """Base class of Gemma 2 and 3: sliding layers, soft caps, and their own scale of scores."""
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
-        """Scores have their own scale as well."""
+        """Sliding windows, and another scale of scores than the default."""
         return replace(super().with_small_windows(shape), query_scale=0.125)
 
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,17 +32,20 @@ class SlidingGemma(Family):
                 **super().read_attention(config)}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The family's ``config.json``; the scale as the number whose inverse root it is."""
-        # Whole in published models but for rounding on the way there and back, and written there as an integer.
-        square = (shape.query_scale or shape.head_dim ** -0.5) ** -2
+        """The settings that `read_attention` reads."""
+        # A whole number in published models, except for rounding.
+        scalar = (shape.query_scale or shape.head_dim ** -0.5) ** -2
         config = super().write_attention(shape) | {
-            "query_pre_attn_scalar": round(square) if abs(square - round(square)) < 1e-6 else square,
+            "query_pre_attn_scalar": round(scalar) if abs(scalar - round(scalar)) < 1e-6 else scalar,
             "attn_logit_softcapping": shape.attention_softcap or None,
             "final_logit_softcapping": shape.final_softcap or None}
-        return config | {"rope_local_base_freq": shape.local_rope_theta} if self.local_rotation else config
+        if self.local_rotation:
+            config["rope_local_base_freq"] = shape.local_rope_theta
+        return config
 
 
 def _rotated(layers: int, every: int) -> list[int]:
+    """For each layer 1 if it rotates, and 0 for every n-th, which does not; ``every`` 0: all rotate."""
     return [int(every == 0 or (i + 1) % every != 0) for i in range(layers)]
 
 
@@ -56,19 +55,19 @@ class SmolLM3(Family):
     def read_attention(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The pattern of layers without rotation."""
         layers, every = int(config["num_hidden_layers"]), int(config.get("no_rope_layer_interval", 4))
-        given = config.get("no_rope_layers")  # 1 where a layer rotates, regardless of what the name says
+        given = config.get("no_rope_layers")  # despite the name, 1 for a layer that rotates
         if given is not None:
-            rotated = list(given)[:layers]  # transformers takes longer lists than there are layers
+            rotated = list(given)[:layers]  # transformers takes longer lists, too
             if rotated != _rotated(layers, every):
                 every = rotated.index(0) + 1 if 0 in rotated else 0
             if rotated != _rotated(layers, every):
-                raise RequestError(f"no_rope_layers cannot be {given}", "every n-th layer without rotation, "
-                                                               f"e.g. {_rotated(layers, every)}")
+                raise RequestError(f"no_rope_layers cannot be {given}",
+                                   f"every n-th layer without rotation, e.g. {_rotated(layers, every)}")
         return super().read_attention(config) | {"unrotated_pattern": every}
 
     def write_attention(self, shape: ModelShape) -> dict[str, Any]:
-        """The family's ``config.json``, with the layers without rotation as a list and as an interval."""
-        # transformers would fill in a padding token that only the published vocabulary has.
+        """The settings that `read_attention` reads."""
+        # transformers' default padding token is one that only the published vocabulary has.
         return {"no_rope_layers": _rotated(shape.layers, shape.unrotated_pattern), "use_sliding_window": False,
                 "no_rope_layer_interval": shape.unrotated_pattern, "pad_token_id": None}
 
@@ -88,7 +87,7 @@ FAMILIES = (
     SlidingGemma(
         name="gemma3", model_type="gemma3_text", architecture="Gemma3ForCausalLM", ties_by_default=True,
         template="gemma", licence=GEMMA_TERMS, local_rotation=True, needed=(*NEEDED, "sliding_window"),
-        # transformers' defaults of the text part: published configs leave out what equals them.
+        # transformers' defaults, which published files leave out.
         multimodal={"gemma3": {"vocab_size": 262_208, "num_attention_heads": 8, "num_key_value_heads": 4,
                                "head_dim": 256, "max_position_embeddings": 131_072, "model_type": "gemma3_text"}},
         switches={"post_norms": True, "qk_norm": True, "rope_theta": 1_000_000.0, "local_rope_theta": 10_000.0,
@@ -99,7 +98,6 @@ FAMILIES = (
            switches={**_LLAMA, "norm_rounds_once": True, "pre_norms": False, "post_norms": True, "qk_norm": True,
                      "qk_norm_whole": True, "rope_theta": 500_000.0, "tied_embeddings": False,
                      "sliding_window": 4096, "sliding_pattern": 4}),
-    # Biases on queries, keys and values, for which `config.json` has no key.
     Family(name="qwen2", model_type="qwen2", architecture="Qwen2ForCausalLM",
            switches={**_LLAMA, "qkv_bias": True, "rope_theta": 1_000_000.0}),
     Family(name="qwen3", model_type="qwen3", architecture="Qwen3ForCausalLM",

@@ -1,7 +1,7 @@
-"""Model families in GGUF files: names of tensors, changed values and keys of the header, for reading and for writing.
+"""Families that are read from GGUF files and written to them: keys of the header, names and values of tensors.
 
-The architecture of a GGUF file has the name of our family, and tensors are named by the `gguf` package. Everything else
-in which a GGUF file differs from Hugging Face's format is here.
+A header has ``{"general.architecture": "llama", "llama.embedding_length": 2048, ...}`` where ``config.json`` has
+``{"model_type": "llama", "hidden_size": 2048, ...}``.
 """
 
 from collections.abc import Mapping
@@ -18,24 +18,23 @@ from workings.models.shapes import check_shape, from_hf_config, to_hf_config
 from workings.models.weights import tensor_shapes
 
 ROPE_FACTORS = "rope_freqs.weight"
-"""Tensor of a GGUF file that divides each frequency of rotation (Llama 3.1); Hugging Face's files have settings."""
+"""Tensor of a GGUF file that divides each frequency of rotation, in place of Llama 3.1's settings."""
 LLAMA3_RULE = (1.0, 4.0, 8192)
 """Low and high factor and original context of every published Llama 3.1, 3.2 and 3.3."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """What a GGUF file of a family changes, and what it leaves to llama.cpp."""
+    """Rules of llama.cpp for a family that no key of the header states."""
 
     pairs_rows: bool = False
-    """Whether rows of queries and keys are stored in pairs that rotate together. Hugging Face stores the first halves
-    of all pairs before the second halves."""
+    """Rows of queries and keys that rotate together are neighbours. Hugging Face stores them in two halves."""
     sliding_pattern: int = 0
-    """Every n-th layer is global where the file does not say it."""
+    """Every n-th layer is global, if the file has no pattern."""
     mean_head_layers: int = 0
-    """Number of layers of the one model whose scores are scaled by width / heads in place of the head size."""
+    """A model with this many layers scales scores by width / heads in place of the head size."""
     unrotated_pattern: int = 0
-    """Every n-th layer does not rotate. No key says it."""
+    """Every n-th layer does not rotate; 0: all rotate."""
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -47,14 +46,13 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2": Architecture(),
     "qwen3": Architecture(),
 }
-"""`general.architecture`, which is the family's name, of every family that is read and written."""
-
+"""Families that are read, by `general.architecture`, which is the family's name."""
 SIZES = {"layers": "block_count", "context": "context_length", "width": "embedding_length",
          "mlp_width": "feed_forward_length", "heads": "attention.head_count"}
 """Field of `ModelShape` -> key after the architecture's name. Every file has these keys."""
-RESPELLED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
-             ".router.per_expert_scale": ".experts.down_proj.scale"}
-"""Ends of Hugging Face's names -> how the tables of the `gguf` package spell them."""
+RENAMED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
+           ".router.per_expert_scale": ".experts.down_proj.scale"}
+"""End of Hugging Face's name -> end by which the `gguf` package finds the tensor."""
 
 
 def find_architecture(name: str) -> Architecture:
@@ -70,47 +68,53 @@ def gguf_names(shape: ModelShape, architecture: str) -> dict[str, str]:
     import gguf
 
     kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
-    names, found = gguf.get_tensor_name_map(kinds[architecture], shape.layers), dict[str, str]()
+    table = gguf.get_tensor_name_map(kinds[architecture], shape.layers)
+    names = dict[str, str]()
     for name in tensor_shapes(shape):
-        theirs = next((name.removesuffix(end) + spelled for end, spelled in RESPELLED.items() if name.endswith(end)),
-                      name)
-        if (other := names.get_name(theirs, try_suffixes=(".weight", ".bias", ".scale"))) is None:
+        known_as = name
+        for end, other_end in RENAMED.items():
+            if name.endswith(end):
+                known_as = name.removesuffix(end) + other_end
+        gguf_name = table.get_name(known_as, try_suffixes=(".weight", ".bias", ".scale"))
+        if gguf_name is None:
             raise RequestError(f"GGUF has no name for {name} of a {shape.family} model",
                                "a model whose tensors all have a name in GGUF")
-        found[name] = other
-    return found
+        names[name] = gguf_name
+    return names
 
 
 def to_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
-    """A tensor of Hugging Face's ``name`` with the values of a GGUF file, in the same number format."""
-    return _changed(shape, name, tensor, added=1, halves=(2, -1))
+    """The tensor of Hugging Face's ``name`` with the values of a GGUF file, in the same number format."""
+    return _changed(shape, name, tensor, norm_offset=1, rows_of_head=(2, -1))
 
 
 def from_gguf(shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
     """The inverse of `to_gguf`. Norms should be float32: a value near 1 loses bits in a smaller format."""
-    return _changed(shape, name, tensor, added=-1, halves=(-1, 2))
+    return _changed(shape, name, tensor, norm_offset=-1, rows_of_head=(-1, 2))
 
 
-def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, added: int, halves: tuple[int, int]) -> np.ndarray:
+def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, norm_offset: int,
+             rows_of_head: tuple[int, int]) -> np.ndarray:
+    """A norm with an offset, or query and key rows whose two axes within a head, (half, pair), are exchanged."""
     if shape.norm_plus_one and name.endswith("norm.weight"):
-        return tensor + np.asarray(added, tensor.dtype)
-    heads = shape.heads if ".q_proj." in name else shape.kv_heads if ".k_proj." in name else 0
-    if heads and ARCHITECTURES.get(shape.family, Architecture()).pairs_rows:
-        # [heads, half, pair, …] -> [heads, pair, half, …], and the way back.
-        return tensor.reshape(heads, *halves, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
-    return tensor
+        return tensor + np.asarray(norm_offset, tensor.dtype)
+    heads_of = {".q_proj.": shape.heads, ".k_proj.": shape.kv_heads}
+    heads = next((heads for part, heads in heads_of.items() if part in name), None)
+    if heads is None or not ARCHITECTURES.get(shape.family, Architecture()).pairs_rows:
+        return tensor
+    return tensor.reshape(heads, *rows_of_head, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
 
 
 def hyperparameters(shape: ModelShape) -> dict[str, Any]:
-    """Header of a GGUF file that llama.cpp computes as this very model; keys without the architecture's name.
+    """Header of the model's GGUF file; keys without the architecture's name.
 
-    `rope_factors` has the one setting that is a tensor. Raises `RequestError` for a setting that GGUF cannot hold.
+    Raises `RequestError` for a setting that GGUF cannot hold.
     """
     architecture = find_architecture(shape.family)
     _refuse_other_rules(shape, architecture)
-    values = common_header(shape) | {key: value for key, value in (
-        ("attention.sliding_window", shape.sliding_window), ("attn_logit_softcapping", shape.attention_softcap),
-        ("final_logit_softcapping", shape.final_softcap)) if value}
+    optional = {"attention.sliding_window": shape.sliding_window, "attn_logit_softcapping": shape.attention_softcap,
+                "final_logit_softcapping": shape.final_softcap}
+    values = common_header(shape) | {key: value for key, value in optional.items() if value}
     if shape.sliding_window and shape.sliding_pattern != architecture.sliding_pattern:
         values["attention.sliding_window_pattern"] = shape.sliding_pattern
     if find_family(shape.family).local_rotation:
@@ -121,7 +125,7 @@ def hyperparameters(shape: ModelShape) -> dict[str, Any]:
 
 
 def common_header(shape: ModelShape) -> dict[str, Any]:
-    """Sizes, heads, epsilon and rotation, which the header of nearly every architecture has."""
+    """Keys that the header of nearly every architecture has."""
     values: dict[str, Any] = {key: getattr(shape, field) for field, key in SIZES.items()}
     return values | {
         "attention.head_count_kv": shape.kv_heads, "attention.key_length": shape.head_dim,
@@ -133,29 +137,28 @@ def common_header(shape: ModelShape) -> dict[str, Any]:
 def _refuse_other_rules(shape: ModelShape, architecture: Architecture) -> None:
     """Raise `RequestError` for a model that llama.cpp would compute by other rules than ours."""
     scale = shape.query_scale or shape.head_dim ** -0.5
-    wrong = [name for name, differs in (
-        ("rotation by YaRN", bool(shape.rope_yarn)),
-        ("kinds of layers that no pattern gives", bool(shape.layer_types)),
-        (f"every {shape.unrotated_pattern}th layer without rotation",
-         shape.unrotated_pattern != architecture.unrotated_pattern),
-        (f"scores scaled by {scale:g}", not np.isclose(scale, _query_scale(shape, architecture), rtol=1e-6)),
-    ) if differs]
-    if wrong:
+    rules = {
+        "rotation by YaRN": bool(shape.rope_yarn),
+        "kinds of layers that no pattern gives": bool(shape.layer_types),
+        f"every {shape.unrotated_pattern}th layer without rotation":
+            shape.unrotated_pattern != architecture.unrotated_pattern,
+        f"scores scaled by {scale:g}": not np.isclose(scale, _query_scale(shape, architecture), rtol=1e-6)}
+    if wrong := [rule for rule, differs in rules.items() if differs]:
         raise RequestError(f"GGUF cannot hold a {shape.family} model with {', '.join(wrong)}",
                            "settings that GGUF has keys for, or llama.cpp's own")
 
 
 def _query_scale(shape: ModelShape, architecture: Architecture) -> float:
-    """llama.cpp's scale of scores, which no key says."""
-    of_mean_head = shape.layers == architecture.mean_head_layers
-    return float((shape.width // shape.heads if of_mean_head else shape.head_dim) ** -0.5)
+    """llama.cpp's scale of scores, which no key states."""
+    has_mean_head = shape.layers == architecture.mean_head_layers
+    return float((shape.width // shape.heads if has_mean_head else shape.head_dim) ** -0.5)
 
 
 def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
                          factors: np.ndarray | None = None) -> ModelShape:
     """Shape of the model in a GGUF file. Raises `RequestError` for keys that are missing or not read.
 
-    ``header`` has every key of the file, ``rows`` are those of the embedding, ``factors`` the content of
+    ``header`` has every key of the file, ``rows`` are those of the embedding, and ``factors`` is the content of
     `ROPE_FACTORS`. ``has_head``: whether the file has an output matrix besides the embedding.
     """
     name = str(header.get("general.architecture", "none"))
@@ -181,16 +184,17 @@ def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
         shape = replace(shape, query_scale=_query_scale(shape, architecture))
     if factors is not None:
         shape = replace(shape, rope_llama3=_llama3_settings(shape, factors))
-    # Through the format in which it is loaded, where some numbers that mean the same are written in one way.
+    # config.json writes numbers with the same meaning in one way; the model will be loaded from it.
     return from_hf_config(to_hf_config(check_shape(shape)))
 
 
 def _exact(value: Any) -> Any:
-    """A number as it was before it was stored in float32: the shortest decimal that rounds to the same bits."""
+    """A float32 number as the shortest decimal that rounds to it, which was most likely stored."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def _check_header(keys: Mapping[str, Any], name: str) -> None:
+    """Raise `RequestError` for keys that are missing, or whose values are not read."""
     needed = (*SIZES.values(), "attention.layer_norm_rms_epsilon")
     if missing := [f"{name}.{key}" for key in needed if key not in keys]:
         raise RequestError(f"the GGUF file lacks {', '.join(missing)}", f"a complete GGUF file of a {name} model",
@@ -198,9 +202,10 @@ def _check_header(keys: Mapping[str, Any], name: str) -> None:
     if lists := [f"{name}.{key}" for key in (*SIZES.values(), "attention.head_count_kv")
                  if isinstance(keys.get(key), list)]:
         raise RequestError(f"the layers of the GGUF file differ in {', '.join(lists)}", "a model with equal layers")
-    for key, known in (("expert_count", (0,)), ("rope.scaling.type", ("none", "linear"))):
-        if (value := keys.get(key, known[0])) not in known:
-            raise RequestError(f"the GGUF file has {name}.{key}: {value}", " or ".join(map(str, known)))
+    if keys.get("expert_count", 0) != 0:
+        raise RequestError(f"the GGUF file has {name}.expert_count: {keys['expert_count']}", "0")
+    if keys.get("rope.scaling.type", "none") not in ("none", "linear"):
+        raise RequestError(f"the GGUF file has {name}.rope.scaling.type: {keys['rope.scaling.type']}", "none or linear")
 
 
 def _sliding(keys: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, Any]:
@@ -209,9 +214,10 @@ def _sliding(keys: Mapping[str, Any], name: str, architecture: Architecture) -> 
     if not window:
         raise RequestError(f"the GGUF file lacks {name}.attention.sliding_window", "a model with sliding layers")
     pattern = keys.get("attention.sliding_window_pattern", architecture.sliding_pattern)
-    # A file may list for each layer whether it slides.
-    listed = tuple("sliding" if slides else "global" for slides in pattern) if isinstance(pattern, list) else ()
-    return {"sliding_window": window, "sliding_pattern": 0 if listed else int(pattern), "layer_types": listed,
+    kinds: tuple[str, ...] = ()
+    if isinstance(pattern, list):  # whether each layer slides
+        kinds, pattern = tuple("sliding" if slides else "global" for slides in pattern), 0
+    return {"sliding_window": window, "sliding_pattern": int(pattern), "layer_types": kinds,
             "local_rope_theta": float(keys.get("rope.freq_base_swa", 10_000.0)),
             "attention_softcap": float(keys.get("attn_logit_softcapping", 50.0 if name == "gemma2" else 0.0)),
             "final_softcap": float(keys.get("final_logit_softcapping", 30.0 if name == "gemma2" else 0.0))}
@@ -223,6 +229,7 @@ def rope_factors(shape: ModelShape) -> np.ndarray | None:
 
 
 def _llama3_factors(base: float, head_dim: int, settings: tuple[float, ...]) -> np.ndarray:
+    """What each frequency is divided by, for settings as in `ModelShape.rope_llama3`."""
     factor, low, high, original = settings
     wavelengths = 2 * pi * base ** (np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
     smooth = np.clip((original / wavelengths - low) / (high - low), 0.0, 1.0)
@@ -230,7 +237,7 @@ def _llama3_factors(base: float, head_dim: int, settings: tuple[float, ...]) -> 
 
 
 def _llama3_settings(shape: ModelShape, factors: np.ndarray) -> tuple[float, ...]:
-    """The settings that make these factors. Raises `RequestError` unless a published model has them."""
+    """The settings from which these factors were computed. Raises `RequestError` unless a published model has them."""
     settings = (float(factors.max()), *LLAMA3_RULE)
     made = _llama3_factors(shape.rope_theta, shape.head_dim, settings)
     if made.shape == factors.shape and np.allclose(made, factors, rtol=1e-4):

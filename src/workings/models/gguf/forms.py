@@ -1,4 +1,4 @@
-"""How each family is written as a GGUF file. Those that are read as well are in `families`, with both directions."""
+"""How each family is written as a GGUF file. `families` also reads some of them."""
 
 from collections.abc import Mapping
 from math import log
@@ -24,7 +24,7 @@ NOT_ROTATED = 1e30
 
 
 class Form:
-    """The form of a family that is read as well, and the base of the others."""
+    """How a family that is also read is written, and the base class of the others."""
 
     def __init__(self, architecture: str) -> None:
         self.architecture = architecture
@@ -35,16 +35,16 @@ class Form:
         return hyperparameters(shape)
 
     def names(self, shape: ModelShape) -> dict[str, str]:
-        """Name of every tensor in a GGUF file -> Hugging Face's name of the tensor that its values are made of."""
-        return {other: name for name, other in gguf_names(shape, self.architecture).items()}
+        """Name of every tensor in a GGUF file -> Hugging Face's name of the tensor with its values."""
+        return {gguf_name: name for name, gguf_name in gguf_names(shape, self.architecture).items()}
 
     def size(self, name: str, size: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape in a GGUF file of Hugging Face's tensor ``name``, which has shape ``size`` there."""
+        """Shape in a GGUF file of Hugging Face's tensor ``name``, whose own shape is ``size``."""
         del name
         return size
 
     def change(self, shape: ModelShape, name: str, tensor: np.ndarray) -> np.ndarray:
-        """Values in a GGUF file of Hugging Face's tensor ``name``, both in float32."""
+        """Float32 values in a GGUF file of Hugging Face's float32 tensor ``name``."""
         return to_gguf(shape, name, tensor)
 
     def rotation(self, shape: ModelShape) -> np.ndarray | None:
@@ -62,17 +62,17 @@ class _Olmo3(Form):
         if shape.rope_scaling != 1.0:
             raise _not_computed(shape, "linear scaling of rotation")
         if shape.rope_yarn:
-            factor, original, fast, slow, sharper = shape.rope_yarn
+            factor, original, beta_fast, beta_slow, attention_factor = shape.rope_yarn
             values |= {"rope.scaling.type": "yarn", "rope.scaling.factor": factor,
-                       "rope.scaling.original_context_length": int(original), "rope.scaling.yarn_beta_fast": fast,
-                       "rope.scaling.yarn_beta_slow": slow,
-                       # Times llama.cpp's own factor, which is the paper's.
-                       "rope.scaling.attn_factor": sharper / (0.1 * log(factor) + 1.0)}
+                       "rope.scaling.original_context_length": int(original), "rope.scaling.yarn_beta_fast": beta_fast,
+                       "rope.scaling.yarn_beta_slow": beta_slow,
+                       # llama.cpp multiplies this by the paper's factor.
+                       "rope.scaling.attn_factor": attention_factor / (0.1 * log(factor) + 1.0)}
         return values
 
     def names(self, shape: ModelShape) -> dict[str, str]:
         names = super().names(shape)
-        # llama.cpp wants its own head, as the published models have.
+        # llama.cpp needs a head, also if it is the embedding.
         return {OUTPUT: names["token_embd.weight"]} | names
 
 
@@ -98,29 +98,29 @@ class _Gemma4(Form):
         return values
 
     def names(self, shape: ModelShape) -> dict[str, str]:
-        # The table of the `gguf` package lacks the ends of these.
-        return {name if name.endswith((".weight", ".scale")) else f"{name}.weight": theirs
-                for name, theirs in super().names(shape).items()}
+        # The `gguf` package leaves out some ends of names.
+        return {gguf_name if gguf_name.endswith((".weight", ".scale")) else f"{gguf_name}.weight": name
+                for gguf_name, name in super().names(shape).items()}
 
     def rotation(self, shape: ModelShape) -> np.ndarray | None:
-        # Of global layers: the first pairs of each head are rotated, the others are not.
+        # Global layers rotate the first pairs of each head.
         pairs = (shape.global_head_dim or shape.head_dim) // 2
         rotated = int(pairs * shape.rotated_part)
         return np.array([shape.rope_scaling] * rotated + [NOT_ROTATED] * (pairs - rotated), np.float32)
 
 
 class _Qwen35(Form):
-    """Qwen 3.5, whose values llama.cpp orders by their place among those of a key head."""
+    """Qwen 3.5. llama.cpp has its value heads in another order (`_reorder_values`)."""
 
     def header(self, shape: ModelShape) -> dict[str, Any]:
         if shape.linear_key_head_dim != shape.linear_value_head_dim:
             raise _not_computed(shape, "heads of keys and of values of different sizes")
-        turned = int(shape.head_dim * shape.rotated_part)
-        each, more = divmod(turned // 2, 3)
+        rotated = int(shape.head_dim * shape.rotated_part)
+        third, rest = divmod(rotated // 2, 3)
         return common_header(shape) | {
-            "rope.dimension_count": turned,
-            # Pairs that turn by time, height and width, which are one number in text.
-            "rope.dimension_sections": [each + (more > 0), each + (more > 1), each, 0],
+            "rope.dimension_count": rotated,
+            # Pairs that rotate by time, height and width, which are the same number in text.
+            "rope.dimension_sections": [third + (rest > 0), third + (rest > 1), third, 0],
             "attention.recurrent_layers": [shape.is_linear(i) for i in range(shape.layers)],
             "full_attention_interval": shape.linear_pattern or 4,
             "ssm.conv_kernel": shape.linear_conv_kernel, "ssm.state_size": shape.linear_key_head_dim,
@@ -138,13 +138,15 @@ class _Qwen35(Form):
         if name.endswith("A_log"):
             tensor = -np.exp(tensor)
         if name.endswith("out_proj.weight"):
-            return self._by_place(shape, tensor.T).T
-        return self._by_place(shape, tensor.reshape(self.size(name, tensor.shape)))
+            return self._reorder_values(shape, tensor.T).T
+        return self._reorder_values(shape, tensor.reshape(self.size(name, tensor.shape)))
 
-    def _by_place(self, shape: ModelShape, tensor: np.ndarray) -> np.ndarray:
-        """Rows of values, the last ones of a tensor, from the order of their key heads to that of llama.cpp."""
+    def _reorder_values(self, shape: ModelShape, tensor: np.ndarray) -> np.ndarray:
+        """A tensor whose last rows, those of value heads, change from (key head, value head) to (value head, key head).
+
+        A value head has one row, or one for each of its numbers. Rows of queries and keys may come before.
+        """
         heads, keys = shape.linear_value_heads, shape.linear_key_heads
-        # One row for each head, or one for each number of it; before them may be those of queries and keys.
         rows = heads if len(tensor) == heads else heads * shape.linear_value_head_dim
         before, values = tensor[:-rows], tensor[-rows:]
         moved = values.reshape(keys, heads // keys, -1, *tensor.shape[1:]).swapaxes(0, 1)
@@ -157,7 +159,7 @@ FORMS: Mapping[str, Form] = {name: Form(name) for name in ARCHITECTURES} | {
 
 
 def form_of(shape: ModelShape) -> Form:
-    """The form of a model's family. Raises `RequestError` for a family that is not written."""
+    """How a model's family is written. Raises `RequestError` for a family that is not."""
     if not shape.verified or shape.family not in FORMS:
         raise RequestError(f"--format gguf cannot hold a {shape.family or 'model outside the families'} model",
                            f"a model of {', '.join(sorted(FORMS))}", "--format safetensors")

@@ -1,4 +1,4 @@
-"""A GGUF file: its header, what model it holds, and its tensors under Hugging Face's names."""
+"""A GGUF file: its header, the shape of its model, and its tensors by Hugging Face's names."""
 
 from collections import Counter
 from functools import cached_property
@@ -22,8 +22,8 @@ EMBEDDING, HEAD = "token_embd.weight", "output.weight"
 class GgufFile:
     """An open GGUF file; tensors are mapped from it and dequantized when they are read.
 
-    Messages call it by ``name``, if it is given, instead of its path. Raises `RequestError` if the package `gguf` is
-    missing, the file is damaged or a part of several, or its model or a number format is not read.
+    Errors name the file by ``name``, or its path. Raises `RequestError` if the package `gguf` is missing, the file is
+    damaged or one of several, or its model or a number format is not read.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -36,7 +36,7 @@ class GgufFile:
         try:
             reader = GGUFReader(path)
             self.header: dict[str, Any] = {key: field.contents() for key, field in reader.fields.items()}
-        # NumPy's errors where the file ends too early, and the reader's own for another kind of file.
+        # Also NumPy's errors for a file that ends too early.
         except (ValueError, IndexError, KeyError, OSError, OverflowError) as error:
             raise RequestError(f"{self.name} cannot be read: {error}", "a whole GGUF file",
                                "download it again") from None
@@ -44,6 +44,7 @@ class GgufFile:
         self._check()
 
     def _check(self) -> None:
+        """Refuse the file before anything is written from it."""
         if int(self.header.get("split.count", 1)) > 1:
             raise RequestError(f"{self.name} is one of {self.header['split.count']} files of a model", "one GGUF file",
                                "llama-gguf-split --merge FIRST.gguf WHOLE.gguf")
@@ -53,15 +54,16 @@ class GgufFile:
                                "the same model in another quantization, such as Q4_K_M or Q8_0")
         if EMBEDDING not in self._tensors and str(self.header.get("general.architecture")) != "clip":
             raise RequestError(f"{self.name} lacks {EMBEDDING}", "a GGUF file of a language model")
-        # Here, so that a file that cannot be read is refused before anything is written.
-        missing = [stored for stored in self.names.values() if stored not in self._tensors]
-        others = sorted({*self._tensors} - {*self.names.values()} - {ROPE_FACTORS})
-        if missing or others:
-            what = f"lacks {missing[0]}" if missing else f"has {others[0]}"
-            raise RequestError(f"{self.name} {what}", f"the tensors of a {self.shape.family} model")
-        for tensor, size in tensor_shapes(self.shape).items():
-            if (found := self._size(self.names[tensor])) != size:
-                raise RequestError(f"{self.name}: {self.names[tensor]} has shape {found}",
+        expected = f"the tensors of a {self.shape.family} model"
+        for missing in self.names.values():
+            if missing not in self._tensors:
+                raise RequestError(f"{self.name} lacks {missing}", expected)
+        if others := sorted({*self._tensors} - {*self.names.values()} - {ROPE_FACTORS}):
+            raise RequestError(f"{self.name} has {others[0]}", expected)
+        for name, size in tensor_shapes(self.shape).items():
+            found = self._size(self.names[name])
+            if found != size:
+                raise RequestError(f"{self.name}: {self.names[name]} has shape {found}",
                                    f"shape {size}, as its header says", "download it again")
 
     @cached_property
@@ -81,7 +83,7 @@ class GgufFile:
 
     @property
     def quantization(self) -> str:
-        """The file's own name for its mix of number formats, such as ``Q4_K_M``; else the one of most matrices."""
+        """The file's name for its mix of number formats, such as ``Q4_K_M``, or else the format of most matrices."""
         from gguf import LlamaFileType
 
         stored = self.header.get("general.file_type")
@@ -92,14 +94,15 @@ class GgufFile:
         return Counter(matrices).most_common(1)[0][0]
 
     def tensor(self, name: str) -> np.ndarray:
-        """A tensor of Hugging Face's name with Hugging Face's values, in float32."""
+        """The tensor with Hugging Face's name and values, in float32."""
         return from_gguf(self.shape, name, self._stored(self.names[name]))
 
-    def _size(self, stored: str) -> tuple[int, ...]:
-        return tuple(int(axis) for axis in reversed(self._tensors[stored].shape))
+    def _size(self, gguf_name: str) -> tuple[int, ...]:
+        return tuple(int(axis) for axis in reversed(self._tensors[gguf_name].shape))
 
-    def _stored(self, stored: str) -> np.ndarray:
+    def _stored(self, gguf_name: str) -> np.ndarray:
+        """The tensor with the file's name and values, in float32."""
         from gguf.quants import dequantize
 
-        tensor = self._tensors[stored]
-        return np.asarray(dequantize(tensor.data, tensor.tensor_type), np.float32).reshape(self._size(stored))
+        tensor = self._tensors[gguf_name]
+        return np.asarray(dequantize(tensor.data, tensor.tensor_type), np.float32).reshape(self._size(gguf_name))

@@ -1,7 +1,7 @@
-"""The tokenizer in a GGUF file as files of Hugging Face: byte-pair encoding with merges, or SentencePiece with scores.
+"""The tokenizer of a GGUF file as files in Hugging Face's format.
 
-A GGUF file names its pre-tokenizer, the rules by which text is cut before pairs are merged, by a word
-(`tokenizer.ggml.pre`). The expressions here are those of the published tokenizers that the words represent.
+`tokenizer.ggml.model` is `gpt2` (byte-pair encoding with a list of merges) or `llama` (SentencePiece with scores). Of
+the former `tokenizer.ggml.pre` names the rules by which text is cut before pairs are merged (`PRE_TOKENIZERS`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from workings.errors import RequestError
 
 SPACE = "▁"
-"""Represents a space in SentencePiece's tokens."""
+"""SentencePiece's character for a space."""
 _LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
            r"\s+(?!\S)|\s+")
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
@@ -36,16 +36,16 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PreTokenizer:
-    """How text is cut before pairs are merged."""
+    """Rules before pairs are merged."""
 
     cut: Any
-    """Pre-tokenizer of the `tokenizers` library."""
+    """Pre-tokenizer of the `tokenizers` library, which cuts text into pieces."""
     whole_first: bool = False
     """Whether a piece that is a token is never taken apart (`ignore_merges`)."""
-    begins: bool = False
-    """Whether sequences begin with BOS where the file does not say it."""
+    adds_bos: bool = False
+    """Whether sequences begin with BOS if the file does not say so."""
     nfc: bool = False
-    """Whether text is normalized to NFC before."""
+    """Whether text is normalized to NFC first."""
 
 
 def _bytes_cut_by(expression: str) -> Any:
@@ -54,13 +54,13 @@ def _bytes_cut_by(expression: str) -> Any:
 
 
 _PLAIN = pre_tokenizers.ByteLevel(add_prefix_space=False)
-_LLAMA = PreTokenizer(cut=_bytes_cut_by(_LLAMA3), whole_first=True, begins=True)
+_LLAMA = PreTokenizer(cut=_bytes_cut_by(_LLAMA3), whole_first=True, adds_bos=True)
 _QWEN = PreTokenizer(cut=_bytes_cut_by(_QWEN2), nfc=True)
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "gpt-2": PreTokenizer(cut=_PLAIN),
     "smollm": PreTokenizer(cut=pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _PLAIN])),
     "llama-bpe": _LLAMA, "llama3": _LLAMA, "llama-v3": _LLAMA,
-    # SmolLM3: Llama 3's expression, and only merges.
+    # SmolLM3
     "smaug-bpe": PreTokenizer(cut=_bytes_cut_by(_LLAMA3)),
     "qwen2": _QWEN, "deepseek-r1-qwen": _QWEN, "qwen35": PreTokenizer(cut=_bytes_cut_by(_QWEN35), nfc=True),
 }
@@ -87,17 +87,18 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
     if not tokens or len(kinds) != len(tokens):
         raise RequestError(f"the GGUF file lists {len(tokens):,} tokens and {len(kinds):,} kinds of tokens",
                            "a GGUF file with a tokenizer")
-    made, begins = _made(keys, tokens, kinds)
-    for add, special, of in ((made.add_special_tokens, True, (Kind.CONTROL, Kind.UNKNOWN)),
-                             (made.add_tokens, False, (Kind.USER_DEFINED,))):
-        add([AddedToken(token, normalized=False, special=special)
-             for token, kind in zip(tokens, kinds, strict=True) if kind in of])
-    named = _special_tokens(keys, tokens)
-    if begins and "bos_token" in named:
-        bos = named["bos_token"]
+    made, adds_bos = _made(keys, tokens, kinds)
+    pairs = list(zip(tokens, kinds, strict=True))
+    made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token, kind in pairs
+                             if kind in (Kind.CONTROL, Kind.UNKNOWN)])
+    made.add_tokens([AddedToken(token, normalized=False, special=False) for token, kind in pairs
+                     if kind == Kind.USER_DEFINED])
+    special_tokens = _special_tokens(keys, tokens)
+    if adds_bos and "bos_token" in special_tokens:
+        bos = special_tokens["bos_token"]
         made.post_processor = processors.TemplateProcessing(
             single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, tokens.index(bos))])
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **named}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special_tokens}
     if template := header.get("tokenizer.chat_template"):
         settings["chat_template"] = template
     return TokenizerFiles(tokenizer=made.to_str(), settings=settings, special_ids=_special_ids(keys))
@@ -105,21 +106,21 @@ def read_tokenizer(header: Mapping[str, Any]) -> TokenizerFiles:
 
 def _made(keys: Mapping[str, Any], tokens: Sequence[str], kinds: Sequence[int]) -> tuple[tokenizers.Tokenizer, bool]:
     """The tokenizer, and whether its sequences begin with BOS."""
-    # Tokens that only fill up the embedding have made-up names, which must not be found in text.
+    # Unused tokens have made-up names, which must not be found in text.
     ids = {token: number for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
            if kind != Kind.UNUSED}
-    kind = str(keys.get("model"))
-    if kind == "gpt2":
-        name = str(keys.get("pre", "none"))
-        if name not in PRE_TOKENIZERS:
-            raise RequestError(f"tokenizer.ggml.pre of the GGUF file cannot be {name}",
-                               f"one of {', '.join(PRE_TOKENIZERS)}")
-        rules = PRE_TOKENIZERS[name]
-        return _byte_pairs(ids, keys, rules), bool(keys.get("add_bos_token", rules.begins))
-    if kind == "llama":
+    model = str(keys.get("model"))
+    if model == "llama":
         return _sentence_pieces(ids, keys, tokens, kinds), bool(keys.get("add_bos_token", True))
-    raise RequestError(f"tokenizer.ggml.model of the GGUF file cannot be {kind}", "gpt2 (byte-pair encoding) or llama "
-                       "(SentencePiece)")
+    if model != "gpt2":
+        raise RequestError(f"tokenizer.ggml.model of the GGUF file cannot be {model}",
+                           "gpt2 (byte-pair encoding) or llama (SentencePiece)")
+    name = str(keys.get("pre", "none"))
+    if name not in PRE_TOKENIZERS:
+        raise RequestError(f"tokenizer.ggml.pre of the GGUF file cannot be {name}",
+                           f"one of {', '.join(PRE_TOKENIZERS)}")
+    rules = PRE_TOKENIZERS[name]
+    return _byte_pairs(ids, keys, rules), bool(keys.get("add_bos_token", rules.adds_bos))
 
 
 def _byte_pairs(ids: dict[str, int], keys: Mapping[str, Any], rules: PreTokenizer) -> tokenizers.Tokenizer:
@@ -138,16 +139,18 @@ def _sentence_pieces(ids: dict[str, int], keys: Mapping[str, Any], tokens: Seque
     made = tokenizers.Tokenizer(models.BPE(
         ids, merges, unk_token=None if unknown is None else tokens[int(unknown)], fuse_unk=True,
         byte_fallback=Kind.BYTE in kinds))
-    spaces, begin = normalizers.Replace(" ", SPACE), bool(keys.get("add_space_prefix", True))
-    made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if begin else spaces
-    made.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(),
-                                      *([decoders.Strip(" ", 1, 0)] if begin else [])])
+    made.normalizer = normalizers.Replace(" ", SPACE)
+    decoding = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if keys.get("add_space_prefix", True):
+        made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+        decoding.append(decoders.Strip(" ", 1, 0))
+    made.decoder = decoders.Sequence(decoding)
     return made
 
 
 def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float],
                       kinds: Sequence[int]) -> list[tuple[str, str]]:
-    """SentencePiece's order of merges: the token of the best score first, regardless of its two pieces."""
+    """Merges in SentencePiece's order: those whose result has the best score first."""
     normal = {token: number for token, number in ids.items() if kinds[number] == Kind.NORMAL}
     merges = []
     for token, number in normal.items():
@@ -159,16 +162,21 @@ def _merges_of_scores(ids: Mapping[str, int], scores: Sequence[float],
 
 
 def _special_tokens(keys: Mapping[str, Any], tokens: Sequence[str]) -> dict[str, str]:
-    ids = {f"{name}_token": keys.get(f"{key}_token_id") for name, key in (
-        ("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))}
+    """Texts of special tokens, by Hugging Face's names."""
+    ids = {"bos_token": keys.get("bos_token_id"), "eos_token": keys.get("eos_token_id"),
+           "unk_token": keys.get("unknown_token_id"), "pad_token": keys.get("padding_token_id")}
     return {name: tokens[int(number)] for name, number in ids.items()
             if number is not None and 0 <= int(number) < len(tokens)}
 
 
 def _special_ids(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Ids by Hugging Face's names; of a chat model the end of a turn ends an answer, too."""
-    ids: dict[str, Any] = {f"{ours}_token_id": int(keys[f"{theirs}_token_id"]) for ours, theirs in (
-        ("bos", "bos"), ("pad", "padding")) if f"{theirs}_token_id" in keys}
-    if ends := list(dict.fromkeys(int(keys[name]) for name in ("eos_token_id", "eot_token_id") if name in keys)):
+    """Ids of special tokens, by Hugging Face's names. An answer ends with the end of the text or of the turn."""
+    ids: dict[str, Any] = {}
+    if "bos_token_id" in keys:
+        ids["bos_token_id"] = int(keys["bos_token_id"])
+    if "padding_token_id" in keys:
+        ids["pad_token_id"] = int(keys["padding_token_id"])
+    ends = list(dict.fromkeys(int(keys[name]) for name in ("eos_token_id", "eot_token_id") if name in keys))
+    if ends:
         ids["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     return ids

@@ -1,7 +1,7 @@
-"""A tokenizer as the header of a GGUF file: from `tokenizer.json`, by its rules and not by a list of known models.
+"""A tokenizer as the header of a GGUF file, from the rules in its `tokenizer.json`.
 
-llama.cpp has two ways to merge that fit here. ``gpt2`` and ``gemma4`` merge by a list of pairs, as the tokenizers
-library does. ``llama`` merges any two neighbors whose text is a token, best score first: files of Gemma 1 to 3 have it.
+llama.cpp merges in two ways. ``gpt2`` and ``gemma4`` merge by a list of pairs, as the `tokenizers` library does.
+``llama`` merges any two neighbors whose text is a token, best score first (Gemma 1 to 3).
 """
 
 import json
@@ -23,9 +23,9 @@ _GPT2 = "GPT-2's expression"
 
 
 def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> None:
-    """Write tokens, merges and rules of a tokenizer; special tokens and the chat template are the caller's.
+    """Write tokens, merges and rules of a tokenizer, without special tokens and chat template.
 
-    Of the ``rows`` of the embedding those without a token are marked as unused. Raises `RequestError` if llama.cpp has
+    ``rows``: rows of the embedding; those without a token are marked as unused. Raises `RequestError` if llama.cpp has
     no rule that cuts and merges a text as this tokenizer does.
     """
     content = tokenizer.to_json()
@@ -38,7 +38,7 @@ def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> No
     rules = _find_rules(tokenizer, content, merges)
     writer.add_tokenizer_model(rules.model)
     writer.add_tokenizer_pre(rules.pre)
-    # An unused row has a text too, because llama.cpp looks tokens up by their texts.
+    # llama.cpp looks tokens up by their texts, so unused rows need one.
     writer.add_token_list([texts.get(i, f"[PAD{i}]") for i in range(rows)])
     writer.add_token_types(_token_types(tokenizer, content, rules, rows))
     if rules.model == "llama":
@@ -49,7 +49,7 @@ def write_tokenizer(writer: "GGUFWriter", tokenizer: Tokenizer, rows: int) -> No
 
 
 class _Rules(NamedTuple):
-    """`tokenizer.ggml.model` and `tokenizer.ggml.pre`, and whether a space is put before every text."""
+    """`tokenizer.ggml.model`, `tokenizer.ggml.pre`, and whether a space is put before every text."""
 
     model: str
     pre: str
@@ -61,14 +61,14 @@ def _find_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[t
     kinds = [each["type"] for each in normalizers]
     if kinds in (["Replace"], ["Prepend", "Replace"]):
         return _space_rules(tokenizer, content, merges, prefix=kinds[0] == "Prepend")
-    # llama.cpp composes no characters. Texts are composed already, but for rare ones.
+    # llama.cpp does not compose characters, but nearly all texts are in NFC already.
     if kinds not in ([], ["NFC"]):
         raise _unknown(f"with the normalizers {', '.join(kinds)}")
-    rules = list(_cuts(content["pre_tokenizer"])), bool(content["model"].get("ignore_merges"))
+    cuts, whole_first = list(_cuts(content["pre_tokenizer"])), bool(content["model"].get("ignore_merges"))
     for name, known in PRE_TOKENIZERS.items():
-        if rules == (list(_cuts(json.loads(known.cut.__getstate__()))), known.whole_first):
+        if whole_first == known.whole_first and cuts == list(_cuts(json.loads(known.cut.__getstate__()))):
             return _Rules(model="gpt2", pre=name)
-    raise _unknown(f"that cuts texts by {' and '.join(rules[0]) or 'nothing'}")
+    raise _unknown(f"that cuts texts by {' and '.join(cuts) or 'nothing'}")
 
 
 def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[tuple[str, str]], *,
@@ -80,9 +80,9 @@ def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[
     if not content["model"]["byte_fallback"]:
         raise _unknown("that has no bytes for unknown characters")
     # llama.cpp cuts such a text only at line breaks. Other cuts change nothing if no merge crosses one.
-    if crossing := next((product for product in {left + right for left, right in merges}
-                         if tokenizer.is_cut(product)), None):
-        raise _unknown(f"that cuts {crossing!r} apart, which is a token")
+    for product in {left + right for left, right in merges}:
+        if tokenizer.is_cut(product):
+            raise _unknown(f"that cuts {product!r} apart, which is a token")
     if _merges_any_neighbors(tokenizer.ids, content, merges):
         return _Rules(model="llama", pre="default", space_prefix=prefix)
     if prefix:
@@ -91,18 +91,26 @@ def _space_rules(tokenizer: Tokenizer, content: Mapping[str, Any], merges: list[
 
 
 def _merges_any_neighbors(ids: Mapping[str, int], content: Mapping[str, Any], merges: list[tuple[str, str]]) -> bool:
-    """Whether merging by a score of each token, as SentencePiece does, is merging by this list."""
-    # It is if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
+    """Whether merging by a score of each token, as SentencePiece does, gives the same tokens as this list of merges.
+
+    It does if every pair whose text is a token is in the list, and all pairs of a token are next to each other.
+    """
     products = [left + right for left, right in merges]
     if sum(1 for _ in groupby(products)) != len(set(products)):
         return False
     added, pairs = {each["content"] for each in content["added_tokens"]}, set(merges)
-    return all((text[:at], text[at:]) in pairs for text in ids if text not in added and not _BYTE.fullmatch(text)
-               for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids)
+    for text in ids:
+        if text in added or _BYTE.fullmatch(text):
+            continue
+        for at in range(1, len(text)):
+            left, right = text[:at], text[at:]
+            if left in ids and right in ids and (left, right) not in pairs:
+                return False
+    return True
 
 
 def _scores(ids: Mapping[str, int], merges: list[tuple[str, str]], rows: int) -> list[float]:
-    """A score of each id: minus the place of its first merge, and below all of them what no merge makes."""
+    """A score for each id: minus the place of its first merge. Ids that no merge makes have the lowest score."""
     scores = [-float(len(merges))] * rows
     for place, (left, right) in reversed(list(enumerate(merges))):
         scores[ids[left + right]] = -float(place)
@@ -110,6 +118,7 @@ def _scores(ids: Mapping[str, int], merges: list[tuple[str, str]], rows: int) ->
 
 
 def _token_types(tokenizer: Tokenizer, content: Mapping[str, Any], rules: _Rules, rows: int) -> list[int]:
+    """`tokenizer.ggml.token_type`: a `Kind` for each id."""
     types = [Kind.UNUSED] * rows
     for text, number in tokenizer.ids.items():
         is_byte = rules.model != "gpt2" and _BYTE.fullmatch(text)
@@ -124,7 +133,7 @@ def _token_types(tokenizer: Tokenizer, content: Mapping[str, Any], rules: _Rules
 
 
 def _cuts(pre_tokenizer: Mapping[str, Any] | None) -> Iterator[str]:
-    """Expressions by which a byte-level tokenizer cuts a text, in their order."""
+    """Expressions by which a byte-level pre-tokenizer cuts a text, in their order."""
     parts = _parts(pre_tokenizer, "pretokenizers")
     if not parts or parts[-1]["type"] != "ByteLevel" or parts[-1]["add_prefix_space"]:
         raise _unknown("that does not work on bytes")
@@ -141,7 +150,7 @@ def _cuts(pre_tokenizer: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _parts(value: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
-    """Members of a sequence in `tokenizer.json`, or the one that is standalone."""
+    """The members of a sequence in `tokenizer.json`, or the single object in its place."""
     if value is None:
         return []
     return list(value[name]) if value["type"] == "Sequence" else [value]

@@ -1,4 +1,4 @@
-"""Optimizers of the PyTorch engine, and the update of a tensor by one of them, with its rounding."""
+"""Optimizers of the PyTorch engine, and the update of one tensor by an optimizer."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from workings.engines.torch.optimizers.base import Optimizer, Slots, UpdateConte
 from workings.engines.torch.rounding import MASTER, stochastic_bfloat16, tensor_generator
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "adamw8bit": AdamW8bit}
-"""By the names that recipes have for them."""
+"""By their names in recipes."""
 REGION = "optimizer temporaries"
 
 
@@ -23,31 +23,37 @@ def make_optimizer(config: OptimizerConfig, moment_dtype: torch.dtype) -> Optimi
 @torch.no_grad()
 def update_tensor(optimizer: Optimizer, name: str, param: Tensor, grad: Tensor, slots: Slots,
                   context: UpdateContext) -> Tensor:
-    """Update a tensor in place; how many stored weights changed, int64 on the device."""
-    # The fused kernels are for AdamW in float32 throughout, on contiguous memory.
-    in_place = (param, *slots.values())
-    if (type(optimizer) is AdamW and MASTER not in slots and context.rounding == "nearest" and param.numel() > 0
-            and all(x.dtype == torch.float32 for x in (grad, *in_place)) and all(x.is_contiguous() for x in in_place)):
+    """Update a tensor and its moments in place; returns how many stored weights changed, int64 on the device."""
+    # Decay would change the scale of norms and biases, so only matrices and filters have it.
+    weight_decay = optimizer.config.weight_decay if param.ndim >= 2 else 0.0
+    if isinstance(optimizer, AdamW) and optimizer.can_fuse(param, grad, slots, context):
         with region(REGION):
-            return optimizer.fused(param, grad, slots, context)
-    changed = torch.zeros((), dtype=torch.int64, device=param.device)
+            return optimizer.fused(param, grad, slots, context, weight_decay)
+    if optimizer.flat:
+        param, grad = param.view(-1), grad.reshape(-1)
+        slots = {slot: x.view(-1) for slot, x in slots.items()}
     master = slots.get(MASTER)
-    # One generator a tensor and step, so the order in which tensors come does not change the bits.
-    draws = tensor_generator(context.seed, f"rounding of {name} at {context.step}", param.device) \
-        if context.rounding == "stochastic" else None
-    stored, wide = (param, master) if not optimizer.flat else \
-        (param.view(-1), None if master is None else master.view(-1))
+    changed = torch.zeros((), dtype=torch.int64, device=param.device)
+    generator = None
+    if context.rounding == "stochastic":
+        # One generator per tensor and step, so the order of the tensors does not change the bits.
+        generator = tensor_generator(context.seed, f"rounding of {name} at {context.step}", param.device)
 
-    def write(rows: slice, value: Tensor) -> None:
-        new = value if draws is None else stochastic_bfloat16(value, draws)
-        new = new.to(param.dtype)
-        # Compared in the format of storage: an update too small for it is no change.
-        changed.add_((new != stored[rows]).sum())
-        stored[rows] = new
-        if wide is not None:
-            wide[rows] = value
+    def move(rows: slice, direction: Tensor) -> None:
+        # Float32 weights are not copied here, so only `direction` may be changed in place.
+        wide = (param if master is None else master)[rows].float()
+        if weight_decay:
+            direction.add_(wide, alpha=weight_decay)
+        value = direction.mul_(-context.learning_rate).add_(wide)
+        rounded = value if generator is None else stochastic_bfloat16(value, generator)
+        new = rounded.to(param.dtype)
+        # An update that is too small for the format of storage is no change.
+        changed.add_((new != param[rows]).sum())
+        param[rows] = new
+        if master is not None:
+            master[rows] = value
 
     with region(REGION):
-        # With a master the rule reads float32 weights; the stored ones are their rounding.
-        optimizer.update(param if master is None else master, grad, slots, context, write)
+        for rows, direction in optimizer.directions(grad, slots, context):
+            move(rows, direction)
     return changed

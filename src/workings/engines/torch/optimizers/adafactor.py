@@ -1,27 +1,23 @@
-"""Adafactor."""
+"""Adafactor (Shazeer and Stern, 2018, https://arxiv.org/abs/1804.04235) with a given learning rate and no first moment.
 
-from collections.abc import Callable
+Instead of a moment per element, a matrix has one per row and one per column:
+
+    gradient [R, C]  ->  exp_avg_sq_row [R], exp_avg_sq_col [C]
+
+The updates are those of transformers' `Adafactor` with ``scale_parameter=False, relative_step=False``.
+"""
+
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from workings.config.training import AdafactorConfig
-from workings.engines.torch.optimizers.base import (
-    Optimizer,
-    Slots,
-    UpdateContext,
-    WriteRows,
-    new_values,
-    row_blocks,
-)
+from workings.engines.torch.optimizers.base import Optimizer, Slots, UpdateContext, row_blocks
 
 
 class Adafactor(Optimizer):
-    """Adafactor (Shazeer and Stern, 2018) with a given learning rate, no first moment, no scaling by the parameter.
-
-    It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False``, in three passes over the
-    gradient: moments of rows and columns, size of the update, update.
-    """
+    """Adafactor in three passes over the gradient: moments, size of the update, directions."""
 
     slots: tuple[str, ...] = ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")
     splits_by_rows = True
@@ -29,54 +25,60 @@ class Adafactor(Optimizer):
     config: AdafactorConfig
 
     def init(self, param: Tensor) -> Slots:
-        """A row and a column of moments for a matrix, the whole for a vector or for filters (three axes)."""
-        sizes = {"exp_avg_sq_row": param.shape[:1], "exp_avg_sq_col": param.shape[1:]} if param.ndim == 2 \
-            else {"exp_avg_sq": param.shape}
+        """Zero moments: of rows and columns for a matrix, of every element for a vector or filters (three axes)."""
+        if param.ndim == 2:
+            sizes = {"exp_avg_sq_row": param.shape[:1], "exp_avg_sq_col": param.shape[1:]}
+        else:
+            sizes = {"exp_avg_sq": param.shape}
         return {slot: torch.zeros(size, dtype=self.moment_dtype, device=param.device) for slot, size in sizes.items()}
 
-    def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
-        """The clip of the update looks at the whole tensor, so all moments are known before any row moves."""
-        c = self.config
-        # 0 at the first step, so the zeros that moments begin with never count.
-        decay = 1.0 - context.step ** -c.decay_power
-        # Elements of the whole tensor, whichever rows are here.
-        count = (context.global_rows or param.shape[0]) * (param.numel() // max(1, param.shape[0]))
-        factor = self._factored(grad, slots, decay, context) if param.ndim == 2 else \
-            self._full(grad, slots, decay, context)
+    def directions(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Iterator[tuple[slice, Tensor]]:
+        """Gradients over the roots of their moments, divided by their root mean square if that is above the limit."""
+        update_moments = self._update_factored if grad.ndim == 2 else self._update_full
+        inverse_root = update_moments(grad, slots, context)
+
+        def unclipped(rows: slice) -> Tensor:
+            return (grad[rows].float() * context.scale).mul_(inverse_root(rows))
+
         total = torch.zeros((), dtype=torch.float32, device=grad.device)
         for rows in row_blocks(grad):
-            total += (factor(rows) * (grad[rows].float() * context.scale)).square_().sum()
-        # Every process comes to this sum, one without rows of the tensor as well.
-        shrink = ((context.reduce(total) / count).sqrt_() / c.clip_threshold).clamp_(min=1.0)
+            total += unclipped(rows).square_().sum()
+        mean_square = context.reduce(total) / (context.whole_shape or grad.shape).numel()
+        shrink = (mean_square.sqrt_() / self.config.clip_threshold).clamp_(min=1.0)
         for rows in row_blocks(grad):
-            # Computed again: keeping it from the pass before would take a float32 copy of the matrix.
-            direction = factor(rows).mul_(grad[rows].float() * context.scale).div_(shrink)
-            write(rows, new_values(param, rows, direction, context, self.decay_of(param)))
+            # Computed a second time, because keeping it would take a float32 copy of the whole matrix.
+            yield rows, unclipped(rows).div_(shrink)
 
-    def _factored(self, grad: Tensor, slots: Slots, decay: float, context: UpdateContext) -> Callable[[slice], Tensor]:
-        global_rows = context.global_rows or grad.shape[0]
-        row = torch.empty(grad.shape[0], dtype=torch.float32, device=grad.device)
-        col = torch.zeros(grad.shape[1], dtype=torch.float32, device=grad.device)
+    def _update_factored(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Callable[[slice], Tensor]:
+        """Update the moments of a matrix; returns a function from rows to inverse roots of their elements' moments."""
+        whole_rows = (context.whole_shape or grad.shape)[0]
+        row_mean = torch.empty(grad.shape[0], dtype=torch.float32, device=grad.device)
+        col_sum = torch.zeros(grad.shape[1], dtype=torch.float32, device=grad.device)
         for rows in row_blocks(grad):
-            square = (grad[rows].float() * context.scale).square_().add_(self.config.epsilon)
-            row[rows] = square.mean(-1)
-            col += square.sum(0)
-            del square
-        # A row is in one process, so its mean is complete; a column needs the other processes' rows.
-        row = slots["exp_avg_sq_row"].float() * decay + row * (1 - decay)
-        col = slots["exp_avg_sq_col"].float() * decay + context.reduce(col) / global_rows * (1 - decay)
-        # Stored moments are rounded; this update continues with the float32 ones.
-        slots["exp_avg_sq_row"].copy_(row)
-        slots["exp_avg_sq_col"].copy_(col)
-        # Rows times columns over the mean of the rows (section 3 of the paper): two vectors approximate a matrix of
-        # squares.
-        of_rows = (row / (context.reduce(row.sum()) / global_rows)).rsqrt_()
-        of_cols = col.rsqrt_()
-        return lambda rows: of_rows[rows, None] * of_cols
+            square = self._square(grad[rows], context)
+            row_mean[rows] = square.mean(-1)
+            col_sum += square.sum(0)
+            del square  # frees the block before the next one is made
+        # A process has whole rows, but only its own rows of each column.
+        row = self._average(slots["exp_avg_sq_row"], row_mean, context)
+        col = self._average(slots["exp_avg_sq_col"], context.reduce(col_sum) / whole_rows, context)
+        # Section 3 of the paper: the moment of an element is row * column / mean of all rows.
+        row_factor = (row / (context.reduce(row.sum()) / whole_rows)).rsqrt_()
+        col_factor = col.rsqrt_()
+        return lambda rows: row_factor[rows, None] * col_factor
 
-    def _full(self, grad: Tensor, slots: Slots, decay: float, context: UpdateContext) -> Callable[[slice], Tensor]:
-        square = (grad.float() * context.scale).square_().add_(self.config.epsilon)
-        full = slots["exp_avg_sq"].float() * decay + square * (1 - decay)
-        slots["exp_avg_sq"].copy_(full)
-        inverse = full.rsqrt_()
-        return lambda rows: inverse[rows].clone()
+    def _update_full(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Callable[[slice], Tensor]:
+        """`_update_factored` for a tensor with a moment for every element."""
+        inverse_root = self._average(slots["exp_avg_sq"], self._square(grad, context), context).rsqrt_()
+        return lambda rows: inverse_root[rows]
+
+    def _square(self, grad: Tensor, context: UpdateContext) -> Tensor:
+        return (grad.float() * context.scale).square_().add_(self.config.epsilon)
+
+    def _average(self, moment: Tensor, new: Tensor, context: UpdateContext) -> Tensor:
+        """The moving average in float32. ``moment`` keeps it in its own format."""
+        # 0 at the first step, so the zeros that moments begin with have no weight.
+        decay = 1.0 - context.step ** -self.config.decay_power
+        average = moment.float() * decay + new * (1 - decay)
+        moment.copy_(average)
+        return average

@@ -1,5 +1,6 @@
-"""AdamW."""
+"""AdamW (Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101, algorithm 2), also with moments in 8 bits."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -8,27 +9,20 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 
 from workings.config.training import BLOCK_OF_8BIT, MIN_ELEMENTS_8BIT, AdamW8bitConfig, AdamWFields
-from workings.engines.torch.optimizers.base import (
-    Optimizer,
-    Slots,
-    UpdateContext,
-    WriteRows,
-    new_values,
-    row_blocks,
-)
+from workings.engines.torch.optimizers.base import Optimizer, Slots, UpdateContext, row_blocks
+from workings.engines.torch.rounding import MASTER
 from workings.engines.torch.triton.operations import adamw
 from workings.errors import RequestError
 from workings.hints import pip_install
 
-FUSED_BLOCK = 2 ** 16
-"""Elements of a block where PyTorch's fused AdamW runs on a CPU: small enough that a block stays in its cache."""
+CPU_BLOCK = 2 ** 16
+"""Elements that PyTorch's fused AdamW updates at a time on a CPU: few enough to stay in its cache."""
 CARD_BLOCK = 2 ** 24
-"""Block size on a GPU: 64 MiB of old values in addition to the weights. With a quarter a GPU waited between
-kernels."""
+"""The same on a GPU, which keeps 64 MiB of old values. A quarter of it made a GPU wait between kernels."""
 
 
 class AdamW(Optimizer):
-    """AdamW with bias correction and decoupled decay (Loshchilov and Hutter, 2019, algorithm 2)."""
+    """AdamW with bias correction and decoupled weight decay."""
 
     slots: tuple[str, ...] = ("exp_avg", "exp_avg_sq")
     splits_by_rows = True
@@ -38,60 +32,69 @@ class AdamW(Optimizer):
         """Zero moments of the tensor's shape."""
         return {slot: torch.zeros_like(param, dtype=self.moment_dtype, requires_grad=False) for slot in self.slots}
 
-    def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows,
-               decay: float | None = None) -> None:
-        """Update of independent elements; ``decay``: the weight decay, if the shape does not decide it."""
-        c = self.config
-        decay = self.decay_of(param) if decay is None else decay
-        mean_correction, square_correction = 1 - c.beta1 ** context.step, 1 - c.beta2 ** context.step
-        for rows in row_blocks(param):
+    def directions(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Iterator[tuple[slice, Tensor]]:
+        """Corrected mean over the root of the corrected mean square, plus epsilon."""
+        config = self.config
+        mean_correction = 1 - config.beta1 ** context.step
+        square_correction = 1 - config.beta2 ** context.step
+        for rows in row_blocks(grad):
             g = grad[rows].float() * context.scale
             first, second = slots["exp_avg"][rows], slots["exp_avg_sq"][rows]
-            mean = _stored(first, first.float().mul_(c.beta1).add_(g, alpha=1 - c.beta1))
-            square = _stored(second, second.float().mul_(c.beta2).addcmul_(g, g, value=1 - c.beta2))
+            mean = _store(first, first.float().mul_(config.beta1).add_(g, alpha=1 - config.beta1))
+            square = _store(second, second.float().mul_(config.beta2).addcmul_(g, g, value=1 - config.beta2))
             del g
-            # Epsilon is added after the correction and the root, as in the paper and in PyTorch's kernel.
-            root = (square / square_correction).sqrt_().add_(c.epsilon)
+            root = (square / square_correction).sqrt_().add_(config.epsilon)
             direction = (mean / mean_correction).div_(root)
-            # A local name would keep its block of float32 alive into the next turn.
+            # A local name would keep its float32 block alive until the next one is made.
             del mean, square, root
-            write(rows, new_values(param, rows, direction, context, decay))
+            yield rows, direction
 
-    def fused(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext) -> Tensor:
-        """The update by a fused kernel, PyTorch's or ours, if all is float32; returns the number of changed weights."""
-        c = self.config
-        # Vectors that share the tensors' memory; `reshape` copies a gradient that is not contiguous.
+    def can_fuse(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext) -> bool:
+        """Whether `fused` can update this tensor: all is float32 and contiguous."""
+        written = (param, *slots.values())
+        return (context.rounding == "nearest" and MASTER not in slots and param.numel() > 0
+                and all(x.dtype == torch.float32 for x in (grad, *written))
+                and all(x.is_contiguous() for x in written))
+
+    def fused(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, weight_decay: float) -> Tensor:
+        """Update a tensor by one kernel, PyTorch's or ours; returns how many weights changed, an int64 scalar."""
+        config = self.config
+        # These vectors share the tensors' memory. Only a gradient that is not contiguous is copied.
         vectors = (param.view(-1), grad.reshape(-1), *(slots[slot].view(-1) for slot in self.slots))
-        if context.kernel:  # it counts changes in the same pass
-            return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate, beta1=c.beta1,
-                         beta2=c.beta2, epsilon=c.epsilon, decay=self.decay_of(param))
-        # The kernel reads a step for each tensor and divides gradients by `grad_scale`: hence the inverse.
+        if context.kernel:
+            return adamw(*vectors, scale=context.scale, step=context.step, rate=context.learning_rate,
+                         beta1=config.beta1, beta2=config.beta2, epsilon=config.epsilon, decay=weight_decay)
+        # PyTorch's kernel divides gradients by `grad_scale`, hence the reciprocal.
         step = torch.full((), float(context.step), device=param.device)
-        inverse = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
-        size = CARD_BLOCK if context.on_card else FUSED_BLOCK
+        inverse_scale = torch.as_tensor(context.scale, dtype=torch.float32, device=param.device).reciprocal()
+        size = CARD_BLOCK if context.on_card else CPU_BLOCK
+        # A trace needs the first block only: all blocks take the same memory.
+        end = size if is_fake(param) else param.numel()
         counts = []
-        for start in range(0, size if is_fake(param) else param.numel(), size):  # a trace: the first block is like all
+        for start in range(0, end, size):
             new, g, first, second = (x[start:start + size] for x in vectors)
             old = new.clone()
             torch._fused_adamw_(
-                [new], [g], [first], [second], [], [step], lr=context.learning_rate, beta1=c.beta1, beta2=c.beta2,
-                weight_decay=self.decay_of(param), eps=c.epsilon, amsgrad=False, maximize=False, grad_scale=inverse)
-            counts.append(old.ne_(new).sum())  # float32, exact up to 2 ** 24
+                [new], [g], [first], [second], [], [step], lr=context.learning_rate, beta1=config.beta1,
+                beta2=config.beta2, weight_decay=weight_decay, eps=config.epsilon, amsgrad=False, maximize=False,
+                grad_scale=inverse_scale)
+            counts.append(old.ne_(new).sum())  # float32, which counts exactly up to 2 ** 24
         return torch.stack(counts).to(torch.int64).sum()
 
 
-def _stored(moment: Tensor, wide: Tensor) -> Tensor:
-    """``wide``, written to the moment; a float32 moment was changed in place and is its own float32."""
+def _store(moment: Tensor, wide: Tensor) -> Tensor:
+    """Write ``wide`` to the moment, and return it. A float32 moment is ``wide`` already, changed in place."""
     if moment.dtype != torch.float32:
         moment.copy_(wide)
     return wide
 
 
 SCALES = {"exp_avg": "exp_avg_absmax", "exp_avg_sq": "exp_avg_sq_absmax"}
+"""Moment in bytes -> float32 scales of its blocks. Only the first moment is signed."""
 
 
 @cache
-def _kernels() -> Any:
+def _bitsandbytes() -> Any:
     try:
         import bitsandbytes.functional as functional
     except ModuleNotFoundError as error:
@@ -101,63 +104,61 @@ def _kernels() -> Any:
 
 
 @cache
-def _codes(signed: bool, device: torch.device) -> Tensor:
-    """The 256 values that a byte represents; real ones also where other new tensors have no values."""
+def _codes(slot: str, device: torch.device) -> Tensor:
+    """The 256 values that the bytes of a moment represent; real numbers also in a trace or on the device ``meta``."""
     with unset_fake_temporarily(), torch.device("cpu"):
-        codes: Tensor = _kernels().create_dynamic_map(signed=signed)
+        codes: Tensor = _bitsandbytes().create_dynamic_map(signed=slot == "exp_avg")
         return codes.to(device)
 
 
 @cache
-def _zero(signed: bool) -> int:
+def _zero_code(slot: str) -> int:
     """The byte that represents zero."""
     with unset_fake_temporarily(), torch.device("cpu"):
-        return int((_codes(signed, torch.device("cpu")) == 0).nonzero()[0])
+        return int((_codes(slot, torch.device("cpu")) == 0).nonzero()[0])
 
 
 class AdamW8bit(Optimizer):
-    """AdamW; slots ``exp_avg`` (signed) and ``exp_avg_sq`` are bytes, ``…_absmax`` the scale of each block."""
+    """AdamW whose moments are bytes, with a float32 scale for each block, by bitsandbytes (Dettmers et al., 2022).
+
+    Tensors of less than `MIN_ELEMENTS_8BIT` elements have moments as in `AdamW`.
+    """
 
     slots = (*SCALES, *SCALES.values())
     flat = True
-    """Blocks run across rows."""
     config: AdamW8bitConfig
 
     def __init__(self, config: AdamW8bitConfig, moment_dtype: torch.dtype) -> None:
         super().__init__(config, moment_dtype)
-        self.small = AdamW(config, moment_dtype)
-        _kernels()
+        self.unquantized = AdamW(config, moment_dtype)
+        _bitsandbytes()  # raises now, not at the first step
 
     def init(self, param: Tensor) -> Slots:
-        """Zero moments; a byte an element and a float32 scale for 256 of them."""
+        """Zero moments."""
         if param.numel() < MIN_ELEMENTS_8BIT:
-            return self.small.init(param)
+            return self.unquantized.init(param)
         made: Slots = {}
+        blocks = -(-param.numel() // BLOCK_OF_8BIT)
         for slot, scale in SCALES.items():
-            made[slot] = torch.full(param.shape, _zero(slot == "exp_avg"), dtype=torch.uint8, device=param.device)
-            made[scale] = torch.zeros(-(-param.numel() // BLOCK_OF_8BIT), dtype=torch.float32, device=param.device)
+            made[slot] = torch.full(param.shape, _zero_code(slot), dtype=torch.uint8, device=param.device)
+            made[scale] = torch.zeros(blocks, dtype=torch.float32, device=param.device)
         return made
 
-    def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
-        """`AdamW.update` for vectors."""
-        flat = {slot: slots[slot].view(-1) for slot in SCALES}
-        vector, gradient = param.view(-1), grad.reshape(-1)
-        if param.numel() < MIN_ELEMENTS_8BIT:
-            self.small.update(vector, gradient, flat, context, write, self.decay_of(param))
+    def directions(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Iterator[tuple[slice, Tensor]]:
+        """Directions of `AdamW`, from dequantized moments that are quantized again after each block."""
+        if grad.numel() < MIN_ELEMENTS_8BIT:
+            yield from self.unquantized.directions(grad, slots, context)
             return
-        codes = {slot: _codes(slot == "exp_avg", param.device) for slot in SCALES}
-        # `row_blocks` cuts a vector at multiples of 2 ** 22, so no block of 256 is cut in two.
-        for rows in row_blocks(vector):
+        quantizer = torch.ops.bitsandbytes
+        # Blocks of rows begin at multiples of 2 ** 22 elements, so no block of 256 is cut in two.
+        for rows in row_blocks(grad):
             blocks = slice(rows.start // BLOCK_OF_8BIT, -(-rows.stop // BLOCK_OF_8BIT))
-            moments = {slot: torch.ops.bitsandbytes.dequantize_blockwise(
-                flat[slot][rows], slots[scale][blocks], codes[slot], BLOCK_OF_8BIT, torch.float32)
-                for slot, scale in SCALES.items()}
-
-            def write_block(_: slice, value: Tensor, rows: slice = rows) -> None:
-                write(rows, value)
-
-            # The rule inside has one block of elements at most, so it writes once. Rounding is left to `write`.
-            self.small.update(vector[rows], gradient[rows], moments, context, write_block, self.decay_of(param))
+            moments = {slot: quantizer.dequantize_blockwise(slots[slot][rows], slots[scale][blocks],
+                                                            _codes(slot, grad.device), BLOCK_OF_8BIT, torch.float32)
+                       for slot, scale in SCALES.items()}
+            # `AdamW` has only one block here.
+            for _, direction in self.unquantized.directions(grad[rows], moments, context):
+                yield rows, direction
             for slot, scale in SCALES.items():
-                flat[slot][rows], slots[scale][blocks] = torch.ops.bitsandbytes.quantize_blockwise(
-                    moments[slot], codes[slot], BLOCK_OF_8BIT)
+                slots[slot][rows], slots[scale][blocks] = quantizer.quantize_blockwise(
+                    moments[slot], _codes(slot, grad.device), BLOCK_OF_8BIT)

@@ -1,9 +1,9 @@
-"""Base class of the PyTorch engine's optimizers: an in-place update rule for single tensors, in blocks of rows.
+"""Base class of the optimizers: moments of a tensor, and the direction in which it moves, block by block of its rows.
 
-So no float32 copy of a matrix exists. The formulas and the names of the moments are those of `engines/jax/optimizers`:
-a checkpoint of one engine is resumed by the other. Gradients are read in their own format and used in float32. Sums
-over rows can be completed over the devices that share a tensor (`UpdateContext.reduce`): each then updates its own rows
-with the same numbers.
+    new weights = weights - learning_rate * (direction + weight_decay * weights)
+
+Only one block of rows is in float32 at a time. Formulas and names of moments are those of `engines/jax/optimizers.py`,
+so either engine resumes a checkpoint of the other.
 """
 
 from abc import ABC, abstractmethod
@@ -16,15 +16,14 @@ from torch import Tensor
 from workings.config.training import AdafactorConfig, AdamWFields
 
 BLOCK = 2 ** 22
-"""Elements that are in float32 at one time: 16 MiB a temporary. Part of the result where rounding is stochastic."""
+"""Elements of a block: 16 MiB in float32. Stochastic rounding draws a block at a time, so its results depend on it."""
 Slots = dict[str, Tensor]
-WriteRows = Callable[[slice, Tensor], None]
-"""Takes the new float32 values of some rows."""
+"""Name of a moment -> the moment of one tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateContext:
-    """Arguments of an update other than tensors."""
+    """Arguments of an update that are the same for many tensors."""
 
     step: int
     """From 1."""
@@ -32,11 +31,12 @@ class UpdateContext:
     scale: Tensor | float = 1.0
     """Every gradient is multiplied by this (clipping)."""
     rounding: str = "nearest"
+    """As in the recipe: ``nearest``, ``stochastic`` or ``master_fp32``."""
     seed: int = 0
     reduce: Callable[[Tensor], Tensor] = lambda x: x
-    """Sum over the devices that hold the tensor's other rows."""
-    global_rows: int = 0
-    """Rows of the tensor over all devices; 0: those at hand."""
+    """Sum over the processes that hold the tensor's other rows."""
+    whole_shape: torch.Size | None = None
+    """Shape of the tensor over all processes; None: one process holds it whole."""
     on_card: bool = False
     kernel: bool = False
     """As in `TorchSpec.card_kernels`."""
@@ -48,12 +48,12 @@ def slots_of(moments: Mapping[str, Mapping[str, Tensor]], name: str) -> Slots:
 
 
 class Optimizer(ABC):
-    """An update rule: the moments a tensor begins with, and the tensor's update."""
+    """An update rule."""
 
     slots: tuple[str, ...]
     """Names of the moments."""
     flat = False
-    """Whether the rows handed to `WriteRows` are those of the tensor as a vector."""
+    """Whether `directions` takes tensors as vectors, because its blocks run across rows."""
     splits_by_rows = False
     """Whether several processes can each update their own rows of a tensor."""
     replicated_slots: tuple[str, ...] = ()
@@ -68,21 +68,21 @@ class Optimizer(ABC):
         """Zero moments of one tensor."""
 
     @abstractmethod
-    def update(self, param: Tensor, grad: Tensor, slots: Slots, context: UpdateContext, write: WriteRows) -> None:
-        """Hand the new float32 values of all rows of ``param`` to ``write``, in order; moments change in place."""
+    def directions(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Iterator[tuple[slice, Tensor]]:
+        """Update the moments in place, and yield rows and their float32 direction for all rows in order.
 
-    def decay_of(self, param: Tensor) -> float:
-        """Weight decay: that of matrices and filters. Pulled to zero, norms and biases would change a layer's scale."""
-        return self.config.weight_decay if param.ndim >= 2 else 0.0
+        The caller may overwrite a direction.
+        """
 
 
 def row_blocks(x: Tensor) -> Iterator[slice]:
     """Slices of rows with at most `BLOCK` elements each (at least one row)."""
     rows = x.shape[0]
-    # Guarded, because a tensor that is split over processes may have no rows here.
-    count = max(1, BLOCK // max(1, x.numel() // max(1, rows)))
-    for start in range(0, rows, count):
-        yield slice(start, min(rows, start + count))
+    # A process may have no rows of a split tensor; `max` prevents a division by zero.
+    elements_per_row = x.numel() // max(1, rows)
+    rows_per_block = max(1, BLOCK // max(1, elements_per_row))
+    for start in range(0, rows, rows_per_block):
+        yield slice(start, min(rows, start + rows_per_block))
 
 
 def sum_of_squares(*tensors: Tensor) -> Tensor:
@@ -93,22 +93,12 @@ def sum_of_squares(*tensors: Tensor) -> Tensor:
     totals = torch.zeros(len(tensors), dtype=torch.float32, device=tensors[0].device)
     for total, x in zip(totals, tensors, strict=True):
         for rows in row_blocks(x):
-            # In float32: a sum of many bfloat16 squares would stop growing at 256 times their size.
+            # In float32: a bfloat16 sum stops growing at 256 times the size of its terms.
             total += x[rows].float().square().sum()
     return totals.sum()
 
 
 def clip_factor(norm: Tensor, limit: float) -> Tensor:
-    """Factor that brings the gradients' global norm down to ``limit``; 1 if it is not above."""
-    # The lower bound is for a gradient of zeros, whose factor is then 1.
+    """Factor that brings the gradients' global norm down to ``limit``; 1 if the norm is not above it."""
+    # A norm of zero is replaced by a tiny number, whose factor is clamped to 1.
     return (limit / norm.clamp(min=1e-30)).clamp(max=1.0)
-
-
-def new_values(param: Tensor, rows: slice, direction: Tensor, context: UpdateContext, weight_decay: float) -> Tensor:
-    """New float32 values of some rows, moved along ``direction``, which may be used up."""
-    # A copy of these rows only; of float32 weights not even that, which is why only `direction` is changed.
-    wide = param[rows].float()
-    if weight_decay:
-        direction = direction.add_(wide, alpha=weight_decay)
-    # Decoupled decay: it is scaled by the learning rate and not by the moments.
-    return direction.mul_(-context.learning_rate).add_(wide)

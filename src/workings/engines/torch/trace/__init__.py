@@ -1,1 +1,1 @@
-"""Memory of a step without running it: the very step under fake tensors, every storage followed from birth to death."""
+"""Memory of a step without running it: the step runs on fake tensors, and every storage is followed."""

@@ -1,9 +1,14 @@
 """Replay of PyTorch's caching allocator for CUDA: what it would reserve for a log of allocations.
 
-The rules are those of c10/cuda/CUDACachingAllocator.cpp with its default settings, one stream: sizes are rounded to
-512 bytes; up to 1 MiB come from segments of 2 MiB, below 10 MiB from segments of 20 MiB, larger ones from a segment of
-their own rounded to 2 MiB; the smallest free block that is large enough is taken and split; neighbours join when they
-are freed; where the card is full, segments that are wholly free are given back first.
+The rules are those of c10/cuda/CUDACachingAllocator.cpp with default settings and one stream:
+
+    storage             rounded to      from a segment of
+    up to 1 MiB         512 bytes       2 MiB
+    below 10 MiB        512 bytes       20 MiB
+    larger              512 bytes       its own size, rounded to 2 MiB
+
+An allocation splits the smallest free block that is large enough. Free neighbours join. If the card is full, segments
+that are wholly free are given back first.
 """
 
 from bisect import bisect_left, insort
@@ -17,12 +22,12 @@ PAGE = 4096
 
 @dataclass
 class Event:
-    """A storage appears (``size`` > 0), disappears (``size`` < 0), or is found to be something else (0)."""
+    """A storage appears (``size`` > 0), disappears (``size`` < 0), or gets another category (0)."""
 
     key: int
     """Number of the storage, never used twice."""
     size: int
-    """Bytes, as the tensor library asks for them."""
+    """Bytes, before rounding."""
     category: str = ""
     operator: str = ""
 
@@ -33,7 +38,7 @@ class Log:
 
     events: list[Event] = field(default_factory=list)
     hidden: Counter[str] = field(default_factory=Counter)
-    """Operators whose inner workspace was declared, and how often they ran."""
+    """Number of runs of each operator with a declared workspace."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def live_peak(events: Iterable[Event], step: int) -> Peak:
     total, best = 0, Peak(0, {}, "")
     for event in events:
         size = rounded(event.size, step)
-        # It disappears, or it only gets another category and appears again below.
+        # With another category it disappears here and appears again below.
         if event.size <= 0:
             size, category = alive.pop(event.key, (0, ""))
             by_category[category] -= size
@@ -76,7 +81,7 @@ def live_peak(events: Iterable[Event], step: int) -> Peak:
 
 
 MIB = 2 ** 20
-# In c10: kMinBlockSize and kSmallSize; then kSmallBuffer, kLargeBuffer, kMinLargeAlloc and kRoundLarge.
+# In c10: kMinBlockSize, kSmallSize, kSmallBuffer, kLargeBuffer, kMinLargeAlloc and kRoundLarge.
 MIN_BLOCK, SMALL_LIMIT = 512, MIB
 SMALL_SEGMENT, LARGE_SEGMENT, LARGE_LIMIT, LARGE_STEP = 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
 
@@ -99,14 +104,16 @@ class Block:
 
 @dataclass
 class CachingAllocator:
-    """Allocator of one device; ``limit`` is what the device has for it, in bytes; 0: no limit."""
+    """Allocator of one device."""
 
     limit: int = 0
+    """Bytes that the device has for it; 0: no limit."""
     reserved: int = 0
     peak_reserved: int = 0
     given_back: int = 0
     """Number of times that empty segments were released because the GPU was full."""
     _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
+    """Small and large free blocks by size, then by number, because a trace has no addresses."""
     _live: dict[int, Block] = field(default_factory=dict)
     _blocks: int = 0
 
@@ -124,13 +131,11 @@ class CachingAllocator:
         size = max(MIN_BLOCK, rounded(size, MIN_BLOCK))
         small = size <= SMALL_LIMIT
         free = self._free[small]
-        # Sorted by size, then by number in place of the address, which a trace does not have.
         index = bisect_left(free, (size,))
         block = free.pop(index)[2] if index < len(free) else self._new_segment(size, small)
         rest = block.size - size
-        # A large block keeps a rest of up to 1 MiB.
-        is_split = rest >= MIN_BLOCK if small else rest > SMALL_LIMIT
-        if is_split:
+        smallest_rest = MIN_BLOCK if small else SMALL_LIMIT + 1
+        if rest >= smallest_rest:
             self._split(block, size, rest)
         block.free = False
         self._live[key] = block

@@ -1,4 +1,4 @@
-"""The child process that traces programs (`workings.engines.torch.planning`), because planning loads no framework."""
+"""The child process that traces programs for `workings.engines.torch.planning`, which loads no framework."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from workings.hints import pip_install
 
 
 def trace(ask: Mapping[str, Any]) -> dict[str, Any]:
-    """What is found about the programs of a request. Raises `RequestError` for a wrong one or an absent library."""
+    """The traces of a request's programs. Raises `RequestError` for a wrong request or an absent library."""
     try:
         from workings.engines.torch.trace.inspect import inspect_program
     except ModuleNotFoundError as error:

@@ -1,7 +1,4 @@
-"""Memory of a step by a trace of the step itself: two updates with fake tensors, optimizer included.
-
-Nothing is computed and nothing is allocated.
-"""
+"""Memory of a program by a trace of the program itself with fake tensors. Nothing is computed or allocated."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,23 +42,18 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
                     card: TracedCard) -> Inspection:
     """Trace one program of a run, for a batch of this size. Raises `RequestError` for what the engine does not do.
 
-    A command that trains several runs asks for the same one again, hence the cache.
-
-    On platform ``cpu`` live bytes count; on ``gpu`` what the caching allocator reserves, and what CUDA takes in
-    addition. Where ``request.mesh.fsdp`` is a number above 1, it is the trace of one process of this many, each with
-    its share of the rows.
+    The peak is live bytes on a ``cpu``. On a ``gpu`` it is what the caching allocator reserves and what CUDA takes in
+    addition. ``request.mesh`` says how many processes share the rows; one of them is traced.
     """
     start = monotonic()
     refuse_conflicts(request, size[0] if program == "step" else 1)
-    shared = ProcessMesh(fsdp=request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1,
-                         replicate=request.mesh.replicate)
-    if shared.processes > 1:
-        refuse_unsplit(request, shared.processes)
-    # Nothing is sent: of several processes one is traced, the first, whose share of everything is the largest.
-    with pretended(shared):
-        spec, notes = _spec(request, platform, card, shared)
+    fsdp = request.mesh.fsdp if isinstance(request.mesh.fsdp, int) else 1
+    mesh = ProcessMesh(fsdp=fsdp, replicate=request.mesh.replicate)
+    if mesh.processes > 1:
+        refuse_unsplit(request, mesh.processes)
+    with pretended(mesh):
+        spec, notes = _spec(request, platform, card, mesh)
         log = trace(spec, program, size)
-    # A card reserves segments that are larger than what is alive; a CPU takes pages as they are used.
     if platform == "gpu":
         found = _on_card(log, card, program)
     else:
@@ -74,7 +66,7 @@ def inspect_program(request: EngineRequest, program: ProgramName, size: ProgramS
 
 
 def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: ProcessMesh) -> tuple[TorchSpec, list[str]]:
-    """The step as the platform would take it, on fake tensors that call themselves CPU tensors."""
+    """The step on the platform, with fake tensors on the device ``cpu``; and notes about differences to a real run."""
     spec = build_spec(request, torch.device("cpu"), mesh)
     refuse_unsuited(spec)
     notes: list[str] = []
@@ -95,7 +87,7 @@ def _spec(request: EngineRequest, platform: str, card: TracedCard, mesh: Process
 
 
 def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape) -> Log:
-    """The events of one program, from the first parameter on; of one process where several share it."""
+    """The events of one program of one process, from the first parameter on."""
     with FakeTensorMode(allow_non_fake_inputs=True), grouped_products(spec.compute_dtype):
         state = empty_state(spec)
         return follow(state, lambda: PROGRAMS[program](spec, state, size), on_card=spec.on_card,
@@ -104,7 +96,6 @@ def trace(spec: TorchSpec, program: ProgramName, size: ProgramShape) -> Log:
 
 def follow(state: State, run: Callable[[], None], *, on_card: bool = False, host_table: bool = False) -> Log:
     """The events of ``run`` on a state, fake or real; ``host_table``: per-layer embeddings are not on the device."""
-    # What exists before the first operator is held by hand: no operator will return it.
     live = LiveStorages(on_card=on_card)
     table = per_layer_table(state.model)
     live.hold((x for x in state.model.parameters() if table is None or x is not table.weight), "parameters")
@@ -119,46 +110,44 @@ def follow(state: State, run: Callable[[], None], *, on_card: bool = False, host
 
 
 def _on_card(log: Log, card: TracedCard, program: ProgramName) -> Inspection:
-    """Reserved bytes of a CUDA GPU, context included, with their parts and sentences about the replay."""
+    """Reserved bytes of a CUDA GPU, including those of the CUDA context, with their parts and notes."""
     workspace = cublas_workspace(card.capability)
-    # One for the thread of forward and one for that of backward; storages count from 1, so these keys are free.
+    # One workspace for the thread of forward, one for that of backward. Keys of storages begin at 1.
     events = [*(Event(key, workspace, "cuBLAS workspaces", "first product") for key in (-1, -2)), *log.events]
-    free = CachingAllocator().replay(events)
-    reserved, limited = free.peak_reserved, ""
+    reserved = CachingAllocator().replay(events).peak_reserved
+    limit_notes: list[str] = []
     if 0 < card.limit_bytes < reserved + CONTEXT_BYTES:
-        # 0 would mean no limit.
-        full = CachingAllocator(limit=max(1, card.limit_bytes - CONTEXT_BYTES))
+        limited = CachingAllocator(limit=max(1, card.limit_bytes - CONTEXT_BYTES))
         try:
-            full.replay(events)
-            reserved = full.peak_reserved
-            if full.given_back:
-                limited = f"it fits only because the allocator gives cached blocks back {full.given_back} times"
+            reserved = limited.replay(events).peak_reserved
+            if limited.given_back:
+                times = limited.given_back
+                limit_notes = [f"it fits only because the allocator gives cached blocks back {times} times"]
         except OutOfMemory as error:
-            limited = f"PyTorch's allocator would give up on this card: {error}"
+            limit_notes = [f"PyTorch's allocator would give up on this card: {error}"]
     peak = live_peak(events, MIN_BLOCK)
     breakdown = peak.categories | {CONTEXT: CONTEXT_BYTES}
     if reserved > peak.size:
         breakdown["reserved by the allocator, not in use"] = reserved - peak.size
     notes = [f"traced without the card: the engine's own {program} under fake tensors, then a replay of "
              f"PyTorch's allocator: {gib(peak.size)} in use, {gib(reserved)} reserved, "
-             f"{gib(CONTEXT_BYTES)} assumed for CUDA itself", limited]
+             f"{gib(CONTEXT_BYTES)} assumed for CUDA itself", *limit_notes]
     if log.hidden:
         notes.append("workspace inside of kernels is declared, not seen: " + ", ".join(sorted(log.hidden)))
     return Inspection(peak_bytes=reserved + CONTEXT_BYTES, source="traced", breakdown=breakdown, versions={},
-                      assumed=(CONTEXT,), peak_operator=peak.operator, notes=tuple(filter(None, notes)))
+                      assumed=(CONTEXT,), peak_operator=peak.operator, notes=tuple(notes))
 
 
 @contextmanager
 def pretended(mesh: ProcessMesh) -> Iterator[None]:
-    """Inside, this is process 0, whose parts are the largest, of processes that are not there: nothing is sent.
+    """Inside, this is process 0 of several that do not exist, and nothing is sent. Process 0 has the largest parts.
 
-    Only in a program without real processes: PyTorch keeps plans of communication by the shape of a mesh, and
-    would take those of one for the other.
+    Not in a program with real processes: PyTorch would use the pretended mesh's plans of communication for theirs.
     """
     if mesh.processes == 1:
         yield
         return
-    # PyTorch's own group for tests: its collectives have shapes, and return at once.
+    # PyTorch's process group for tests, whose collectives return at once.
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=mesh.processes)
     try:
         yield

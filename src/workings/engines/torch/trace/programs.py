@@ -26,18 +26,17 @@ from workings.objectives.top_tokens import TopTokens
 
 
 def step(spec: TorchSpec, state: State, size: BatchShape) -> None:
-    """Two updates: only from the second on are moments, caches and the allocator's pools as in a long run."""
+    """Two updates: the first one makes moments and caches that are there in all later ones."""
     for _ in range(2):
         rows = blank_rows(spec, size)
         run_step(spec, state, rows, float(size.all_rows * size.positions), 1e-3)
-        # As in a run, a batch is gone before the next one comes.
-        del rows
+        del rows  # as in a run, before the next batch comes
 
 
 @torch.no_grad()
-def _forward(spec: TorchSpec, state: State, size: BatchShape, ask: Any) -> None:
+def _forward(spec: TorchSpec, state: State, size: BatchShape, compute: Callable[..., Any]) -> None:
     for rows in blank_rows(spec, size):
-        state.run(partial(ask, spec, rows=rows))
+        state.run(partial(compute, spec, rows=rows))
 
 
 def evaluation(spec: TorchSpec, state: State, size: BatchShape) -> None:
@@ -46,20 +45,19 @@ def evaluation(spec: TorchSpec, state: State, size: BatchShape) -> None:
 
 
 def log_probs(spec: TorchSpec, state: State, size: BatchShape) -> None:
-    """Log probabilities of a batch's targets, or a teacher's most likely tokens, one micro batch after the other."""
-    asked = spec.request.objective
-    _forward(spec, state, size, partial(
-        micro_batch_most_likely, count=asked.top_k, below=spec.shape.vocab_size) if isinstance(asked, TopTokens)
-        else micro_batch_log_probs)
+    """Log probabilities of a batch's targets, or a teacher's most likely tokens."""
+    objective = spec.request.objective
+    if isinstance(objective, TopTokens):
+        most_likely = partial(micro_batch_most_likely, count=objective.top_k, below=spec.shape.vocab_size)
+        _forward(spec, state, size, most_likely)
+    else:
+        _forward(spec, state, size, micro_batch_log_probs)
 
 
 @torch.no_grad()
 def answers(spec: TorchSpec, state: State, size: GenerationShape, *, pick: PickToken = greedy,
             copies: int = 1) -> None:
-    """Reading all prompts, and the last new token, whose cache is the longest; those between need less.
-
-    `engines/torch/generate.py` stops when all rows are done, which a trace cannot know.
-    """
+    """Reading all prompts, and the last new token, which has the longest cache."""
     with caching(state.model):
         state.run(lambda model: _generate(spec, model, size, pick, copies))
 
@@ -68,13 +66,13 @@ def drawing(spec: TorchSpec, state: State, size: GenerationShape) -> None:
     """`answers` with sampling, several of each prompt."""
     most = min(MAX_PROMPTS, size.prompts // spec.mesh.processes)
     copies = largest_divisor(spec.request.completions_of_a_prompt, most) if spec.shape.verified else 1
-    uniform = torch.zeros((max(2, size.new_tokens), own_rows(spec, size.prompts, copies)), dtype=torch.float64,
-                          device=spec.device)
+    rows = own_rows(spec, size.prompts, copies)
+    uniform = torch.zeros((max(2, size.new_tokens), rows), dtype=torch.float64, device=spec.device)
     answers(spec, state, size, pick=sampled(1.0, uniform), copies=copies)
 
 
 def own_rows(spec: TorchSpec, prompts: int, copies: int) -> int:
-    """Rows of one process, which has whole prompts with all their copies."""
+    """Rows of one process. A prompt's copies stay together."""
     return -(-(prompts // copies) // spec.mesh.processes) * copies
 
 
@@ -87,7 +85,7 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pi
     decoder = Decoder(spec, model, cache, lengths, padded=length, limit=new, stop_ids=(0,), pick=pick)
     decoder.choose(last)
     del last, cache
-    # There is room for all tokens but the last, which is picked and never read; a cache that grows is as long then.
+    # A cache of fixed size has room for all new tokens already.
     if not isinstance(decoder.cache, FixedCache):
         decoder.make_room(length + new - 1)
         lengthen(decoder.cache, length + new - 2)
@@ -95,10 +93,10 @@ def _generate(spec: TorchSpec, model: PreTrainedModel, size: GenerationShape, pi
 
 
 def lengthen(cache: DynamicCache, slots: int) -> None:
-    """A cache as after all tokens but the last, without those between."""
+    """Give the keys and values of a cache this many slots."""
     for layer in cache.layers:
         old = getattr(layer, "keys", None)
-        if old is None:  # a layer that keeps a state of fixed size
+        if old is None:  # a layer with a linear state
             continue
         layer.keys = layer.values = None
         size = (*old.shape[:2], slots, old.shape[3])

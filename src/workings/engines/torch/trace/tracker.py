@@ -1,10 +1,11 @@
 """Follows every storage through a program of fake (or real) tensors.
 
-Two things would make a plain count wrong. Autograd adds gradients in address where no one else holds the first, but not
-while any dispatch mode watches: `LiveStorages` does it instead, or every tied embedding would seem to need a second
-gradient. And some kernels take memory that no tensor represents, which is declared here by operator. Sources are the
-launch code in PyTorch's ATen/native/transformers/cuda. A trace runs on operators for the CPU, so the fused attention of
-the CPU takes the place of the card's: its outputs and what is kept for backward are the same.
+Two things would make a plain count wrong:
+
+- Autograd adds a gradient in place if it alone holds the first one, but not while a dispatch mode watches. So
+  `LiveStorages` does it. Otherwise a tied embedding would seem to need a second gradient.
+- Some kernels of a card take memory that is no tensor. It is declared here by operator, from the launch code in
+  PyTorch's ATen/native/transformers/cuda. A trace runs the CPU's operators, whose outputs are the same.
 """
 
 import weakref
@@ -24,7 +25,7 @@ from workings.engines.torch.trace.allocator import Event, Log
 def _flash_backward(query: Tensor) -> int:
     """Bytes that a card's flash attention takes in backward beyond its outputs.
 
-    They hold a float32 sum of the query's gradient over blocks of keys, and a float32 number a query and head.
+    These are a float32 copy of the query's gradient, and a float32 number for each query and head.
     """
     # The kernel pads query positions to blocks of 128.
     positions = -(-query.shape[2] // 128) * 128
@@ -32,7 +33,7 @@ def _flash_backward(query: Tensor) -> int:
 
 
 def cublas_workspace(capability: str) -> int:
-    """Bytes that cuBLAS gets from PyTorch's allocator for each thread that multiplies (forward and backward: two).
+    """Bytes that cuBLAS gets from PyTorch's allocator for each thread that multiplies.
 
     ``:4096:2:16:8`` by default, 32 MiB on Hopper and Blackwell data-center cards (ATen/cuda/CublasHandlePool.cpp).
     """
@@ -41,21 +42,20 @@ def cublas_workspace(capability: str) -> int:
 
 
 CONTEXT_BYTES = 400 * 2 ** 20
-"""Memory that the CUDA driver takes for a process before the first tensor; assumed, the upper end of 0.3 to 0.4 GiB."""
+"""Memory that the CUDA driver takes for a process before the first tensor: an assumption."""
 GATHERED, TRAVELLING = "gathered parameters", "gradients on their way to other processes"
 COMMUNICATION = {"all_gather": GATHERED, "allgather": GATHERED, "split_with_sizes_copy": GATHERED,
                  "reduce_scatter": TRAVELLING, "chunk_cat": TRAVELLING}
-"""Parts of the names of operators that move tensors between processes, and what those tensors then are."""
+"""Part of the name of an operator between processes -> category of its tensors."""
 GRADIENTS = "gradients"
 ONLY_OWNER = 2
-"""Uses of a storage that one tensor alone accounts for, as seen from inside a dispatch."""
+"""Use count of a storage, seen from inside a dispatch, that only one tensor has."""
 
 
 class LiveStorages(TorchDispatchMode):
-    """While entered, logs every storage that an operator returns or that is resized, and when it goes.
+    """While entered, logs when a storage appears, is resized, or disappears.
 
-    Of a tensor that several processes share, this process's part is what counts. ``on_card``: what kernels of a card
-    take within an operator counts as well.
+    A tensor that several processes share counts with this process's part. ``on_card``: kernels' own memory counts too.
     """
 
     def __init__(self, *, on_card: bool = False) -> None:
@@ -68,7 +68,7 @@ class LiveStorages(TorchDispatchMode):
         self._state: set[int] = set()
 
     def __enter__(self) -> "LiveStorages":
-        # FSDP frees the gathered layers by resizing their storages, which no operator is called for.
+        # FSDP frees gathered layers by resizing their storages, without an operator.
         tracker, resize = self, torch.UntypedStorage.resize_
 
         def resized(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
@@ -108,7 +108,6 @@ class LiveStorages(TorchDispatchMode):
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # it comes back as operators on this process's part
         if self._adds_in_place(func, args, kwargs):
-            # The mode is off inside its own handler, so what is called here is not seen again.
             torch.ops.aten.add_.Tensor(*args)
             return args[0]
         out = func(*args, **(kwargs or {}))
@@ -125,29 +124,31 @@ class LiveStorages(TorchDispatchMode):
 
     def _moved(self, name: str, args: Any, kwargs: Any) -> None:
         """Name what is sent and received; a process's own part of the state stays what it is."""
-        called = next((what for part, what in COMMUNICATION.items() if part in name), "")
-        for x in tree_leaves((args, kwargs)) if called else ():
+        category = next((what for part, what in COMMUNICATION.items() if part in name), None)
+        if category is None:
+            return
+        for x in tree_leaves((args, kwargs)):
             if isinstance(x, Tensor) and x.untyped_storage()._cdata not in self._state:
-                self.call(x, called)
+                self.call(x, category)
 
     def _adds_in_place(self, func: Any, args: Any, kwargs: Any) -> bool:
         """Whether autograd itself is adding up two gradients and holds the first alone."""
-        if func is not torch.ops.aten.add.Tensor or kwargs or torch.is_grad_enabled() or not in_backward() \
-                or memory_regions.current():
+        is_recomputed, is_ours = torch.is_grad_enabled(), bool(memory_regions.current())
+        if func is not torch.ops.aten.add.Tensor or kwargs or not in_backward() or is_recomputed or is_ours:
             return False
-        # A region's name means an addition of ours; enabled gradients, a forward that is computed again.
         first, second = args
-        return (isinstance(second, Tensor) and first.shape == second.shape and first.dtype == second.dtype
-                and first.is_contiguous()
+        alike = isinstance(second, Tensor) and first.shape == second.shape and first.dtype == second.dtype
+        return (alike and first.is_contiguous()
                 and torch._C._storage_Use_Count(first.untyped_storage()._cdata) == ONLY_OWNER)
 
     def _within(self, size: int, name: str) -> None:
+        """Log memory that a kernel takes while it runs."""
         self._count += 1
         self.log.events += [Event(self._count, size, "kernel workspace", name), Event(self._count, -size)]
         self.log.hidden[name] += 1
 
     def _storage_seen(self, storage: torch.UntypedStorage, category: str, name: str) -> None:
-        # An address serves one storage after another, hence the number that is never used twice.
+        # One storage after another can have the same address, but each gets its own number.
         address, size = storage._cdata, storage.nbytes()
         if address in self._keys:
             if self._sizes[address] == size:
@@ -162,7 +163,6 @@ class LiveStorages(TorchDispatchMode):
 
     def _farewell(self, address: int, key: int) -> Callable[[Any], None]:
         def gone(_: Any) -> None:
-            # By now the address may belong to a newer storage.
             if self._keys.get(address) == key:
                 self._gone(address)
         return gone
@@ -173,7 +173,7 @@ class LiveStorages(TorchDispatchMode):
 
 
 def _storage(x: Tensor) -> torch.UntypedStorage:
-    """Storage of this process's part of a tensor. Called for every tensor of a program, so it runs no operator."""
+    """Storage of this process's part of a tensor, found without running an operator."""
     return (x._local_tensor if isinstance(x, DTensor) else x).untyped_storage()
 
 
@@ -188,5 +188,5 @@ def _category() -> str:
         return memory_regions.current()
     if not in_backward():
         return "activations"
-    # Backward runs with gradients disabled; only a checkpoint's second forward enables them.
+    # Within backward only a checkpoint's second forward enables gradients.
     return "recomputed activations" if torch.is_grad_enabled() else "backward temporaries"

@@ -1,5 +1,4 @@
-"""Triton kernels for NVIDIA GPUs, each next to a plain version that says what is computed.
+"""Triton kernels for NVIDIA GPUs, which replace chains of PyTorch operations that read and write whole tensors.
 
-They replace chains of PyTorch operations that read and write whole tensors. `check` compares kernels and plain
-versions before a card uses them.
+`operations` has a plain version next to each kernel. `check` compares both before a card uses the kernels.
 """

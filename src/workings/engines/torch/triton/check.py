@@ -1,4 +1,4 @@
-"""Whether a GPU uses the kernels: each is first compared with its plain version on a few numbers."""
+"""Whether a GPU uses the kernels. Before the first use each kernel is compared with its plain version on the CPU."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,9 +15,9 @@ from workings.models.registry import family_of
 from workings.models.shape import ModelShape
 
 FIRST_CAPABILITY = 8
-"""Major compute capability from which cards multiply bf16, the format that the kernels are about."""
+"""Major compute capability of the first cards that multiply bf16."""
 CLOSE = 2 ** -6
-"""Results that are further apart than this, as a share of their largest, are not roundings of one value to bf16."""
+"""Largest difference that bf16 rounding explains, as a share of the largest number."""
 
 
 def kernels_run_on(device: torch.device) -> bool:
@@ -34,24 +34,23 @@ def kernel_problem(device: torch.device) -> str:
         return "it has no bf16"
     for name, compute in CASES.items():
         try:
-            here, there = (compute(tested) for tested in (torch.device("cpu"), device))
-        except Exception as error:  # noqa: BLE001 - Triton, its C compiler and the driver raise what they like
+            expected, found = compute(torch.device("cpu")), compute(device)
+        except Exception as error:  # noqa: BLE001 - Triton, its C compiler and the driver raise anything
             return f"{name}: {first_line(error)}"
-        apart = max(float((a - b.cpu()).abs().max() / a.abs().max()) for a, b in zip(here, there, strict=True))
-        # Written this way NaN is refused as well.
-        if not apart < CLOSE:
-            return f"{name}: the kernel's results are off by {apart:g}"
+        off = max(float((a - b.cpu()).abs().max() / a.abs().max()) for a, b in zip(expected, found, strict=True))
+        if not off < CLOSE:  # also true for NaN
+            return f"{name}: the kernel's results are off by {off:g}"
     return ""
 
 
-def _drawn(device: torch.device, *sizes: tuple[int, ...], dtype: torch.dtype = torch.bfloat16) -> list[Tensor]:
-    """Random numbers that are the same on every device."""
-    random = torch.Generator().manual_seed(0)
-    return [torch.randn(*size, generator=random).to(dtype).to(device) for size in sizes]
+def _random(device: torch.device, *sizes: tuple[int, ...], dtype: torch.dtype = torch.bfloat16) -> list[Tensor]:
+    """Random tensors that are the same on every device."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(*size, generator=generator).to(dtype).to(device) for size in sizes]
 
 
 def _loss(device: torch.device) -> Sequence[Tensor]:
-    logits, right = _drawn(device, (8, 600), (8, 16))
+    logits, right = _random(device, (8, 600), (8, 16))
     targets, weights = torch.arange(8, device=device)[:, None], torch.linspace(0.1, 1, 8, device=device)[:, None]
     total = torch.zeros(600, 16, device=device)
     log_z = block_loss_(logits, targets, weights, 5.0, True)
@@ -60,16 +59,16 @@ def _loss(device: torch.device) -> Sequence[Tensor]:
 
 
 def _norm(device: torch.device) -> Sequence[Tensor]:
-    # As of a model's norms of heads: axes are not in the order of memory.
-    x, d = (each.transpose(1, 2) for each in _drawn(device, (2, 5, 3, 40), (2, 5, 3, 40)))
-    (weight,) = _drawn(device, (40,), dtype=torch.float32)
+    # As in a model's norms of heads, the axes are not in the order of memory.
+    x, d = (each.transpose(1, 2) for each in _random(device, (2, 5, 3, 40), (2, 5, 3, 40)))
+    (weight,) = _random(device, (40,), dtype=torch.float32)
     with torch.enable_grad():
         y = norm(x.requires_grad_(), weight.requires_grad_(), 1, 1e-6)
         return [y.detach().float(), *(each.float() for each in torch.autograd.grad(y, (x, weight), d))]
 
 
 def _update(device: torch.device) -> Sequence[Tensor]:
-    param, grad, mean, square = _drawn(device, *[(5000,)] * 4, dtype=torch.float32)
+    param, grad, mean, square = _random(device, *[(5000,)] * 4, dtype=torch.float32)
     square.square_()
     changed = adamw(param, grad, mean, square, scale=0.5, step=3, rate=0.1, beta1=0.9, beta2=0.95, epsilon=1e-8,
                     decay=0.1)
@@ -77,10 +76,11 @@ def _update(device: torch.device) -> Sequence[Tensor]:
 
 
 CASES: dict[str, Callable[[torch.device], Sequence[Tensor]]] = {"loss": _loss, "norm": _norm, "AdamW": _update}
+"""Name -> computation of a few numbers on a device."""
 
 
 class NormByKernel(nn.Module):
-    """A norm of transformers by `norm`."""
+    """A transformers norm that computes by `norm`."""
 
     weight: nn.Parameter
     offset: int
@@ -96,7 +96,7 @@ def use_kernels(model: PreTrainedModel, shape: ModelShape) -> None:
     at_one = family_of(shape).norms_at_one
     for name, module in model.named_modules():
         if type(module).__name__.endswith("RMSNorm") and getattr(module, "weight", None) is not None:
-            added = int(shape.norm_plus_one and not f"{name}.weight".endswith(at_one))
+            offset = int(shape.norm_plus_one and not f"{name}.weight".endswith(at_one))
             epsilon: Any = module.eps if hasattr(module, "eps") else module.variance_epsilon
-            module.__dict__ |= {"offset": added, "epsilon": float(epsilon)}
+            module.__dict__ |= {"offset": offset, "epsilon": float(epsilon)}
             module.__class__ = NormByKernel

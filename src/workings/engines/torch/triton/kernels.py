@@ -1,6 +1,6 @@
-"""Kernels in Triton, imported on a machine with an NVIDIA card only; neighboring modules say what they compute.
+"""Kernels in Triton, imported on machines with an NVIDIA card only. `operations` has a plain version of each.
 
-Triton reads annotations as constants of the program, so other arguments are not annotated. Arithmetic is in float32.
+Only constants of a program are annotated, as Triton demands. Arithmetic is in float32.
 """
 
 import triton
@@ -9,15 +9,15 @@ import triton.language as tl
 
 @triton.jit
 def capped(x, cap):
-    """``cap * tanh(x / cap)``; tanh by the sigmoid, which Triton has on every card."""
+    """``cap * tanh(x / cap)``, with tanh by the sigmoid."""
     return cap * (2 * tl.sigmoid(2 * x / cap) - 1)
 
 
 @triton.jit
 def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY: tl.constexpr, TARGETS: tl.constexpr,
                CAPPED: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr):
-    """A program for each row of logits: one pass for the normalizer, another overwrites the row with the gradient."""
-    # All rows together have more elements than 32 bits count.
+    """A program per row of logits: one pass for the normalizer, another overwrites the row with the gradient."""
+    # int64: all rows together have more elements than 32 bits count.
     row = tl.program_id(0).to(tl.int64)
     logits += row * stride
     top, total = -float("inf"), 0.0
@@ -26,7 +26,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
         x = tl.load(logits + at, mask=at < VOCABULARY, other=-float("inf")).to(tl.float32)
         if CAPPED:
             x = tl.where(at < VOCABULARY, capped(x, cap), -float("inf"))
-        # The running maximum keeps every exponent at most zero, so nothing overflows with any logits.
+        # The running maximum keeps every exponent at most zero.
         larger = tl.maximum(top, tl.max(x))
         total = total * tl.exp(top - larger) + tl.sum(tl.exp(x - larger))
         top = larger
@@ -43,7 +43,7 @@ def block_loss(logits, targets, weights, totals, log_z, stride, cap, VOCABULARY:
             for k in tl.static_range(TARGETS):
                 d -= tl.where(at == tl.load(targets + row * TARGETS + k), tl.load(weights + row * TARGETS + k), 0.0)
             if CAPPED:
-                # The slope of cap * tanh(x / cap), from the capped value itself.
+                # The slope of cap * tanh(x / cap), from the capped value.
                 d *= 1 - (x / cap) * (x / cap)
             tl.store(logits + at, d.to(logits.dtype.element_ty), mask=at < VOCABULARY)
 
@@ -57,7 +57,6 @@ def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.co
     at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
     wide = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
     w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
-    # Places after the row's end were read as zeros, so the sum is that of the row.
     r = 1 / tl.sqrt(tl.sum(wide * wide, 1) / SIZE + epsilon)
     tl.store(y + at, (wide * r[:, None] * w[None, :]).to(y.dtype.element_ty), mask=there)
     tl.store(inverse + row, r, mask=row < rows)
@@ -66,19 +65,18 @@ def norm(x, weight, y, inverse, rows, epsilon, SIZE: tl.constexpr, OFFSET: tl.co
 @triton.jit
 def norm_gradient(x, weight, inverse, dy, dx, parts, rows, SIZE: tl.constexpr, OFFSET: tl.constexpr,
                   BLOCK: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr, OF_WEIGHT: tl.constexpr):
-    """A program for `TILES` tiles of rows, whose sum for the weight's gradient is one row of `parts`."""
+    """A program for `TILES` tiles of rows, which writes their part of the weight's gradient to one row of `parts`."""
     column = tl.arange(0, BLOCK)
     w = tl.load(weight + column, mask=column < SIZE, other=0.0).to(tl.float32) + OFFSET
     total = tl.zeros([BLOCK], dtype=tl.float32)
     for tile in range(TILES):
-        # Tiles of a program follow each other, so its part of the weight's gradient is added in a fixed order.
         row = (tl.program_id(0).to(tl.int64) * TILES + tile) * TILE + tl.arange(0, TILE)
         at, there = row[:, None] * SIZE + column[None, :], (row < rows)[:, None] & (column < SIZE)[None, :]
         r = tl.load(inverse + row, mask=row < rows, other=0.0)[:, None]
         normed = tl.load(x + at, mask=there, other=0.0).to(tl.float32) * r
         d = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
         weighted = d * w[None, :]
-        # A longer row has the same norm, so the part of the gradient along the row drops out.
+        # Without the part along the row: a longer row has the same normed values.
         back = r * (weighted - normed * (tl.sum(weighted * normed, 1) / SIZE)[:, None])
         tl.store(dx + at, back.to(dx.dtype.element_ty), mask=there)
         if OF_WEIGHT:
@@ -102,5 +100,4 @@ def adamw(param, grad, mean, square, changed, scale, count, kept, rate, beta1, r
     tl.store(param + at, new, mask=there)
     tl.store(mean + at, m, mask=there)
     tl.store(square + at, v, mask=there)
-    # Integers: their sum does not depend on the order in which programs finish.
     tl.atomic_add(changed, tl.sum(((new != p) & there).to(tl.int64)))

@@ -1,10 +1,7 @@
-"""Norm, AdamW's update and the loss of a block of logits, each by one kernel or by PyTorch's operations.
+"""Norm, AdamW's update and the loss of a block of logits: on a card by one kernel each, on a CPU by plain operations.
 
-PyTorch's operations say what a kernel computes. A function makes its results, then fills them: a card by the kernel, a
-CPU by the plain operations, a trace (fake tensors) not at all, because the kernel needs no memory but the results.
-
-PyTorch's own operations read and write logits about ten times, and in float32: on an H200 that was more than half of a
-step of Gemma 3 270M. The kernel reads them twice and writes them once.
+Each function allocates its results, and `_fill` computes them. The nested function `plain` shows what the kernel
+computes.
 
 Shape suffixes: R rows, D elements of a row or width, C positions of a product or a block, V outputs or vocabulary, K
 targets of a position.
@@ -19,20 +16,20 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import Function
 
 TILES = 16
-"""Tiles of rows for which one program of a norm's gradient adds up the weight's, in an order that is fixed."""
+"""Tiles of rows per program of a norm's gradient, which adds up the weight's gradient over them in a fixed order."""
 ELEMENTS = 4096
 """Elements that one program of AdamW updates."""
 
 
 def _power_of_two(size: int) -> int:
+    """The smallest power of two that is not below ``size``."""
     return 1 << max(0, size - 1).bit_length()
 
 
 def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -> None:
-    """Compute results by what the tensors' place has."""
-    if x.is_cuda:  # a trace's tensors call themselves a CPU's
-        # Only a machine with a card has Triton.
-        from workings.engines.torch.triton import kernels
+    """Compute results on the device of ``x``; in a trace (fake tensors) nothing, since kernels take no other memory."""
+    if x.is_cuda:
+        from workings.engines.torch.triton import kernels  # only machines with a card have Triton
 
         kernel(kernels)
     elif not is_fake(x):
@@ -40,20 +37,19 @@ def _fill(x: Tensor, kernel: Callable[[Any], None], plain: Callable[[], None]) -
 
 
 def _dense(x: Tensor) -> Tensor:
-    """``x`` if its elements fill one piece of memory, its last axis innermost; or a copy.
-
-    Heads may be before positions in ``x`` and after them in memory: such results keep that order (`empty_like`).
-    """
-    heads_behind = x.dim() == 4 and x.transpose(1, 2).is_contiguous()
-    return x if heads_behind or x.is_contiguous() else x.contiguous()
+    """``x``, or a copy if its elements are not one piece of memory in which each row is in order."""
+    # In the second layout heads are before positions in `x`, and after them in memory.
+    is_dense = x.is_contiguous() or (x.dim() == 4 and x.transpose(1, 2).is_contiguous())
+    return x if is_dense else x.contiguous()
 
 
 def _laid_out_as(x: Tensor, like: Tensor) -> Tensor:
+    """``x``, or a copy if its order in memory is not that of ``like``."""
     return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
 
 
 def _rows(x: Tensor) -> Tensor:
-    """``[R, D]`` of a dense tensor, rows as they are in memory."""
+    """``[R, D]`` of a dense tensor, in the order of memory."""
     return x.as_strided((x.numel() // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), x.storage_offset())
 
 
@@ -68,7 +64,7 @@ class _Norm(Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, offset: int, epsilon: float) -> Tensor:
         x = _dense(x)
         y, count = torch.empty_like(x), x.numel() // x.shape[-1]
-        # Kept for backward in place of the normed rows: one float32 a row instead of a row.
+        # Backward needs only one number for each row.
         inverse_R = torch.empty(count, dtype=torch.float32, device=x.device)
         block, tile, warps = _tiles(x.shape[-1])
 
@@ -91,7 +87,7 @@ class _Norm(Function):
         block, tile, warps = _tiles(x.shape[-1])
         programs = -(-inverse_R.shape[0] // (tile * TILES))
         of_weight = ctx.needs_input_grad[1]
-        # A row for each program and one sum at the end: atomics would add in another order each time.
+        # A row per program and one sum at the end: atomics would add in another order each time.
         parts = torch.empty((programs if of_weight else 1, x.shape[-1]), dtype=torch.float32, device=x.device)
 
         def plain() -> None:
@@ -108,16 +104,18 @@ class _Norm(Function):
 
 
 def _tiles(size: int) -> tuple[int, int, int]:
-    """Columns of a program, rows of it, and warps."""
+    """Columns and rows of a program, and its warps. Wide rows need more warps to stay in registers."""
     block = _power_of_two(size)
-    # About a thousand elements a program fill its threads; wider rows need more warps to stay in registers.
-    return block, max(1, 1024 // block), 4 if block <= 2048 else 8 if block <= 4096 else 16
+    if block <= 2048:
+        warps = 4
+    else:
+        warps = 8 if block <= 4096 else 16
+    return block, max(1, 1024 // block), warps
 
 
 def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
     """``left.T @ right`` of bf16 matrices as a float32 matrix ``[V, D]``, never rounded to bf16."""
     if left_CV.is_cuda:
-        # Tensor cores add in float32 in any case; this keeps the result from being rounded to bf16.
         return torch.mm(left_CV.t(), right_CD, out_dtype=torch.float32)
     if is_fake(left_CV):
         return left_CV.new_empty((left_CV.shape[1], right_CD.shape[1]), dtype=torch.float32)
@@ -126,15 +124,15 @@ def wide_product(left_CV: Tensor, right_CD: Tensor) -> Tensor:
 
 def adamw(param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, *, scale: Tensor | float, step: int, rate: float,
           beta1: float, beta2: float, epsilon: float, decay: float) -> Tensor:
-    """Update a float32 parameter in place; how many elements changed, an int64 scalar on the device.
+    """Update a float32 parameter and its moments in place; returns how many elements changed, an int64 scalar.
 
-    All tensors are dense and flat; the moments are updated, too. The gradient is multiplied by ``scale``, ``step``
-    counts from 1, and ``epsilon`` is added to the root after the correction.
+    All tensors are dense and flat. The gradient is multiplied by ``scale``, ``step`` counts from 1, and ``epsilon`` is
+    added to the root after the correction.
     """
     changed = torch.zeros((), dtype=torch.int64, device=param.device)
-    # A fill, not a copy from the host: that would make the host wait for the card.
+    # `full` does not make the host wait for the card, as a copy from the host does.
     factor = scale if isinstance(scale, Tensor) else torch.full((), scale, device=param.device)
-    # Bias corrections are folded into two numbers on the host, so the kernel has no power to compute.
+    # The bias corrections are in `rate_now` and `root`, so the kernel computes no powers.
     kept, rate_now, root = 1 - rate * decay, rate / (1 - beta1 ** step), (1 - beta2 ** step) ** -0.5
 
     def plain() -> None:
@@ -153,18 +151,18 @@ def adamw(param: Tensor, grad: Tensor, mean: Tensor, square: Tensor, *, scale: T
 
 
 LOSS_BLOCK, LOSS_WARPS = 8192, 16
-"""Logits that one program has in registers at a time: the fastest of 4,096 to 32,768 on an H200."""
+"""Logits that one program has in registers at a time, and its warps: the fastest on an H200."""
 
 
 def block_loss_(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_cap: float, gradient: bool) -> Tensor:
-    """Log of the sum of exponentials of each row ``[C]``, float32, of logits before the cap (0: no cap).
+    """``[C]`` float32: log of the sum of exponentials of each row of logits, which are capped first (0: no cap).
 
-    With ``gradient`` the logits are replaced by the derivative of ``sum(weights * -log p(target))`` by them; without,
-    they stay. Arithmetic is in float32, rounded once to the format of the logits.
+    With ``gradient`` the logits are replaced by the derivative of ``sum(weights * -log p(target))``. Arithmetic is in
+    float32, rounded once to the format of the logits. The kernel reads logits twice and writes them once; PyTorch's
+    operations do so about ten times.
     """
     rows, vocabulary = logits_CV.shape
     log_z = logits_CV.new_empty(rows, dtype=torch.float32)
-    # Triton's blocks are powers of two; a small vocabulary gets a smaller one, with fewer warps.
     size = min(LOSS_BLOCK, _power_of_two(vocabulary))
 
     def plain() -> None:
@@ -186,7 +184,6 @@ def block_loss_(logits_CV: Tensor, targets_CK: Tensor, weights_CK: Tensor, soft_
 def add_product_(total_VD: Tensor, left_CV: Tensor, right_CD: Tensor) -> None:
     """Add ``left.T @ right`` of bf16 matrices to a float32 matrix; the product is never rounded to bf16."""
     if total_VD.is_cuda:
-        # An overload whose result has its own format.
         torch.ops.aten.addmm.dtype_out(total_VD, left_CV.t(), right_CD, torch.float32, out=total_VD)
     elif not is_fake(total_VD):
         total_VD.addmm_(left_CV.t().float(), right_CD.float())
