@@ -6,8 +6,9 @@ from typing import Literal
 
 from workings.engines.base import Inspection, ProgramName
 from workings.hardware.memory import gib
+from workings.planning.forward_memory import forward_program_parts
 from workings.planning.further_memory import FROZEN_MODELS, TEACHER
-from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, forward_program_parts, table_bytes
+from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, table_bytes
 from workings.planning.planned_run import PlannedRun
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.verdict import Verdict

@@ -8,10 +8,7 @@ from workings.engines.base import EngineRequest, Inspection, Inspections, MeshSh
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
-from workings.planning.memory_formulas import (
-    PER_LAYER_TABLE,
-    state_parts,
-)
+from workings.planning.memory_formulas import PER_LAYER_TABLE, state_parts
 from workings.planning.planned_run import PlannedRun
 from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_request

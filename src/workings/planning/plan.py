@@ -22,9 +22,10 @@ from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts
+from workings.planning.forward_memory import forward_program_parts
 from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models
 from workings.planning.inspection_cache import inspect_programs
-from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts, host_parts
+from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, host_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import largest_phase_parts

@@ -14,11 +14,11 @@ from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
+from workings.planning.forward_memory import prompts_to_read
 from workings.planning.memory_formulas import (
     checkpoint_bytes,
     exact_parts,
     local_tensors,
-    prompts_to_read,
     trained_tensors,
     weight_bytes,
 )

@@ -11,20 +11,18 @@ from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, ProgramShape
 from workings.models.family import EMBEDDING, HEAD
 from workings.models.weights import projections
-from workings.planning.memory_formulas import (
+from workings.planning.forward_memory import (
     CURRENT_LAYER_WEIGHTS,
     FEED_FORWARD_CHUNKS,
     FEED_FORWARD_POSITIONS,
-    INPUT_SPLIT,
     LAYER_ARRAYS,
     attention_score_elements,
     current_layer_weight_bytes,
     feed_forward_elements,
     linear_attention_bytes_per_token,
-    local_tensors,
     step_long_elements_per_token,
-    trained_tensors,
 )
+from workings.planning.memory_formulas import INPUT_SPLIT, local_tensors, trained_tensors
 
 TABLES = (EMBEDDING, HEAD)
 KERNEL_MULTIPLE = 128
