@@ -55,13 +55,11 @@ class Verdict:
 def memory_verdict(inspection: Inspection, device: DeviceFacts) -> Verdict:
     """Compares a program's peak with the device's limit and, on a CPU, with the memory that is free now."""
     peak, limit = inspection.peak_bytes, device.memory_limit_bytes
-    if device.platform == "cpu":
-        # A control group may allow this process less than the machine has free.
-        share, memory = CPU_MARGINAL_SHARE, host_memory()
-        free = min(limit, memory.available_bytes)
-    else:
-        # Other processes use a CPU's memory too; an accelerator is assumed to serve this run alone.
-        share, memory, free = MARGINAL_SHARE, None, limit
+    share = CPU_MARGINAL_SHARE if device.platform == "cpu" else MARGINAL_SHARE
+    # Other processes use a CPU's memory, too; an accelerator is assumed to serve this run alone.
+    memory = host_memory() if device.platform == "cpu" else None
+    # A control group may allow this process less than the machine has free.
+    free = min(limit, memory.available_bytes) if memory else limit
     outcome = _outcome(peak, free, share)
     fits, marginal = outcome != "does not fit", outcome == "fits, but marginally"
     if memory is None or outcome == _outcome(peak, limit, share):
