@@ -1,11 +1,12 @@
 """Estimated memory of programs that only run the model forward: evaluation, log probabilities and generation.
 
-The parts of one layer's forward also serve the estimate of a training step (`step_memory`). All sizes are bytes per
-device; ``fsdp`` and ``tp`` are the numbers of devices along the axes of the mesh. Most formulas are products of
+`LayerMemory`, the memory to compute one layer, also serves the estimate of a training step (`step_memory`). All sizes
+are bytes per device. Most formulas are products of
 
     bytes of an element x arrays that exist at one time x elements of such an array
 """
 
+from dataclasses import dataclass
 from math import prod
 
 from workings.config.training import BYTES_OF_FORMAT
@@ -15,8 +16,6 @@ from workings.models.shape import ModelShape
 from workings.models.weights import layer_loops, layer_shapes, state_channels
 from workings.planning.memory_formulas import state_parts
 
-CURRENT_LAYER_WEIGHTS = "weights of the layer at hand"
-"""Part of the memory: see `current_layer_weight_bytes`."""
 LAYER_ARRAYS = 4
 """Arrays of the model's width that exist at one time inside a layer (fitted to compiled steps)."""
 SAMPLING_ARRAYS = 3
@@ -35,87 +34,109 @@ together, and with one element for each pair of positions of a chunk."""
 def forward_program_parts(request: EngineRequest, program: ProgramName, program_shape: ProgramShape, fsdp: int, tp: int,
                           platform: str) -> dict[str, int]:
     """Estimated bytes per device of any program but the step, by part, with the optimizer's state in memory."""
-    state = state_parts(request, fsdp, tp)
-    if isinstance(program_shape, GenerationShape):
-        return state | _generation_parts(request, program, program_shape, fsdp, tp, platform)
-    rows, positions = program_shape.rows // fsdp, program_shape.positions
-    chunk = min(request.memory.loss_chunk or rows * positions, rows * positions)
-    return state | _layer_parts(request, rows, positions, fsdp, tp, platform) | {
-        "logits": 4 * chunk * request.shape.vocab_size}
-
-
-def _generation_parts(request: EngineRequest, program: ProgramName, program_shape: GenerationShape, fsdp: int, tp: int,
-                      platform: str) -> dict[str, int]:
-    """Parts of a program that reads prompts and then writes tokens: `drawing` samples them, `generation` is greedy."""
+    parts, vocabulary = state_parts(request, fsdp, tp), request.shape.vocab_size
+    if not isinstance(program_shape, GenerationShape):
+        rows, positions = program_shape.rows // fsdp, program_shape.positions
+        layer = LayerMemory(request=request, rows=rows, length=positions, fsdp=fsdp, tp=tp, platform=platform)
+        chunk = min(request.memory.loss_chunk or layer.tokens, layer.tokens)
+        return parts | layer.forward_parts() | {"logits": 4 * chunk * vocabulary}
     shape, compute_bytes = request.shape, BYTES_OF_FORMAT[request.precision.activations]
     rows, length = -(-program_shape.prompts // fsdp), program_shape.prompt_tokens
     # Only some prompts are read at a time, each one once. Then all rows write their new tokens together.
     read_rows = min(prompts_to_read(request, program, rows), prompts_at_a_time(shape, length, compute_bytes))
+    layer = LayerMemory(request=request, rows=read_rows, length=length, fsdp=fsdp, tp=tp, platform=platform)
     cache_bytes_per_row = (compute_bytes * kv_cache_elements(shape, length + program_shape.new_tokens)
                            + linear_attention_cache_bytes(shape, compute_bytes))
-    logit_arrays = SAMPLING_ARRAYS if program == "drawing" else 1
     # Only the newest token of each row has logits.
-    return _layer_parts(request, read_rows, length, fsdp, tp, platform) | {
-        "logits": 4 * logit_arrays * rows * shape.vocab_size, "cache of keys and values": rows * cache_bytes_per_row}
+    logit_arrays = SAMPLING_ARRAYS if program == "drawing" else 1
+    return parts | layer.forward_parts() | {
+        "logits": 4 * logit_arrays * rows * vocabulary, "cache of keys and values": rows * cache_bytes_per_row}
 
 
-def _layer_parts(request: EngineRequest, rows: int, positions: int, fsdp: int, tp: int,
-                 platform: str) -> dict[str, int]:
-    """Parts of the widest layer's forward pass over the rows of one device."""
-    shape, compute_bytes = request.shape, BYTES_OF_FORMAT[request.precision.activations]
-    widest = max(feed_forward_elements(shape, layer, tp) for layer in range(shape.layers))
-    # Half of what these two functions count is for gradients and the backward pass.
-    step_long = step_long_elements_per_token(shape) // 2
-    linear_attention = linear_attention_bytes_per_token(shape) // 2
-    bytes_per_token = compute_bytes * (LAYER_ARRAYS * shape.width + widest + step_long) + linear_attention
-    # Scores are float32.
-    score_bytes = 4 * rows * max(1, shape.heads // tp) * attention_score_elements(request, positions, platform)
-    return {"activations of the layer at hand": rows * positions * bytes_per_token, "attention scores": score_bytes,
-            CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(request, rows * positions, fsdp, tp)}
+@dataclass(frozen=True, kw_only=True)
+class LayerMemory:
+    """Bytes that one device needs to compute a layer for ``rows`` sequences of ``length`` tokens."""
 
+    request: EngineRequest
+    rows: int
+    length: int
+    fsdp: int
+    tp: int
+    platform: str
 
-def feed_forward_elements(shape: ModelShape, layer: int, tp: int) -> int:
-    """Elements of one token inside a layer's feed-forward, and inside the experts that compute it."""
-    return 3 * shape.mlp_width_of(layer) // tp + shape.experts_per_token * (3 * shape.expert_width // tp + shape.width)
+    @property
+    def shape(self) -> ModelShape:
+        """The model."""
+        return self.request.shape
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of all rows."""
+        return self.rows * self.length
 
-def step_long_elements_per_token(shape: ModelShape) -> int:
-    """Elements per token that exist during the whole step, with their gradients.
+    @property
+    def compute_bytes(self) -> int:
+        """Bytes of an element of activations."""
+        return BYTES_OF_FORMAT[self.request.precision.activations]
 
-    These are the per-layer embeddings, and the keys and values that later layers use again.
-    """
-    shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
-    keys_and_values = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
-    return 2 * (shape.layers * shape.per_layer_width + keys_and_values)
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of an element of stored weights."""
+        return BYTES_OF_FORMAT[self.request.precision.parameters]
 
+    def forward_parts(self) -> dict[str, int]:
+        """Parts of the widest layer's forward pass."""
+        widest = max(map(self.feed_forward_elements, range(self.shape.layers)))
+        # Half of what these two functions count is for gradients and the backward pass.
+        step_long = self.step_long_elements_per_token() // 2
+        linear_attention = self.linear_attention_bytes_per_token() // 2
+        bytes_per_token = self.compute_bytes * (LAYER_ARRAYS * self.shape.width + widest + step_long) + linear_attention
+        return {"activations of the layer at hand": self.tokens * bytes_per_token, **self.weights_and_scores()}
 
-def current_layer_weight_bytes(request: EngineRequest, tokens: int, fsdp: int, tp: int) -> int:
-    """Bytes of weights that are gathered or converted for the layer that is being computed."""
-    compute_bytes = BYTES_OF_FORMAT[request.precision.activations]
-    layers = [layer_shapes(request.shape, layer) for layer in range(request.shape.layers)]
-    if request.method.name == "qlora":
-        # One 4-bit matrix is dequantized at a time, or all three of a feed-forward that runs in chunks.
-        in_chunks = request.memory.remat == "layer" and tokens >= 2 * FEED_FORWARD_POSITIONS
-        largest_matrix = max(prod(dims) for tensors in layers for dims in tensors.values())
-        return compute_bytes * (3 if in_chunks else 1) * largest_matrix // tp
-    if fsdp == 1 and compute_bytes == BYTES_OF_FORMAT[request.precision.parameters]:
-        return 0
-    # `fsdp` gathers a whole layer before it is computed; `tp` does not.
-    return compute_bytes * max(sum(map(prod, tensors.values())) for tensors in layers) // tp
+    def weights_and_scores(self) -> dict[str, int]:
+        """Parts of the layer that is being computed: attention scores, and weights that are gathered or converted."""
+        return {"attention scores": self.score_bytes(), "weights of the layer at hand": self._gathered_weight_bytes()}
 
+    def score_bytes(self) -> int:
+        """Bytes of the float32 attention scores that exist at one time."""
+        attention: str = self.request.memory.attention
+        if attention == "auto":
+            attention = {"tpu": "flash", "gpu": "chunked"}.get(self.platform, "plain")
+        queries = {"plain": self.length, "chunked": min(QUERY_CHUNK, self.length), "flash": 0}[attention]
+        return 4 * self.rows * max(1, self.shape.heads // self.tp) * queries * self.length
 
-def attention_score_elements(request: EngineRequest, length: int, platform: str) -> int:
-    """Elements of one head's scores that exist at one time, for a row of this length."""
-    attention: str = request.memory.attention
-    if attention == "auto":
-        attention = {"tpu": "flash", "gpu": "chunked"}.get(platform, "plain")
-    return {"plain": length * length, "chunked": min(QUERY_CHUNK, length) * length, "flash": 0}[attention]
+    def _gathered_weight_bytes(self) -> int:
+        layers = [layer_shapes(self.shape, layer) for layer in range(self.shape.layers)]
+        if self.request.method.name == "qlora":
+            # One 4-bit matrix is dequantized at a time, or all three of a feed-forward that runs in chunks.
+            in_chunks = self.request.memory.remat == "layer" and self.tokens >= 2 * FEED_FORWARD_POSITIONS
+            largest_matrix = max(prod(dims) for tensors in layers for dims in tensors.values())
+            return self.compute_bytes * (3 if in_chunks else 1) * largest_matrix // self.tp
+        if self.fsdp == 1 and self.compute_bytes == self.stored_bytes:
+            return 0
+        # `fsdp` gathers a whole layer before it is computed; `tp` does not.
+        return self.compute_bytes * max(sum(map(prod, tensors.values())) for tensors in layers) // self.tp
 
+    def feed_forward_elements(self, layer: int) -> int:
+        """Elements of one token inside a layer's feed-forward, and inside the experts that compute it."""
+        shape = self.shape
+        expert_elements = 3 * shape.expert_width // self.tp + shape.width
+        return 3 * shape.mlp_width_of(layer) // self.tp + shape.experts_per_token * expert_elements
 
-def linear_attention_bytes_per_token(shape: ModelShape) -> int:
-    """Bytes per token inside a linear-attention layer, always in float32; 0 for other models."""
-    return 4 * (LINEAR_ATTENTION_COPIES * state_channels(shape)
-                + LINEAR_ATTENTION_PAIRS * LINEAR_ATTENTION_CHUNK * shape.linear_value_heads)
+    def step_long_elements_per_token(self) -> int:
+        """Elements per token that exist during the whole step, with their gradients.
+
+        These are the per-layer embeddings, and the keys and values that later layers use again.
+        """
+        shape = self.shape
+        shared = {shape.key_layer(layer) for layer in range(shape.layers) if shape.shares_keys(layer)}
+        keys_and_values = sum(2 * shape.kv_heads_of(layer) * shape.head_dim_of(layer) for layer in shared)
+        return 2 * (shape.layers * shape.per_layer_width + keys_and_values)
+
+    def linear_attention_bytes_per_token(self) -> int:
+        """Bytes per token inside a linear-attention layer, always in float32; 0 for other models."""
+        return 4 * (LINEAR_ATTENTION_COPIES * state_channels(self.shape)
+                    + LINEAR_ATTENTION_PAIRS * LINEAR_ATTENTION_CHUNK * self.shape.linear_value_heads)
 
 
 def linear_attention_cache_bytes(shape: ModelShape, compute_bytes: int) -> int:

@@ -5,23 +5,10 @@ embedding. The phase that needs the most memory decides. The formulas were fitte
 `benchmarks.what_fits`.
 """
 
-from dataclasses import dataclass
-
-from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, ProgramShape
 from workings.models.family import EMBEDDING, HEAD
 from workings.models.weights import projections
-from workings.planning.forward_memory import (
-    CURRENT_LAYER_WEIGHTS,
-    FEED_FORWARD_CHUNKS,
-    FEED_FORWARD_POSITIONS,
-    LAYER_ARRAYS,
-    attention_score_elements,
-    current_layer_weight_bytes,
-    feed_forward_elements,
-    linear_attention_bytes_per_token,
-    step_long_elements_per_token,
-)
+from workings.planning.forward_memory import FEED_FORWARD_CHUNKS, FEED_FORWARD_POSITIONS, LAYER_ARRAYS, LayerMemory
 from workings.planning.memory_formulas import INPUT_SPLIT, local_tensors, trained_tensors
 
 TABLES = (EMBEDDING, HEAD)
@@ -44,43 +31,23 @@ def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, 
     return max(phases, key=lambda parts: sum(parts.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DeviceStep:
+class _DeviceStep(LayerMemory):
     """One device's part of a step: ``rows`` sequences of ``length`` tokens in each micro batch."""
-
-    request: EngineRequest
-    rows: int
-    length: int
-    fsdp: int
-    tp: int
-    platform: str
-
-    @property
-    def tokens(self) -> int:
-        return self.rows * self.length
-
-    @property
-    def compute_bytes(self) -> int:
-        return BYTES_OF_FORMAT[self.request.precision.activations]
-
-    @property
-    def stored_bytes(self) -> int:
-        return BYTES_OF_FORMAT[self.request.precision.parameters]
 
     @property
     def vocabulary_shards(self) -> int:
         devices = self.fsdp * self.tp
         # Engines copy a vocabulary that cannot be divided evenly to every device.
-        return devices if self.request.shape.vocab_size % devices == 0 else 1
+        return devices if self.shape.vocab_size % devices == 0 else 1
 
     @property
     def local_vocabulary(self) -> int:
-        return self.request.shape.vocab_size // self.vocabulary_shards
+        return self.shape.vocab_size // self.vocabulary_shards
 
     @property
     def table_elements(self) -> int:
         """Elements of the embedding or the head on one device."""
-        return self.local_vocabulary * self.request.shape.width
+        return self.local_vocabulary * self.shape.width
 
     def loss_phase(self) -> dict[str, int]:
         """Parts of the loss: no layer has a gradient yet, or is being computed."""
@@ -95,9 +62,12 @@ class _DeviceStep:
                 "copy of the head for products": self._head_copy_bytes()}
 
     def layer_phase(self) -> dict[str, int]:
-        """Parts of the backward pass of a layer; memory for the gradients of all layers is taken already."""
-        return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(), **self._parts_of_one_layer(),
-                CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(self.request, self.tokens, self.fsdp, self.tp)}
+        """Parts of the backward pass of the widest layer; memory for the gradients of all layers is taken already."""
+        widest = max(map(self._layer_activation_bytes, range(self.shape.layers)))
+        step_long = self.compute_bytes * self.tokens * self.step_long_elements_per_token()
+        # Activations exist together with their gradients.
+        return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
+                "activations of the layer at hand": 2 * widest + step_long, **self.weights_and_scores()}
 
     def embedding_phase(self) -> dict[str, int]:
         """Parts of the gradient of the input embeddings, which comes last; the gradient of the head exists as well."""
@@ -127,48 +97,36 @@ class _DeviceStep:
 
     def _kept_activation_bytes(self) -> int:
         """Bytes of activations kept for backward: inputs of the layers, or all activations inside them."""
-        shape = self.request.shape
-        if self.request.memory.remat == "layer":
-            return self.compute_bytes * shape.layers * self.tokens * shape.width
-        scores = self._score_bytes() * shape.layers if self.request.memory.remat == "none" else 0
-        return sum(map(self._layer_activation_bytes, range(shape.layers))) + scores
-
-    def _parts_of_one_layer(self) -> dict[str, int]:
-        """Activations of the widest layer with their gradients, and the scores of one layer."""
-        shape = self.request.shape
-        widest = max(map(self._layer_activation_bytes, range(shape.layers)))
-        return {"activations of the layer at hand": 2 * widest
-                + self.compute_bytes * self.tokens * step_long_elements_per_token(shape),
-                "attention scores": self._score_bytes()}
+        layers, remat = self.shape.layers, self.request.memory.remat
+        if remat == "layer":
+            return self.compute_bytes * layers * self.tokens * self.shape.width
+        scores = self.score_bytes() * layers if remat == "none" else 0
+        return sum(map(self._layer_activation_bytes, range(layers))) + scores
 
     def _layer_activation_bytes(self, layer: int) -> int:
         """Bytes of one layer's activations."""
-        shape, feed_forward_tokens = self.request.shape, self.tokens
+        shape, feed_forward_tokens = self.shape, self.tokens
         if self.request.memory.remat == "layer":
             # Recomputed layers run their feed-forward in chunks (`engines/jax/feed_forward.py`).
             feed_forward_tokens = max(min(self.tokens, FEED_FORWARD_POSITIONS), self.tokens // FEED_FORWARD_CHUNKS)
-        feed_forward = self.compute_bytes * feed_forward_tokens * feed_forward_elements(shape, layer, self.tp)
+        feed_forward = self.compute_bytes * feed_forward_tokens * self.feed_forward_elements(layer)
         if shape.is_linear(layer):
             return feed_forward + self.tokens * (
-                self.compute_bytes * LAYER_ARRAYS * shape.width + linear_attention_bytes_per_token(shape))
+                self.compute_bytes * LAYER_ARRAYS * shape.width + self.linear_attention_bytes_per_token())
         # Queries and attended values have all heads; keys and values have their own number.
         kv_heads = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
         head_elements = (2 * shape.heads + 2 * kv_heads) * shape.head_dim_of(layer) // self.tp
         return feed_forward + self.compute_bytes * self.tokens * (LAYER_ARRAYS * shape.width + head_elements)
-
-    def _score_bytes(self) -> int:
-        heads = max(1, self.request.shape.heads // self.tp)
-        return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
 
     def _layout_copy_bytes(self) -> int:
         """Bytes of transposed copies of the matrices that ``fsdp`` does not split along their first axis in memory."""
         # GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
         if self.platform != "gpu" or self.fsdp == 1:
             return 0
-        names = {f"{name}.weight" for name in projections(self.request.shape)}
+        names = {f"{name}.weight" for name in projections(self.shape)}
         # Matrices in four bits are stored transposed, with the input axis first.
         in_four_bits = self.request.method.name == "qlora"
-        elements = sum(tensor.elements for tensor in local_tensors(self.request.shape, self.fsdp, self.tp)
+        elements = sum(tensor.elements for tensor in local_tensors(self.shape, self.fsdp, self.tp)
                        if tensor.name in names and tensor.name.endswith(INPUT_SPLIT) == in_four_bits)
         # Half a byte an element, and a scale of four bytes for each block of 64.
         return elements * 9 // 16 if in_four_bits else elements * self.stored_bytes
