@@ -15,7 +15,8 @@ from workings.models.batch import BatchShape
 from workings.models.shape import ModelShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count
-from workings.planning.memory_formulas import adapters, exact_parts, forward_program_parts
+from workings.planning.forward_memory import forward_program_parts
+from workings.planning.memory_formulas import adapters, exact_parts
 from workings.planning.plan import estimate
 from workings.planning.planned_run import PlannedRun, engine_request, longest_batch, mesh_of
 from workings.planning.run_time import step_operations, step_seconds

@@ -15,7 +15,8 @@ from workings.engines.registry import find_planning_engine
 from workings.errors import RequestError
 from workings.hardware.catalog import HOST, find_target, target_in_name, targets
 from workings.planning import search
-from workings.planning.memory_formulas import exact_parts, forward_program_parts
+from workings.planning.forward_memory import forward_program_parts
+from workings.planning.memory_formulas import exact_parts
 from workings.planning.plan import make_plan
 from workings.planning.planned_run import PlannedRun, engine_request, programs_of
 from workings.planning.run_time import estimate_run_time, generation_seconds, step_operations

@@ -14,17 +14,9 @@ from workings.models.batch import BatchShape
 from workings.models.shapes import published_shape
 from workings.models.weights import parameter_count, projections
 from workings.planning.breakdown import split_parts
+from workings.planning.forward_memory import forward_program_parts, kv_cache_elements, linear_attention_cache_bytes
 from workings.planning.further_memory import model_weight_bytes
-from workings.planning.memory_formulas import (
-    PER_LAYER_TABLE,
-    checkpoint_bytes,
-    exact_parts,
-    forward_program_parts,
-    host_parts,
-    kv_cache_elements,
-    layer_tensors,
-    linear_attention_cache_bytes,
-)
+from workings.planning.memory_formulas import PER_LAYER_TABLE, checkpoint_bytes, exact_parts, host_parts, layer_tensors
 from workings.planning.search import candidates, overrides_between, with_changes
 from workings.planning.step_memory import largest_phase_parts
 from workings.runs.plan import plan

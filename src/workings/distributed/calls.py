@@ -1,6 +1,7 @@
-"""One engine in several processes: process 0 broadcasts each of its calls, and all processes make the same one.
+"""One engine in several processes: process 0 broadcasts each call of its engine, and all processes make the same call.
 
-Process 0 decides everything, so no two processes can disagree about the next step. A call is a few bytes and its batch.
+`LeadingEngine` is the engine of process 0; `follow` runs in all others. States are not sent: each process has its own
+part of every state, and calls refer to states by number.
 """
 
 import json
@@ -18,24 +19,24 @@ from workings.errors import PEER_GONE, Interrupted, RequestError, WorkingsError,
 from workings.models.shards import missing_shards
 
 IDLE, LAST = "idle", "last"
-"""Names of a call that does nothing, and of the last one."""
+"""Names of a call that does nothing, and of the last call."""
 NEW_STATE = ("init", "load", "restore", "without_adapters", "with_adapters")
-"""Methods whose result is a state; `step` returns one as well."""
+"""Methods whose result is a new state; the result of `step` also has one."""
 SAVE_SHARDS = "save_shards"
 SEEN_SECONDS = 60.0
-"""Time in which files that other processes have written must appear here: a network's file system remembers names."""
+"""Time limit for files of other processes to appear here: a network's file system may show them late."""
 IDLE_SECONDS = 60.0
-"""Longest pause between two calls: a collective operation ends with an error where another process is late."""
+"""Longest pause between two calls: the other processes wait for the next call, and stop if it is late."""
 FAILED = "failed"
-"""Key under which a process that failed stores why."""
+"""Key under which a process that failed stores the reason."""
 POLL_SECONDS = 1.0
-"""Seconds between two looks for a failure while something is waited for."""
+"""Seconds between two looks for a failure while a process waits."""
 REASON_TIMEOUT = 5.0
-"""Seconds to wait for the reason of a failure, after a broken call has shown that there is one."""
+"""Seconds to wait for the reason of a failure after a call has failed."""
 
 
 class PeerFailed(WorkingsError):
-    """Another process failed; the exit code is the one it had."""
+    """Another process failed; this error has the exit code of that process."""
 
     def __init__(self, failure: bytes) -> None:
         """``failure``: as `write_failure` made it."""
@@ -47,15 +48,15 @@ class PeerFailed(WorkingsError):
 
 def write_failure(index: int, error: BaseException) -> bytes:
     """Encode an error of process ``index`` for the other processes."""
-    return json.dumps({"index": index, "text": first_line(error) if not isinstance(error, RequestError)
-                       else error.given, "exit_code": getattr(error, "exit_code", 1),
+    text = error.given if isinstance(error, RequestError) else first_line(error)
+    return json.dumps({"index": index, "text": text, "exit_code": getattr(error, "exit_code", 1),
                        "out_of_memory": is_out_of_memory(error)}).encode()
 
 
 def wait_for(processes: Processes, key: str, limit: float) -> bytes:
-    """A value of the store, waiting at most ``limit`` seconds and as long as no process fails.
+    """A value of the store, after at most ``limit`` seconds.
 
-    Raises `PeerFailed`, or `Interrupted` if the value did not come in time or the store is gone.
+    Raises `PeerFailed` if another process fails, `Interrupted` if the value is late or the store cannot be reached.
     """
     began = time.monotonic()
     while time.monotonic() - began < limit:
@@ -72,20 +73,20 @@ def wait_for(processes: Processes, key: str, limit: float) -> bytes:
 
 @contextmanager
 def explaining_failures(processes: Processes) -> Iterator[None]:
-    """Within this context a collective call that breaks raises why: `PeerFailed` if another process stored a reason.
+    """Replaces the error of a collective call that fails in this context because another process failed.
 
-    PyTorch and JAX report a lost process by many exceptions and texts, so several types count as one.
+    Raises `PeerFailed` if that process stored a reason, else `Interrupted`.
     """
     try:
         yield
+    # PyTorch and JAX report a lost process by errors of these types.
     except (RuntimeError, ValueError, ConnectionError) as error:
-        # Its own lack of memory comes first: others that failed because of it would hide the cause.
+        # If this process ran out of memory, the others failed because of it.
         if is_out_of_memory(error):
             raise
         try:
-            # The connection may break a moment before the other process has stored its reason.
             failure = processes.wait(FAILED, REASON_TIMEOUT)
-        except RuntimeError:  # not even the store can be reached
+        except RuntimeError:  # the store cannot be reached either
             failure = None
         if failure is not None:
             raise PeerFailed(failure) from error
@@ -94,15 +95,15 @@ def explaining_failures(processes: Processes) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Call:
-    """What is broadcast: a method of `DistributedEngine` with its arguments, in which a state is its number."""
+    """A broadcast call of a method of `DistributedEngine`. A state among its arguments is a `StateNumber`."""
 
     name: str
     arguments: Sequence[Any] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
-    into: int = 0
-    """Number of the state that the call makes."""
+    new_state: int | None = None
+    """Number of the state that the call makes; None if it makes no state."""
     dropped: Sequence[int] = ()
-    """Numbers of states that process 0 has dropped since the call before."""
+    """Numbers of states that process 0 has dropped since the previous call."""
 
 
 @dataclass(frozen=True)
@@ -113,20 +114,20 @@ class StateNumber:
 
 
 class OwnPart:
-    """A state as process 0's loop holds it: the part of this process, and the number by which others find theirs."""
+    """A state in process 0: its own part of the state, and the number by which other processes find theirs."""
 
     def __init__(self, part: State, number: int) -> None:
         self.part, self.number = part, number
 
 
-def _of_all(name: str) -> Callable[..., Any]:
+def _in_all_processes(name: str) -> Callable[..., Any]:
     def call(self: "LeadingEngine", *arguments: Any, **named: Any) -> Any:
         return self._call(name, *arguments, **named)
 
     return call
 
 
-def _of_this_process(name: str) -> Callable[..., Any]:
+def _in_this_process(name: str) -> Callable[..., Any]:
     def call(self: "LeadingEngine", *arguments: Any) -> Any:
         return getattr(self.engine, name)(*arguments)
 
@@ -139,63 +140,59 @@ class LeadingEngine:
     def __init__(self, engine: DistributedEngine, processes: Processes) -> None:
         self.engine, self.processes, self.name = engine, processes, engine.name
         self.failed = False
-        """Whether a call failed: the others may be stuck in it."""
+        """Whether a call failed; the other processes may be stuck in it."""
         self._numbers, self._saves, self._dropped = 0, 0, list[int]()
         self._lock, self._last_call, self._over = threading.Lock(), time.monotonic(), threading.Event()
         self._idle = threading.Thread(target=self._keep_in_touch, name="idle calls", daemon=True)
         self._idle.start()
 
     def end(self, outcome: Mapping[str, Any] | None) -> None:
-        """Make no more calls; the last one carries an outcome unless it is None, after a failure."""
+        """Make the last call, which has the ``outcome``; after a failure the outcome is None, and no call is made."""
         self._over.set()
         self._idle.join()
         if outcome is not None:
             self.processes.broadcast(Call(LAST, named=dict(outcome)))
 
     def _keep_in_touch(self) -> None:
-        """While process 0 computes alone, for example scores answers, let the others know that it is there."""
+        """Make idle calls while process 0 computes alone, for example while it scores answers."""
         pause = min(IDLE_SECONDS, self.processes.timeout / 4)
         while not self._over.wait(pause / 4):
-            # Never during a call: collective operations must have one order in all processes.
+            # Not during another call: collective operations must have one order in all processes.
             if self._lock.acquire(blocking=False):
                 try:
                     if time.monotonic() - self._last_call > pause:
                         self.processes.broadcast(Call(IDLE))
                         self._last_call = time.monotonic()
-                except Exception:  # noqa: BLE001 - the next call of the main thread meets the same error and says it
+                except Exception:  # noqa: BLE001 - the next call of the main thread raises the same error
                     return
                 finally:
                     self._lock.release()
 
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        """Broadcast a call and make it. Raises `PeerFailed` or `WorkingsError` where another process failed."""
+        """Broadcast a call and make it. Raises `PeerFailed` or `WorkingsError` if another process failed."""
         makes_state = name in NEW_STATE or name == "step"
         self._numbers += makes_state
-        # Popped one by one: a finalizer may append meanwhile, and what is left waits for the next call.
+        # Popped one by one, because a finalizer may append at any time.
         dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
-        sent = tuple(StateNumber(x.number) if isinstance(x, OwnPart) else
-                     # Absolute, because processes may have been started in different folders.
-                     x.absolute() if isinstance(x, Path) else x for x in arguments)
+        call = Call(name, tuple(map(_for_others, arguments)), named, self._numbers if makes_state else None, dropped)
         own = [x.part if isinstance(x, OwnPart) else x for x in arguments]
         if name == "step":
-            # The engine consumes the state; a reference kept here would hold the memory of two of them.
+            # The engine consumes the state. A reference to it would keep its memory, next to that of the new state.
             arguments[0].part = None
         with self._lock:
             try:
                 with explaining_failures(self.processes):
-                    self.processes.broadcast(Call(name, sent, named, self._numbers if makes_state else 0, dropped))
+                    self.processes.broadcast(call)
                     method = getattr(self.engine, name)
-                    # Popped from the list, so that no reference to a consumed state is left here.
+                    # Popped, so that the list has no reference either.
                     result = method(own.pop(0), *own, **named) if own else method(**named)
                     if name == SAVE_SHARDS:
                         self._wait_for_shards(arguments[-1])
-            except PeerFailed as failure:
+            except BaseException as error:
                 self.failed = True
-                if failure.out_of_memory:  # the loop ends as if this process had run out of memory itself
-                    raise MemoryError(str(failure)) from failure
-                raise
-            except BaseException:
-                self.failed = True
+                # The loop ends as if this process had run out of memory itself.
+                if isinstance(error, PeerFailed) and error.out_of_memory:
+                    raise MemoryError(str(error)) from error
                 raise
             finally:
                 self._last_call = time.monotonic()
@@ -204,7 +201,7 @@ class LeadingEngine:
         return self._own_part(result) if makes_state else result
 
     def _wait_for_shards(self, directory: Path) -> None:
-        """Return when all processes have said that their shards are on the disk, and this one sees them."""
+        """Return when all processes have written their shards, and this process sees the files."""
         self._saves += 1
         for index in range(1, self.processes.count):
             wait_for(self.processes, _saved_key(self._saves, index), self.processes.timeout)
@@ -218,34 +215,41 @@ class LeadingEngine:
 
     def _own_part(self, part: State) -> OwnPart:
         handle = OwnPart(part, self._numbers)
-        # Its end makes the others drop their parts, too. The finalizer holds the list and not this engine.
+        # When it is freed, the next call makes the other processes drop their parts.
         weakref.finalize(handle, self._dropped.append, self._numbers)
         return handle
 
-    # Calls that all processes make, as `workings.engines.base` describes them.
-    init, load, restore, without_adapters, with_adapters = map(_of_all, NEW_STATE)
+    # The methods of `DistributedEngine`.
+    init, load, restore, without_adapters, with_adapters = map(_in_all_processes, NEW_STATE)
     step, evaluate, log_probs, generate, sample, save, save_shards, export = map(
-        _of_all, ("step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
+        _in_all_processes, ("step", "evaluate", "log_probs", "generate", "sample", "save", SAVE_SHARDS, "export"))
     describe, dtypes, memory, inspect, check_device = map(
-        _of_this_process, ("describe", "dtypes", "memory", "inspect", "check_device"))
+        _in_this_process, ("describe", "dtypes", "memory", "inspect", "check_device"))
 
     def environment_files(self) -> Mapping[str, str]:
         """Texts about libraries and drivers of this process."""
         return self.engine.environment_files() if isinstance(self.engine, ReportingEngine) else {}
 
 
+def _for_others(argument: Any) -> Any:
+    """An argument of a call as it is sent. Paths are absolute: processes may have been started in different folders."""
+    if isinstance(argument, OwnPart):
+        return StateNumber(argument.number)
+    return argument.absolute() if isinstance(argument, Path) else argument
+
+
 def follow(engine: DistributedEngine, processes: Processes, weights: Path | None,
            between_calls: Callable[[], None]) -> dict[str, Any]:
-    """Make the calls of process 0 with this process's engine until the last one; returns the outcome that it carries.
+    """Make the calls of process 0 with this process's engine. Returns the outcome that the last call has.
 
-    Raises `WorkingsError` if another process failed or is gone.
+    ``weights``: directory of the weights on this machine. Raises `WorkingsError` if another process failed.
     """
     states: dict[int, State] = {}
     saves = 0
     with explaining_failures(processes):
         while (call := processes.broadcast(None)).name != LAST:
             for number in call.dropped:
-                # A step may have consumed the state of this number already.
+                # A step may have consumed the state already.
                 states.pop(number, None)
             if call.name != IDLE:
                 _make(call, engine, states, weights)
@@ -257,21 +261,21 @@ def follow(engine: DistributedEngine, processes: Processes, weights: Path | None
 
 
 def _saved_key(number: int, index: int) -> str:
-    """Key that a process sets when it has written its shards for the ``number``-th time."""
+    """Key that process ``index`` sets when it has written its shards for the ``number``-th time."""
     return f"saved/{number}/{index}"
 
 
 def _make(call: Call, engine: DistributedEngine, states: dict[int, State], weights: Path | None) -> None:
-    # A step consumes its state: taken out, so that this process holds one of them at a time.
-    arguments = [(states.pop if call.name == "step" else states.__getitem__)(x.number)
-                 if isinstance(x, StateNumber) else x for x in call.arguments]
+    # A step consumes its state, so that this process has one state at a time.
+    take = states.pop if call.name == "step" else states.__getitem__
+    arguments = [take(x.number) if isinstance(x, StateNumber) else x for x in call.arguments]
     if call.name == "load":
-        arguments[0] = weights  # each process has found them on its own machine
+        arguments[0] = weights
     if call.name in ("restore", SAVE_SHARDS) and not arguments[-1].is_dir():
-        # Most likely the directory is on process 0's own disk, which no other error would say.
+        # Most likely the directory is on the disk of process 0's machine.
         raise RequestError(f"this process does not see {arguments[-1]}",
                            "a run directory that all processes read, and write to with checkpoint.sharded: true",
                            "a --out on a file system that all machines share")
     result = getattr(engine, call.name)(arguments.pop(0), *arguments, **call.named)
-    if call.into:
-        states[call.into] = result[0] if call.name == "step" else result
+    if call.new_state is not None:
+        states[call.new_state] = result[0] if call.name == "step" else result

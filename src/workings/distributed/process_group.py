@@ -1,7 +1,7 @@
-"""The process group of one run: how its processes meet, agree, stop, fail and part.
+"""The process group of a run: its processes meet, agree on the run, work together, and end together.
 
-Process 0 owns the run directory, the display and every decision; the others make its calls of the engine. None waits
-for ever.
+Process 0, the coordinator, has the run directory and the display, and makes all decisions. The others, the workers,
+make its calls of the engine. No process waits without a time limit.
 """
 
 import json
@@ -26,22 +26,22 @@ from workings.engines.registry import find_engine
 from workings.errors import RequestError, WorkingsError
 
 MAX_SHOWN = 4
-"""Differences that are shown."""
+"""The most differences that are shown."""
 READY_TIMEOUT, SHUTDOWN_TIMEOUT = 1800.0, 5.0
-"""Seconds in which all processes must be ready, and in which they must have heard the end."""
+"""Seconds to wait until all processes are ready, and until they have received the last call."""
 STOP_KEY = "stop"
 """Key that a process sets when it is asked to stop."""
 
 
 def facts_of(engine: Engine) -> dict[str, Any]:
-    """Facts about an engine that must be equal in every process."""
+    """Facts about an engine that must be equal in every process, as JSON values."""
     device = engine.describe()
     return {"platform": device.platform, "mesh": dict(device.mesh), "versions": dict(device.versions),
             "dtypes": dict(engine.dtypes())}
 
 
 def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted keys with both values, down to the innermost mapping, such as ``recipe.training.learning_rate``."""
+    """Dotted keys of nested mappings with two different values, such as ``("recipe.seed", 0, 1)``."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
         for key in sorted(here.keys() | there.keys()):
             yield from differing(here.get(key, "(absent)"), there.get(key, "(absent)"),
@@ -51,7 +51,7 @@ def differing(here: Any, there: Any, prefix: str = "") -> Iterator[tuple[str, An
 
 
 class ProcessGroup:
-    """The processes of a run, from before the first file is read until the last answer; alone it does nothing."""
+    """The processes of a run as a context; with a single process (None) it does nothing."""
 
     def __init__(self, processes: Processes | None) -> None:
         self._processes = processes
@@ -65,15 +65,13 @@ class ProcessGroup:
 
     @classmethod
     def of(cls, engine: str) -> "ProcessGroup":
-        """Meet the processes that a launcher started. Raises `RequestError` if the engine cannot use them."""
+        """Connect to the processes that a launcher started. Raises `RequestError` if the engine cannot use them."""
         engine_class: object = find_engine(engine).engine
         if isinstance(engine_class, JoiningEngine):
             return cls(engine_class.join())
-        # Each process would train the same run as if it were alone, and write into the same directory.
         if several := launched():
             raise RequestError(f"engine: {engine} does not run in several processes ({several})",
-                               "an engine that does: "
-                               "jax or torch", "one process, or engine=torch")
+                               "an engine that does: jax or torch", "one process, or engine=torch")
         return cls(None)
 
     @property
@@ -91,41 +89,41 @@ class ProcessGroup:
         try:
             with explaining_failures(self._processes):
                 self._part(self._processes, error)
-        except WorkingsError:  # the others are gone, and so is everybody who would read of an error
+        except WorkingsError:
+            # After a failure of this process, the failure itself is the error to report.
             if error is None:
                 raise
 
     def _part(self, processes: Processes, error: BaseException | None) -> None:
-        """Store the failure or send the last call, and wait until every process has heard it."""
-        broken = self._leading is not None and self._leading.failed
+        """Store the failure or send the last call, and wait until every process has received it."""
+        call_failed = self._leading is not None and self._leading.failed
         if self._leading is not None:
-            self._leading.end(None if error or broken else self.outcome)
-        # A failure that came from another process is in the store already, under its own index and words.
+            self._leading.end(None if error or call_failed else self.outcome)
         if error is not None and not isinstance(error, PeerFailed):
             processes.set(FAILED, write_failure(self.index, error))
-        # The loop has made an outcome of the failure (memory ran out), but the others may be stuck in that call.
-        elif broken:
+        elif call_failed:
+            # The loop has turned the failure (memory ran out) into an outcome, but the others may wait in that call.
             processes.set(FAILED, write_failure(0, WorkingsError(str(self.outcome.get("reason", "stopped")))))
-        # After the failure or the last call: a process that reads this key will find those.
+        # A process that finds this key will also find the failure or the last call.
         processes.set(f"shutdown/{self.index}", b"")
-        late = isinstance(error, PeerFailed) or self.outcome.get("status") in ("interrupted", "failed")
-        if late and not self.is_coordinator:
-            # A launcher ends all processes with the first that has another exit code than 0: let that be process 0, or
-            # the one that failed by itself.
-            time.sleep(SHUTDOWN_TIMEOUT)
         if self.is_coordinator:  # the store may be in this process
             limit = time.monotonic() + SHUTDOWN_TIMEOUT
             for index in range(1, self.count):
                 processes.wait(f"shutdown/{index}", max(0.1, limit - time.monotonic()))
-        # Leaving the group together needs every process; after a failure each ends as it is.
-        if error is None and not broken:
+        elif isinstance(error, PeerFailed) or self.outcome.get("status") in ("interrupted", "failed"):
+            # A launcher ends all processes when the first one ends with an exit code other than 0. That must be process
+            # 0 or the process that failed.
+            time.sleep(SHUTDOWN_TIMEOUT)
+        # Leaving the group needs every process; after a failure each process ends on its own.
+        if error is None and not call_failed:
             processes.shutdown(stopped=self.outcome.get("status") == "interrupted")
 
     def agree(self, same: dict[str, Any], own: dict[str, Any]) -> list[dict[str, Any]]:
-        """Make sure that all processes have prepared the same run; all of them call it equally often.
+        """Make sure that all processes have prepared the same run. All processes must call it equally often.
 
-        ``same`` must be equal in all, ``own`` are facts about this process alone; both are JSON values. Process 0 gets
-        ``own`` of all processes, by index; another gets its own. Raises `RequestError` with every value that differs.
+        ``same``: facts that must be equal in all processes; ``own``: facts about this process; both are JSON values.
+        Returns ``own`` of all processes, by index, in process 0, and of itself in the others. Raises `RequestError`
+        with the values that differ.
         """
         if not self._processes:
             return [own]
@@ -133,7 +131,6 @@ class ProcessGroup:
         ready, agreed = f"ready/{self._agreements}", f"agreed/{self._agreements}"
         if not self.is_coordinator:
             self._processes.set(f"{ready}/{self.index}", json.dumps({"same": same, "own": own}).encode())
-            # Devices wait for each other from here on: not before process 0 has heard of all of them.
             wait_for(self._processes, agreed, READY_TIMEOUT)
             return [own]
         facts = [own]
@@ -149,16 +146,16 @@ class ProcessGroup:
         return facts
 
     def coordinate(self, engine: Engine) -> Engine:
-        """The engine as process 0 calls it; unchanged where there are no others."""
+        """The engine that process 0 calls for all processes; the engine itself with a single process."""
         if not self._processes:
             return engine
         self._leading = LeadingEngine(_distributed(engine), self._processes)
         return self._leading
 
     def work(self, engine: Engine, weights: Path | None, stop_requested: Callable[[], bool]) -> dict[str, Any]:
-        """Make process 0's calls until the last one, as `follow`; returns the values of that one, its `outcome`.
+        """In a worker: make process 0's calls until the last one, and return the `outcome` (see `follow`).
 
-        ``stop_requested``: whether this process was asked to stop, which is for process 0 to decide.
+        ``stop_requested``: whether this process was asked to stop; then it asks process 0 to stop.
         """
         processes = self._processes
         assert processes
@@ -178,7 +175,7 @@ class ProcessGroup:
 
 
 def _distributed(engine: Engine) -> DistributedEngine:
-    """The engine as one whose steps several processes take together. Raises `RequestError` where it lacks a method."""
+    """The engine, if several processes can take its steps together. Raises `RequestError` if they cannot."""
     if not isinstance(engine, DistributedEngine):
         raise RequestError(f"engine: {engine.name} does not run in several processes",
                            "an engine with the methods of `workings.engines.base.DistributedEngine`", "one process")

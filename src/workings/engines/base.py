@@ -1,8 +1,13 @@
-"""The seam: the interface between engines and the rest of the package.
+"""The interface between engines and the rest of the package.
 
-An engine runs one step. Data order, schedule, accumulation, metrics, checkpoint policy and stopping are implemented
-once, above it. Engines are found by name among the entry points of group ``workings.engines`` (`engines/registry.py`),
-so another package can bring its own. ``State`` is opaque: only the engine that made it reads its contents.
+An engine opens devices for one request, and computes steps, losses and completions with an opaque state:
+
+    engine = find_engine("jax").engine.open(EngineRequest.of(recipe, shape))
+    state = engine.init(seed=0)
+    state, result = engine.step(state, batch, learning_rate=1e-5)
+
+Order of data, schedule, metrics, checkpoint policy and stopping are implemented once for all engines, above them.
+Another package can register its own engine (`engines/registry.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +32,8 @@ from workings.objectives.base import CROSS_ENTROPY, Objective
 
 ProgramName = Literal["step", "evaluation", "generation", "drawing", "log_probs", "teacher"]
 """``step``: one optimizer update. ``evaluation``: loss of a held-out batch. ``generation``: greedy answers to items.
-``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as those of these
-completions. ``teacher``: the same under a teacher, which a second engine runs."""
+``drawing``: sampled completions of a rollout. ``log_probs``: log probabilities of given tokens, such as completions.
+``teacher``: log probabilities by a teacher, which a second engine runs."""
 
 
 class GenerationShape(NamedTuple):
@@ -38,18 +43,18 @@ class GenerationShape(NamedTuple):
     prompt_tokens: int
     """Tokens of the longest prompt."""
     new_tokens: int
-    """The most of one completion."""
+    """The most new tokens of one completion."""
 
 
 class MeshShape(NamedTuple):
     """Number of devices along each axis of the mesh."""
 
     fsdp: int
-    """Devices that share rows, and split parameters and optimizer state between them."""
+    """Devices that split rows, parameters and optimizer state between them."""
     tp: int
-    """Devices that share each row and split the products of a layer between them."""
+    """Devices that have the same rows and split the products of a layer between them."""
     replicate: int = 1
-    """Copies of parameters and optimizer state, each on ``fsdp`` x ``tp`` devices and for its own rows."""
+    """Copies of parameters and optimizer state, each on ``fsdp`` x ``tp`` devices with its own rows."""
 
     @classmethod
     def of(cls, axes: Mapping[str, int]) -> "MeshShape":
@@ -83,11 +88,11 @@ class MeshShape(NamedTuple):
         return {**copies, "fsdp": self.fsdp, "tp": self.tp}
 
     def sizes(self) -> str:
-        """Axes and sizes: ``fsdp=4 tp=2``."""
+        """Axes and sizes, such as ``fsdp=4 tp=2``."""
         return " ".join(f"{axis}={size}" for axis, size in self.axes().items())
 
     def text(self) -> str:
-        """The keys of the recipe and their values: ``mesh.fsdp x mesh.tp = 4 x 2``."""
+        """The keys of the recipe and their values, such as ``mesh.fsdp x mesh.tp = 4 x 2``."""
         axes = self.axes()
         return f"{' x '.join(f'mesh.{axis}' for axis in axes)} = {' x '.join(map(str, axes.values()))}"
 
@@ -96,17 +101,17 @@ ProgramShape = BatchShape | GenerationShape
 ProgramShapes = Mapping[ProgramName, ProgramShape]
 """Programs of a run, each with its largest shape."""
 State = Any
-"""Parameters, optimizer state and step count. ``Any``, because the engine is chosen by name at run time."""
+"""Parameters, optimizer state and step count; only the engine that made it reads its contents."""
 
 
 def program_shape(program: ProgramName, sizes: Sequence[int]) -> ProgramShape:
-    """The shape of a program whose three sizes were written as a JSON list."""
+    """The shape of a program from its three sizes, which are a list in JSON."""
     return GenerationShape(*sizes) if program in ("generation", "drawing") else BatchShape(*sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRequest:
-    """Everything that an engine must know before it opens a device."""
+    """Everything that an engine needs to know before it opens a device."""
 
     shape: ModelShape
     device: Literal["auto", "cpu", "gpu", "tpu"]
@@ -124,18 +129,14 @@ class EngineRequest:
     packed: bool = False
     """Whether a sequence may hold several rows (`data.packing`)."""
     completions_of_a_prompt: int = 1
-    """Completions that are sampled of each prompt (`algorithm.group`). Only plans read it, because the prompt is read
-    once for all of them; `sample` finds equal prompts itself."""
+    """Completions that are sampled of each prompt (`algorithm.group`); only plans read it."""
     split_frozen: bool = True
-    """Copied from `PlanningEngine.splits_frozen` by planning, for its formulas; engines do not read it."""
+    """`PlanningEngine.splits_frozen`; only the formulas of plans read it."""
 
     @classmethod
     def of(cls, recipe: Recipe, shape: ModelShape, *, device: str = "", mesh: MeshConfig | None = None,
            weights: Path | None = None) -> "EngineRequest":
-        """The request of a recipe.
-
-        ``device`` and ``mesh`` replace the recipe's; ``weights``: directory of the frozen weights of adapters.
-        """
+        """The request of a recipe; ``device`` and ``mesh`` replace those of the recipe."""
         return cls(shape=shape, device=without_alias(device or recipe.device), optimizer=recipe.optimizer,
                    precision=recipe.precision, memory=recipe.memory, mesh=mesh or recipe.mesh, seed=recipe.seed,
                    method=recipe.method, weights=weights, packed=recipe.data.packing != "none",
@@ -143,10 +144,7 @@ class EngineRequest:
                    completions_of_a_prompt=recipe.algorithm.completions_of_a_prompt)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values for digests, and for a child process that compiles or traces.
-
-        ``weights`` and ``split_frozen`` are left out: neither a compiler nor a trace reads them.
-        """
+        """JSON values for digests, and for a child process that compiles or traces; without what neither reads."""
         values: dict[str, Any] = _REQUEST.dump_python(self, exclude={"weights", "split_frozen"})
         return values
 
@@ -161,7 +159,7 @@ _REQUEST = TypeAdapter(EngineRequest)
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """Results of one optimizer step. Floats are Python floats: reading them waits for the device."""
+    """Results of one optimizer step."""
 
     loss: float
     """The objective divided by `Batch.divisor`, before the update. For cross entropy: mean negative log likelihood of
@@ -169,21 +167,20 @@ class StepResult:
     grad_norm: float
     """Global L2 norm of the gradient, before clipping."""
     share_of_weights_changed: float
-    """Share of stored parameters whose bits the update changed (1.0: all of them)."""
+    """Share of stored parameters whose bits the update changed, from 0 to 1."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The objective's metrics by name, each a mean over what the metric counts."""
+    """The objective's metrics by name, each a mean."""
     log_probs: np.ndarray | None = field(default=None, compare=False)
-    """``[A, B, S]`` float32 natural log probabilities of the batch's targets before the update, from the step's own
-    forward; 0 where they are not supervised. None for cross entropy."""
+    """``[A, B, S]`` float32 natural log probabilities of the batch's targets before the update; 0 where they are not
+    supervised. None for cross entropy."""
 
     @classmethod
     def of(cls, numbers: Sequence[float], metrics: Sequence[str], log_probs: np.ndarray | None = None) -> "StepResult":
         """The result from ``[loss, gradient norm, share of weights changed, sum, count, sum, count, …]``.
 
-        Sum and count are those of each of ``metrics``.
+        Each of ``metrics`` has a sum and a count; a metric with a count of 0 is 0.
         """
         pairs = zip(metrics, numbers[3::2], numbers[4::2], strict=True)
-        # A metric that nothing in this step counted has no mean; it is written as 0.
         return cls(loss=numbers[0], grad_norm=numbers[1], share_of_weights_changed=numbers[2],
                    metrics={name: total / count if count else 0.0 for name, total, count in pairs},
                    log_probs=log_probs)
@@ -220,16 +217,14 @@ class Completion:
     stop_token: int | None = None
     """The stop token; None for a completion that reached its length limit."""
     log_probs: list[float] = field(default_factory=list, compare=False)
-    """Natural log probabilities, at the sampling temperature, of ``tokens`` and then of the stop token. Empty for
-    greedy completions. Their last bits depend on the rest of the batch; they do not count in comparisons."""
+    """Natural log probabilities, at the sampling temperature, of ``tokens`` and then of the stop token; empty for
+    greedy completions. Comparisons ignore them, because their last bits depend on the rest of the batch."""
 
     @classmethod
     def of(cls, written: Sequence[int], stop_ids: Sequence[int], log_probs: Sequence[float] = ()) -> "Completion":
         """The completion from generated tokens, which ends at the first stop token."""
-        # After the first stop token an engine may have written anything: a batch goes on until its last row ends.
         for count, token in enumerate(written):
             if token in stop_ids:
-                # The stop token has a log probability, too, because a policy also learns when to stop.
                 return cls(tokens=[*written[:count]], finish_reason="stop", stop_token=token,
                            log_probs=[*log_probs[:count + 1]])
         return cls(tokens=[*written], finish_reason="length", log_probs=[*log_probs[:len(written)]])
@@ -254,22 +249,21 @@ class Inspection:
     versions: Mapping[str, str]
     """Of the compiler, tracer or formula."""
     refused: str = ""
-    """The compiler's message where it refused the program for lack of memory: no device of this kind can run it."""
+    """The compiler's message if it refused the program for lack of memory: no device of this kind can run it."""
     limit_bytes: int = 0
     """Memory of a device, as the compiler's refusal states it; 0 if it does not."""
     exact: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of the program's arguments by part (`parameters`, `moments`, `batch`, …), from shapes and shardings; empty
-    if these are not known."""
+    """Bytes of the program's arguments by part (`parameters`, `moments`, `batch`, …); empty if these are not known."""
     assumed: tuple[str, ...] = ()
-    """Entries of ``breakdown`` that are a round figure for memory that no trace can see, such as a CUDA context."""
+    """Entries of ``breakdown`` that are round figures for memory that no trace can see, such as a CUDA context."""
     why_estimated: str = ""
     """Why neither a compiler nor a trace was used, as a clause."""
     notes: tuple[str, ...] = ()
-    """Remarks about how the numbers came about, a sentence each."""
+    """Remarks about the source of the numbers, a sentence each."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Duration by part of the work: `lower`, `compile` and `compile_cpu` (processor time), or `trace`."""
+    """Duration of the work: `lower`, `compile` and `compile_cpu` (processor time), or `trace`."""
     peak_operator: str = ""
-    """The operator at which a trace reaches its peak; empty for a compiler and a formula."""
+    """The operator at which a trace reaches its peak; empty without a trace."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Inspection":
@@ -300,14 +294,14 @@ class Engine(Protocol):
         """A new state with weights from a directory in Hugging Face's format; ``trainable`` as in `init`."""
 
     def step(self, state: State, batch: Batch, learning_rate: float) -> tuple[State, StepResult]:
-        """One update with one batch. ``state`` is consumed: only the returned state may be used afterwards."""
+        """One update with one batch. ``state`` is consumed: only the returned state may be used after the call."""
 
     def evaluate(self, state: State, batch: Batch) -> LossSum:
-        """Negative log likelihood of a batch (``A`` is 1), regardless of the objective; no update."""
+        """Negative log likelihood of a batch (``A`` is 1), regardless of the objective, without an update."""
 
     def generate(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int,
                  stop_ids: Sequence[int]) -> list[Completion]:
-        """Greedy completions of token prompts, in the order of the prompts, batched and with a key/value cache."""
+        """Greedy completions of token prompts, in the order of the prompts."""
 
     def save(self, state: State, directory: Path) -> None:
         """Write ``model.safetensors`` (Hugging Face's names) and ``optimizer.safetensors`` into an existing folder."""
@@ -337,18 +331,18 @@ class EngineClass(Protocol):
     def open(self, request: EngineRequest) -> Engine:
         """Find and open the devices.
 
-        Raises `DeviceError` for an absent or unusable device, `RequestError` for a setting that it does not support.
+        Raises `DeviceError` for an absent or unusable device, `RequestError` for a setting that is not supported.
         """
 
 
 @runtime_checkable
 class ShardSavingEngine(Protocol):
-    """Optional: checkpoints to which each process writes what its devices hold (`models.shards`)."""
+    """Optional: checkpoints to which each process writes the parts on its own devices (`models.shards`)."""
 
     def save_shards(self, state: State, directory: Path) -> None:
-        """Write this process's shards of what `save` writes; `restore` reads both layouts, in any number of processes.
+        """Write this process's shards of what `save` writes; other processes may still be writing when it returns.
 
-        It may return before the other processes have written theirs.
+        `restore` reads both layouts, in any number of processes.
         """
 
 
@@ -365,22 +359,22 @@ class TeachingEngine(Protocol):
     """Optional: the most likely tokens of each position, for distillation."""
 
     def most_likely(self, state: State, batch: Batch, count: int, below: int) -> tuple[np.ndarray, np.ndarray]:
-        """``[A, B, S, K]`` the ``count`` most likely tokens of each supervised position, in descending order (int32).
+        """The K = ``count`` most likely tokens of each supervised position, and their natural log probabilities.
 
-        And their float32 natural log probabilities among all tokens of the model; 0 at other positions. Only ids
-        under ``below`` are chosen: at least ``count``, at most the model's vocabulary. Targets are not read.
+        Both are ``[A, B, S, K]`` in descending order of probability (int32, float32), and 0 at other positions. Only
+        tokens with ids under ``below`` are chosen; probabilities are among all tokens. Targets are not read.
         """
 
 
 @runtime_checkable
 class AdapterEngine(Protocol):
-    """Optional: the model without its adapters, as a reference, or with those of a checkpoint, as a teacher."""
+    """Optional: the model without its adapters (a reference), or with those of a checkpoint (a teacher)."""
 
     def without_adapters(self, state: State) -> State:
-        """The model without its adapters, for `log_probs` alone; it shares its frozen weights with ``state``.
+        """The model without its adapters, for `log_probs`. It shares its frozen weights with ``state``.
 
-        The next `step` may consume these weights: after it, ask again with the state that it returned. Raises
-        `RequestError` for method ``full``: use ``load(weights, trainable=False)`` there.
+        The next `step` may consume these weights; then call this again with the new state. Raises `RequestError` for
+        method ``full``.
         """
 
     def with_adapters(self, state: State, directory: Path) -> State:
@@ -392,43 +386,43 @@ class AdapterEngine(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """The role next to an engine: to sample completions with the weights that the engine trains. Most engines play it.
+    """Optional: samples completions with the weights that an engine trains. Another program can do so as well.
 
-    ``state`` is the engine's; it is read, not consumed.
+    ``state`` is the engine's; it is not consumed.
     """
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
                temperature: float, seeds: Sequence[int]) -> list[Completion]:
         """One sampled completion per prompt, in the order of the prompts, with the log probability of each token.
 
-        ``seeds``: a number below 2**32 per prompt, on which alone its completion depends and not on the other prompts.
+        ``seeds``: a number below 2**32 for each prompt; a completion depends only on its own prompt and seed.
         """
 
 
 @runtime_checkable
 class TaggedSampler(Sampler, Protocol):
-    """A sampler that is another program, with weights that it took over."""
+    """A sampler that is another program, to which the engine's weights are copied."""
 
     @property
     def tag(self) -> dict[str, str]:
-        """What the record says of the last completions: the program, its version, and which weights it had."""
+        """Facts about the last completions for the record: the program, its version, and its weights."""
 
     def load(self, state: State) -> None:
-        """Load the weights of a state; `sample` does so itself, unless its state is None."""
+        """Copy the weights of a state to the program; `sample` does so itself, unless its state is None."""
 
 
 @runtime_checkable
 class StreamingEngine(Protocol):
-    """Optional: a completion whose tokens are passed on one by one."""
+    """Optional: a completion whose tokens arrive one by one."""
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The completion that `generate` returns for one prompt; ``tell`` is called with each token in order."""
+        """The completion that `generate` returns for one prompt; ``tell`` is called with each token."""
 
 
 @runtime_checkable
 class ComparableEngine(Protocol):
-    """Optional: values that a comparison of engines needs and no run does."""
+    """Optional: values that only comparisons of engines need."""
 
     def logits(self, state: State, batch: Batch) -> np.ndarray:
         """``[B, S, V]`` float32 logits of a batch's first micro batch."""
@@ -446,24 +440,24 @@ class Refusal(RequestError):
     """A request asks for a feature that an engine does not have."""
 
     def __init__(self, feature: str, given: str, expected: str, try_next: str) -> None:
-        """``feature``: in a few words (`mesh.tp above 1`)."""
+        """``feature``: in a few words, such as ``mesh.tp above 1``."""
         super().__init__(given, expected, try_next)
         self.feature = feature
 
 
 class NotInspected(WorkingsError):
-    """No compiler and no trace can inspect a program here. The message is the reason as a clause, or empty."""
+    """No compiler and no trace can inspect a program here. The message is the reason as a clause; it may be empty."""
 
 
 @runtime_checkable
 class PlanningEngine(Protocol):
-    """Optional: plans for devices that are not here, before anything is opened.
+    """Optional: plans for devices that are not here.
 
     A class with these class methods is registered under its engine's name in the entry points of group
     ``workings.planning_engines``. Its module loads no framework: programs are compiled or traced in a child process.
 
-    A class may have one attribute more, ``process_per_device = True``: of many prompts each device of ``fsdp`` then
-    answers 128 at a time; without it all devices together do.
+    A class may also have ``process_per_device = True``: then each device answers 128 prompts at a time; otherwise all
+    devices together do.
     """
 
     name: str
@@ -471,17 +465,16 @@ class PlanningEngine(Protocol):
     libraries: tuple[str, ...]
     """Modules that must be installed for the engine to run."""
     inspected_platforms: tuple[str, ...]
-    """Platforms of the targets that `inspect_for` accepts. Without `cpu` among them, the engine is opened on a CPU and
-    `Engine.inspect` is called there. Without `gpu`, GPUs are estimated; without `tpu`, TPUs are refused."""
+    """Platforms of the targets that `inspect_for` accepts. If `cpu` is missing, the engine is opened on a CPU and
+    `Engine.inspect` is called. If `gpu` is missing, GPUs are estimated; if `tpu` is missing, TPUs are refused."""
     splits_frozen: bool
-    """Whether ``fsdp`` also splits 4-bit matrices and the table of per-layer embeddings; if not, every device has them
-    whole."""
+    """Whether ``fsdp`` also splits 4-bit matrices and per-layer embeddings; if not, every device has them whole."""
 
     def refusals(self, request: EngineRequest) -> Sequence[Refusal]:
         """Features of the request that the engine does not have; empty if it has all."""
 
     def inspect_for(self, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """An inspection of each program, compiled or traced for a target; of a refused step the others may be left out.
+        """An inspection of each program, compiled or traced for a target; only the step's if the step is refused.
 
         Raises:
             RequestError: the engine lacks a feature of the request, or its libraries are not installed.
@@ -490,55 +483,52 @@ class PlanningEngine(Protocol):
         """
 
     def inspection_key(self, target: Target) -> Mapping[str, Any]:
-        """Everything besides request and programs that decides the results of `inspect_for`, as JSON values.
+        """Facts that decide the results of `inspect_for`, as JSON values, in addition to request and programs.
 
-        That is the target as the compiler gets it, versions, flags, and a digest of the engine's own source.
+        These are the target as the compiler gets it, versions, flags, and a digest of the engine's own source.
         """
 
     def usable_memory(self, target: Target) -> tuple[int, str]:
-        """Memory in bytes of one device of the target that this engine may use, and its source. Not for a CPU."""
+        """Bytes of one device of the target (GPU or TPU) that this engine may use, and the source of the number."""
 
 
 class Processes(Protocol):
-    """Processes that a launcher started for one run: a collective operation, and a store of small values.
-
-    The store works while devices compute or are stuck.
-    """
+    """Processes that a launcher started for one run. They have a broadcast, and a store that works at any time."""
 
     index: int
     """Number of this process, from 0."""
     count: int
     timeout: float
-    """Seconds after which a collective operation fails where a process is gone or late (`PEER_TIMEOUT`)."""
+    """Seconds after which a collective operation fails if a process is gone or late (`PEER_TIMEOUT`)."""
 
     def set(self, key: str, value: bytes) -> None:
-        """Store a value; replaces an earlier one. Raises `RuntimeError` if the store cannot be reached any more."""
+        """Store a value, which replaces an earlier one. Raises `RuntimeError` if the store cannot be reached."""
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """Wait for a value; None after the time limit, with 0 at once. Raises as `set` does."""
+        """Wait for a value; None after the time limit. Raises `RuntimeError` as `set`."""
 
     def broadcast(self, value: Any) -> Any:
-        """Process 0's value, anything that can be pickled: a collective operation, in the same order everywhere."""
+        """Process 0's value, which can be pickled. All processes must make collective calls in the same order."""
 
     def shutdown(self, *, stopped: bool) -> None:
-        """Leave the group of processes at the end of the run; ``stopped``: the program ends, too."""
+        """Leave the group of processes at the end of the run; ``stopped``: whether the program ends, too."""
 
 
 @runtime_checkable
 class JoiningEngine(Protocol):
-    """Optional: several processes. `join` is a class method of an engine's class."""
+    """Optional: several processes. An engine's class has `join` as a class method."""
 
     def join(self) -> Processes | None:
         """Connect to the other processes before a device is opened; None if no launcher started several.
 
-        Raises `RequestError` for contradicting variables of a launcher.
+        Raises `RequestError` for variables of a launcher that contradict each other.
         """
 
 
 @runtime_checkable
 class DistributedEngine(Engine, Sampler, LikelihoodEngine, AdapterEngine, JoiningEngine, Protocol):
-    """Optional: a step that several processes take together, each with its share of the rows.
+    """Optional: steps that several processes take together, each with its share of the rows.
 
-    Every process must make the same calls with the same arguments in the same order, except for those about itself
+    Every process makes the same calls with the same arguments in the same order, except for calls about itself
     (`describe`, `dtypes`, `memory`, `inspect`, `check_device`). Only process 0 writes, except in `save_shards`.
     """

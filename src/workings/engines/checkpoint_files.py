@@ -1,6 +1,6 @@
-"""Files that both engines write and read alike: checkpoints, and exports as transformers and peft read them.
+"""Files of checkpoints and exports that all engines share, in the formats of transformers and peft.
 
-Of a multimodal model only the text part is trained; its other weights are skipped on load and merged into an export.
+Only the text part of a multimodal model is trained. Its other weights are not loaded; they are merged into an export.
 """
 
 import shutil
@@ -24,15 +24,15 @@ from workings.models.weights import PEFT_PREFIX, tensor_shapes
 MODEL_FILE, ADAPTER_FILE, OPTIMIZER_FILE = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 CONFIG, ADAPTER_CONFIG, ADAPTER_FOLDER = "config.json", "adapter_config.json", "adapter"
 STEP = "step"
-"""Tensor with the number of updates so far, next to the optimizer's slots (``SLOT.NAME``)."""
+"""Tensor with the number of updates so far, in the file with the optimizer's tensors ``SLOT.NAME``."""
 IN_TEXT, IN_FULL_MODEL = f"{PEFT_PREFIX}model.", f"{PEFT_PREFIX}model.language_model."
-"""Prefix of peft's names for a tensor of the text part alone, and for the same tensor of the whole model."""
+"""Prefixes of peft's names for a tensor of the text part: in the text model, and in the whole model."""
 PROCESSORS = "*processor_config.json"
 """Files with the settings of image and sound processors."""
 
 
 class CheckpointFile:
-    """A file of a checkpoint, or its shards. Raises `RecordError` where they are missing or damaged."""
+    """A file of a checkpoint, or its shards. Raises `RecordError` if they are missing or damaged."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._file = open_tensors(directory / name)
@@ -42,15 +42,15 @@ class CheckpointFile:
         """A tensor of this shape and format, or the part ``index`` of it. Raises `RecordError` if there is none."""
         if name not in self._names:
             raise RecordError(f"{self._file.path} has no tensor {name}")
-        actual, needed = (self._file.shape(name), self._file.dtype(name)), (tuple(shape), dtype)
-        if actual != needed:
-            raise RecordError(f"{self._file.path}: {name} is {actual[1]} {actual[0]}, this run needs {needed[1]} "
-                              f"{needed[0]}")
+        stored = self._file.dtype(name), self._file.shape(name)
+        if stored != (dtype, tuple(shape)):
+            raise RecordError(f"{self._file.path}: {name} is {stored[0]} {stored[1]}, this run needs {dtype} "
+                              f"{tuple(shape)}")
         return self._file.read(name, index)
 
 
 def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, Any]:
-    """Content of ``adapter_config.json`` for adapters of these projections, named by their last parts."""
+    """Content of ``adapter_config.json``; ``targets``: names of the projections, such as ``q_proj``."""
     return {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": method.rank, "lora_alpha": method.alpha,
             "lora_dropout": method.dropout, "bias": "none", "fan_in_fan_out": False,
             "use_rslora": method.rank_stabilized, "use_dora": False, "inference_mode": True,
@@ -59,7 +59,7 @@ def adapter_config(method: AdapterFields, targets: Sequence[str]) -> dict[str, A
 
 def write_configs(directory: Path, config: Mapping[str, Any], method: FullConfig | AdapterFields,
                   targets: Sequence[str] = ()) -> None:
-    """Write ``config.json`` of an export and, with adapters, `adapter_config` into a new folder ``adapter``."""
+    """Write ``config.json`` of an export and, for adapters, `adapter_config` into a new folder ``adapter``."""
     write_object(directory / CONFIG, config)
     if not isinstance(method, FullConfig):
         (directory / ADAPTER_FOLDER).mkdir()
@@ -73,10 +73,10 @@ class NonTextWeights:
     architecture: str
     """Class of the whole model in transformers."""
     parts: tuple[str, ...]
-    """Such as ``vision_tower``."""
+    """Names of the parts, such as ``vision_tower``."""
     tensors: int
     size: int
-    """Bytes."""
+    """Bytes of all tensors."""
 
     def to_json(self) -> dict[str, Any]:
         """Entry of a run's manifest."""
@@ -85,36 +85,32 @@ class NonTextWeights:
 
 
 def find_non_text_weights(directory: Path, shape: ModelShape) -> NonTextWeights | None:
-    """The non-text weights of the model in a folder; None where the folder has a text model only."""
+    """The non-text weights of the model in a folder; None for a text model."""
     config = read_object(directory / CONFIG)
     if config.get("model_type") not in family_of(shape).multimodal:
         return None
     others = model_weights(directory, shape).others()
     # `model.vision_tower.encoder.…` and, as older files write it, `vision_tower.…`.
     parts = {name.removeprefix("model.").partition(".")[0] for name in others}
-    return NonTextWeights(architecture=", ".join(config.get("architectures") or [config["model_type"]]),
-                     parts=tuple(sorted(parts)), tensors=len(others),
-                     size=sum(prod(file.shape(name)) * file.dtype(name).itemsize for name, file in others.items()))
+    return NonTextWeights(
+        architecture=", ".join(config.get("architectures") or [config["model_type"]]), parts=tuple(sorted(parts)),
+        tensors=len(others), size=sum(prod(file.shape(name)) * file.dtype(name).itemsize
+                                      for name, file in others.items()))
 
 
 def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
-    """Turn an exported text model into the whole model: the files of ``base`` with the trained text weights.
+    """Turn an export of a text model into the whole model: ``base`` with the trained text weights.
 
     The files in ``text`` (``model.safetensors``, ``config.json``, and ``adapter/`` if there is one) are replaced.
     """
-    old = model_weights(base, shape)
-    trained, others = TensorFile(text / MODEL_FILE), old.others()
-    # Under the whole model's names, in the order of its files; tensors are copied one at a time.
-    stored: dict[str, tuple[StoredTensors, str]] = {
-        old.names[name]: (trained, name) for name in tensor_shapes(shape)}
-    stored |= {name: (file, name) for name, file in others.items()}
-    combined = text / f".{MODEL_FILE}"
-    write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in stored.items()},
-                  lambda name: stored[name][0].read(stored[name][1]))
-    # Read now, because the text model's configuration is replaced below.
-    dtype = read_object(text / CONFIG)["dtype"]
-    combined.replace(text / MODEL_FILE)
-    config = read_object(base / CONFIG)
+    whole = model_weights(base, shape)
+    trained = TensorFile(text / MODEL_FILE)
+    # Names in the whole model -> the file of the tensor, and its name there.
+    sources: dict[str, tuple[StoredTensors, str]] = {
+        whole.names[name]: (trained, name) for name in tensor_shapes(shape)}
+    sources |= {name: (file, name) for name, file in whole.others().items()}
+    _replace_tensors(text / MODEL_FILE, sources)
+    dtype, config = read_object(text / CONFIG)["dtype"], read_object(base / CONFIG)
     config["text_config"] = config["text_config"] | {"dtype": dtype}
     write_object(text / CONFIG, config | {"dtype": dtype})
     # Programs that load the whole model look for the settings of images and sound next to its weights.
@@ -124,14 +120,19 @@ def merge_non_text_weights(text: Path, base: Path, shape: ModelShape) -> None:
         _rename_adapters(text / ADAPTER_FOLDER)
 
 
+def _replace_tensors(path: Path, sources: Mapping[str, tuple[StoredTensors, str]]) -> None:
+    """Replace a file by one with these tensors; each source is an open file and the tensor's name in it."""
+    combined = path.with_name(f".{path.name}")
+    write_tensors(combined, {name: (file.dtype(own), file.shape(own)) for name, (file, own) in sources.items()},
+                  lambda name: sources[name][0].read(sources[name][1]))
+    combined.replace(path)
+
+
 def _rename_adapters(adapter: Path) -> None:
     """Rename the text model's adapters to the names that peft and vLLM look for in the whole model."""
     file = TensorFile(adapter / ADAPTER_FILE)
-    own = {IN_FULL_MODEL + name.removeprefix(IN_TEXT): name for name in file.names()}
-    renamed = adapter / f".{ADAPTER_FILE}"
-    write_tensors(renamed, {name: (file.dtype(old), file.shape(old)) for name, old in own.items()},
-                  lambda name: file.read(own[name]))
-    renamed.replace(adapter / ADAPTER_FILE)
+    _replace_tensors(adapter / ADAPTER_FILE,
+                     {IN_FULL_MODEL + name.removeprefix(IN_TEXT): (file, name) for name in file.names()})
     config = read_object(adapter / ADAPTER_CONFIG)
     # A plain list would also match the vision and audio towers, whose projections have the same names.
     config["target_modules"] = rf"model\.language_model\.layers\..*\.({'|'.join(sorted(config['target_modules']))})"

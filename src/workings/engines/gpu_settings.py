@@ -1,12 +1,11 @@
-"""Environment variables that XLA reads for a GPU, set before JAX is imported: memory, and the choice of kernels.
+"""Environment variables of XLA for a GPU, set before JAX is imported.
 
-Memory: by default XLA takes three quarters of a GPU's memory and cannot use the rest. A training run has the GPU to
-itself, so it may take nearly all of it; the rest is for the driver's context and the libraries' workspaces.
+Memory: by default XLA uses three quarters of a GPU. A training run uses nearly all of it; the rest is for the driver
+and the libraries.
 
-Kernels: by default XLA times several kernels while it compiles and takes the fastest, which may differ from process to
-process. A repeated or resumed run would then have other bits. So here XLA chooses without timing, and leaves products
-to cuBLAS, which chooses by rule. On an H200 that costs 5 to 6 % of the speed, and the first step comes in half of the
-time (`proof/chip/results/nvidia-h200`).
+Kernels: by default XLA takes the kernels that are fastest while it compiles, which may differ from process to process.
+Here it chooses without timing, so that a repeated or resumed run has the same bits. On an H200 this costs 5 to 6 % of
+the speed and halves the time to the first step (`proof/chip/results/nvidia-h200`).
 """
 
 import os
@@ -17,12 +16,12 @@ from workings.engines.hardware_probe import accelerators
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 MEMORY_VARIABLES = (FRACTION, "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR")
-"""If a person has set one of these variables, none is set here."""
+"""If the user has set one of these variables, none is set here."""
 SHARE, XLA_SHARE = 0.95, 0.75
 """Share of a GPU's memory that a run takes, and that XLA takes by default."""
 FLAGS = "XLA_FLAGS"
 CHOICES = {"xla_gpu_autotune_level": "0", "xla_gpu_enable_triton_gemm": "false"}
-"""Flags of XLA for the choice of kernels. If a person has set one of them, none is set here."""
+"""Flags of XLA for the choice of kernels. If the user has set one of them, none is set here."""
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 """Packages by which JAX uses a GPU."""
 
@@ -35,14 +34,14 @@ def gpu_share(environment: Mapping[str, str] = os.environ) -> float:
 
 
 def same_kernels(flags: str) -> str:
-    """The value of ``XLA_FLAGS``, extended by the choice of kernels without timing unless it sets that choice."""
+    """The value of ``XLA_FLAGS`` with `CHOICES` added, unless it has one of them."""
     if any(name in flags for name in CHOICES):
         return flags
     return " ".join([*flags.split(), *(f"--{name}={value}" for name, value in CHOICES.items())])
 
 
 def settle(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set what is still undecided, where a GPU is there, and JAX's plugin for it is installed and not switched off."""
+    """Set the variables, if there is a GPU, and JAX's plugin for it is installed and not switched off."""
     platforms = environment.get("JAX_PLATFORMS", "")
     switched_off = platforms and not {"cuda", "gpu"} & set(platforms.split(","))
     if switched_off or "gpu" not in accelerators() or not any(map(find_spec, PLUGINS)):

@@ -1,7 +1,7 @@
-"""Detection of accelerator hardware and drivers, without loading any framework.
+"""Facts about this machine and its launcher, without loading any framework: accelerators, CPU, and time limits.
 
-`device: auto` may choose the CPU only if there is no accelerator. So this reads device nodes and the PCI bus instead of
-asking a framework, which may have been installed without support for the accelerator.
+`device: auto` may choose the CPU only if there is no accelerator. A framework cannot tell, because it may have been
+installed without support for the accelerator.
 """
 
 import os
@@ -26,31 +26,25 @@ def _text(file: Path) -> str:
 
 
 def accelerators(root: Path = Path("/")) -> dict[str, str]:
-    """Accelerators of this machine: ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``; empty without any.
+    """Accelerators of this machine, such as ``{"gpu": "/dev/nvidia0", "tpu": "/dev/accel0"}``.
 
     ``root``: parent folder of ``dev``, ``proc`` and ``sys`` (tests give another one).
     """
-    present: dict[str, str] = {}
     # `dxg` is the GPU of Windows below WSL, `kfd` AMD's compute driver.
     nodes = [*sorted((root / "dev").glob("nvidia[0-9]*")), *(root / "dev").glob("dxg"), *(root / "dev").glob("kfd")]
     drivers = (root / "proc/driver/nvidia").glob("version")
+    # A GPU without a driver has no node, but it is on the bus.
     cards = [device for device in _pci(NVIDIA, root) if _text(device / "class")[:6] in DISPLAY_CLASSES]
-    # A device node, else a loaded driver, else a card on the bus without any driver: each is a GPU that `auto` must not
-    # overlook.
-    if signs := [*nodes, *drivers, *cards]:
-        present["gpu"] = "/" + str(signs[0].relative_to(root))
-    # Some TPU machines have nodes of the chip's own driver; others pass the chips through as VFIO devices.
     chips = sorted((root / "dev").glob("accel[0-9]*"))
     if not chips and _pci(GOOGLE, root):
-        # Any device that is passed through has such a node, hence the look at the vendor before.
+        # Some machines pass their TPU chips through as VFIO devices, but other vendors' devices may be passed, too.
         chips = sorted((root / "dev/vfio").glob("[0-9]*"))
-    if chips:
-        present["tpu"] = "/" + str(chips[0].relative_to(root))
-    return present
+    signs = {"gpu": [*nodes, *drivers, *cards], "tpu": chips}
+    return {platform: f"/{paths[0].relative_to(root)}" for platform, paths in signs.items() if paths}
 
 
 def cpu_features(root: Path = Path("/")) -> str:
-    """Text that decides which machine code runs here: the CPU's name, and its instructions if the kernel lists them."""
+    """The CPU's name, and its instructions if the kernel lists them; these decide which machine code runs here."""
     file = root / "proc/cpuinfo"
     # x86 lists its instructions as `flags`, Arm as `Features`, for every core.
     instructions = {line for line in _text(file).splitlines() if line.startswith(("flags", "Features"))}
@@ -58,37 +52,36 @@ def cpu_features(root: Path = Path("/")) -> str:
 
 
 def cpu_memory() -> tuple[int, str]:
-    """Bytes that processes may use here, and their source: the lowest of machine, control group and `ulimit -v`."""
+    """Bytes that processes may use here, and the source of the number (`workings.hardware.memory`)."""
     memory = host_memory()
     return memory.limit_bytes, memory.limit_source
 
 
 def launched() -> str:
-    """The environment variable of a launcher that started several processes, as `NAME=VALUE`; empty without one."""
+    """The environment variable of a launcher that started several processes, as ``NAME=VALUE``; empty without one."""
     return _first_of("WORLD_SIZE", "JAX_NUM_PROCESSES")
 
 
 def started_apart() -> str:
-    """The variable of a launcher that started several processes and does not bring them together, as `NAME=VALUE`.
+    """The variable of a launcher that started several processes without connecting them, as ``NAME=VALUE``.
 
-    Empty without one. The variables: torchrun's own defaults, which Kubeflow's Trainer sets, and the number of tasks of
-    Slurm, Open MPI and MPICH.
+    Empty without one. The variables are those of Kubeflow's Trainer, Slurm, Open MPI and MPICH.
     """
     return _first_of("PET_NNODES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 def _first_of(*names: str) -> str:
-    # torchrun takes a range of nodes, too.
+    # `1:1` is a range of nodes for torchrun.
     return next((f"{name}={os.environ[name]}" for name in names if os.environ.get(name, "1") not in ("1", "1:1")), "")
 
 
 VARIABLE = "WORKINGS_PEER_TIMEOUT"
 PEER_TIMEOUT = 600.0
-"""Seconds after which a process that waits for another one gives up. Saving a checkpoint must take less."""
+"""Seconds after which a process stops waiting for another one. Saving a checkpoint must take less."""
 
 
 def peer_timeout() -> float:
-    """`PEER_TIMEOUT`, or the seconds that the environment variable says. Raises `RequestError` for another text."""
+    """`PEER_TIMEOUT`, or the seconds in the environment variable. Raises `RequestError` if these are no seconds."""
     text = os.environ.get(VARIABLE, str(PEER_TIMEOUT))
     try:
         seconds = float(text)

@@ -1,4 +1,4 @@
-"""A small matrix product on each device, which shows that the device computes and gives the right numbers."""
+"""A small matrix product on each device, which shows that the device computes correctly."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,16 +13,16 @@ FORMATS: dict[str, Any] = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16
 
 def check_products(devices: Sequence[Any], dtype: str,
                    multiply: Callable[[np.ndarray, np.ndarray, Any], np.ndarray]) -> dict[str, Any]:
-    """Multiply two matrices on every device in a number format (a key of `FORMATS`); compare with the product in fp64.
+    """Multiply two matrices on every device by ``multiply(left, right, device)``, and compare with the product in fp64.
 
-    Raises `DeviceError`: wheels for another architecture import well and die at the first kernel.
+    ``dtype``: a key of `FORMATS`. Raises `DeviceError` if a device fails, for example because its libraries were built
+    for another architecture.
     """
-    # Values without a random generator, so that all devices multiply the same.
     left = np.linspace(-1.0, 1.0, 128 * 64, dtype=np.float32).reshape(128, 64).astype(FORMATS[dtype])
     right = np.linspace(1.0, -0.5, 64 * 32, dtype=np.float32).reshape(64, 32).astype(FORMATS[dtype])
-    # From the factors as they were rounded, so that what is left is the device's own error.
+    # From the rounded factors, so that the difference is the device's own error.
     expected = left.astype(np.float64) @ right.astype(np.float64)
-    # Rounding to bfloat16 moves a number by at most 2 ** -8 of its size; the limit is twice that of the largest one.
+    # Rounding to bfloat16 changes a number by at most 2 ** -8 of its size; twice that is allowed.
     allowed = 2**-7 * float(np.max(np.abs(expected))) if dtype == "bf16" else 1e-3
     worst = 0.0
     for device in devices:
@@ -31,7 +31,7 @@ def check_products(devices: Sequence[Any], dtype: str,
         except RuntimeError as error:
             raise DeviceError(f"a 128 x 64 x 32 matrix product in {dtype} on {device} failed: {first_line(error)}",
                               "a device that runs kernels", "workings doctor") from error
-        if not difference < allowed:  # also where it is not a number
+        if not difference < allowed:  # also true for NaN
             raise DeviceError(f"a matrix product in {dtype} on {device} is off by {difference:g}",
                               f"an error below {allowed:g}", "workings doctor")
         worst = max(worst, difference)

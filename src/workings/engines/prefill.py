@@ -1,6 +1,7 @@
-"""Prefill: each prompt is read once for all of its completions, and a limited number of prompts at a time.
+"""Prefill, the first part of generation: prompts are read before their completions are written.
 
-A layer's activations of a prompt need many times the memory of its cache; the largest are those of the feed-forward.
+Each prompt is read once for all of its completions. Only a limited number of prompts is read at a time, because the
+activations of a prompt need many times the memory of its cache.
 """
 
 from collections.abc import Sequence
@@ -12,25 +13,24 @@ from workings.models.shape import ModelShape
 from workings.models.weights import state_channels
 
 MAX_PROMPTS = 128
-"""Most rows that a process generates at a time."""
+"""The most rows that a process generates at a time."""
 LARGEST_ACTIVATION = 128 << 20
-"""Most bytes of the inner activation of one feed-forward, on one device. Smaller batches are read whole, with the same
-bits as in records of earlier versions."""
+"""The most bytes of the inner activation of one feed-forward, on one device."""
 STATE_WIDTH = 4
-"""A layer with a state needs this many times its queries, keys and values."""
+"""A linear-attention layer needs this many times the width of its queries, keys and values."""
 
 
 def prompts_at_a_time(shape: ModelShape, length: int, bytes_a_number: int) -> int:
     """The most prompts of this length that one device reads at a time; at least 1."""
-    # Layers run one after the other, so the widest activation of any layer decides.
     widest = max(STATE_WIDTH * state_channels(shape) if shape.is_linear(layer) else shape.mlp_width_of(layer)
                  for layer in range(shape.layers))
     return max(1, LARGEST_ACTIVATION // max(1, length * widest * bytes_a_number))
 
 
 def copies_of_each(prompts: Sequence[Sequence[int]], most: int) -> int:
-    """Number of completions for which each prompt can be read once, if equal prompts are neighbors: 1 to ``most``."""
-    return largest_divisor(gcd(*(sum(1 for _ in same) for _, same in groupby(prompts))), most)
+    """Number of completions for which each prompt can be read once: 1 to ``most``. Equal prompts must be neighbors."""
+    runs = [len(list(same)) for _, same in groupby(prompts)]
+    return largest_divisor(gcd(*runs), most)
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -45,7 +45,7 @@ def check_prompts(prompts: Sequence[Sequence[int]]) -> None:
 
 
 def check_sampling(prompts: Sequence[Sequence[int]], temperature: float, seeds: Sequence[int]) -> None:
-    """Raise `RequestError` for a temperature or seeds that cannot be sampled with."""
+    """Raise `RequestError` for a temperature that is not above 0, or for seeds that do not fit the prompts."""
     if temperature <= 0:
         raise RequestError(f"temperature must be above 0 for sampling, not {temperature:g}", "greedy decoding for 0")
     if len(seeds) != len(prompts) or not all(0 <= seed < 2 ** 32 for seed in seeds):

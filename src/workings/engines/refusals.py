@@ -1,4 +1,4 @@
-"""Features that our engines do not have, found without their frameworks: for plans, and where an engine is opened."""
+"""Features of a request that our engines do not have. Plans use these checks, too, so no framework is loaded."""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,16 +17,19 @@ def refuse(refusals: Iterable[Refusal]) -> None:
 
 def refuse_uneven_rows(rows: int, mesh: MeshShape) -> None:
     """Raise `RequestError` for a micro batch whose rows the devices cannot share evenly."""
-    if rows % mesh.row_devices:
-        axes = {axis: size for axis, size in mesh.axes().items() if axis != "tp"}
-        names = " x ".join(axes)
-        sizes = " = ".join((names, " x ".join(map(str, axes.values())))) if len(axes) > 1 else f"fsdp={mesh.fsdp}"
-        raise RequestError(f"{rows} rows per micro batch cannot be split over {sizes}", f"rows divisible by {names}",
-                           f"a batch of {mesh.row_devices} rows, or " + " ".join(f"mesh.{axis}=1" for axis in axes))
+    if rows % mesh.row_devices == 0:
+        return
+    if mesh.replicate > 1:
+        names, axes = "replicate x fsdp", f"replicate x fsdp = {mesh.replicate} x {mesh.fsdp}"
+        overrides = "mesh.replicate=1 mesh.fsdp=1"
+    else:
+        names, axes, overrides = "fsdp", f"fsdp={mesh.fsdp}", "mesh.fsdp=1"
+    raise RequestError(f"{rows} rows per micro batch cannot be split over {axes}", f"rows divisible by {names}",
+                       f"a batch of {mesh.row_devices} rows, or {overrides}")
 
 
 def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:
-    """Refusals of 8-bit moments, the optimizer in backward, fp16, and families that only the other engine has."""
+    """Refusals of 8-bit moments, the optimizer in backward, fp16, and families that only engine torch has."""
     shape = request.shape
     yield from _optimizer(request, "jax")
     if request.memory.optimizer_in_backward:
@@ -45,17 +48,16 @@ def jax_refusals(request: EngineRequest) -> Iterator[Refusal]:
 
 def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
     """Refusals of matrices split among devices, recomputation of parts of a layer, Muon, packed states, and TPUs."""
-    shape, memory = request.shape, request.memory
-    # Whole layers are checkpointed here; which products inside of one are kept cannot be chosen.
-    if memory.remat not in ("none", "layer"):
-        yield Refusal(f"memory.remat {memory.remat}", f"engine torch does not take memory.remat: {memory.remat}",
+    shape, remat = request.shape, request.memory.remat
+    if remat not in ("none", "layer"):
+        yield Refusal(f"memory.remat {remat}", f"engine torch does not take memory.remat: {remat}",
                       "none or layer", "memory.remat=layer, or engine=jax")
     if request.mesh.tp > 1:
         yield Refusal("mesh.tp above 1", f"engine torch does not take mesh.tp: {request.mesh.tp}",
                       "tp of 1: this engine splits rows and parameters, not matrices", "mesh.tp=1")
     yield from _optimizer(request, "torch")
     yield from _table_on_host(request, "torch")
-    # The state of an unverified model is found when it is opened.
+    # Whether an unverified model has a state is only known when it is opened.
     if request.packed and shape.verified and shape.has_state:
         yield Refusal("packed rows in layers with a state", f"data.packing does not work with a {shape.family} model",
                       "one row per sequence: its layers keep a state of the row before", "data.packing=none")
@@ -66,7 +68,7 @@ def torch_refusals(request: EngineRequest) -> Iterator[Refusal]:
 
 
 def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
-    """An optimizer that an engine does not have (`OptimizerFields.engines`)."""
+    """Refusal of an optimizer that the engine does not have (`OptimizerFields.engines`)."""
     config = request.optimizer
     if engine not in config.engines:
         *names, last = (each.optimizer_name() for each in OPTIMIZERS if engine in each.engines)
@@ -75,7 +77,7 @@ def _optimizer(request: EngineRequest, engine: str) -> Iterator[Refusal]:
 
 
 def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
-    """`memory.per_layer_embeddings: host` without such a table, or on an engine that holds all on the device."""
+    """Refusal of `memory.per_layer_embeddings: host` for a model without them, or an engine other than torch."""
     asked, feature = "memory.per_layer_embeddings: host", "per-layer embeddings on the host"
     if request.memory.per_layer_embeddings == "device":
         return
@@ -89,32 +91,39 @@ def _table_on_host(request: EngineRequest, engine: str) -> Iterator[Refusal]:
 
 
 def _half(request: EngineRequest) -> Iterator[Refusal]:
-    """`precision.compute: fp16` with what has no such products."""
+    """Refusal of `precision.compute: fp16` for layers without products in fp16."""
     shape = request.shape
     if request.precision.compute != "fp16":
         return
-    what = ("experts" if shape.experts else "layers that keep a state" if shape.has_state
-            else "" if shape.verified else "a class that is not verified")
-    if what:
-        yield Refusal(f"fp16 with {what}", f"precision.compute: fp16 does not work with {what} of a {shape.family} "
-                      "model", "fp32 or bf16: only attention and feed-forward layers have products in fp16",
-                      "precision.compute=fp32")
+    if shape.experts:
+        what = "experts"
+    elif shape.has_state:
+        what = "layers that keep a state"
+    elif not shape.verified:
+        what = "a class that is not verified"
+    else:
+        return
+    yield Refusal(f"fp16 with {what}", f"precision.compute: fp16 does not work with {what} of a {shape.family} model",
+                  "fp32 or bf16: only attention and feed-forward layers have products in fp16",
+                  "precision.compute=fp32")
 
 
 def _own_class(request: EngineRequest) -> Iterator[Refusal]:
-    """Experts and models that are not verified are computed by transformers' own modules, as these are."""
+    """Refusals for experts and unverified models, which are computed by transformers' own modules."""
     shape, precision = request.shape, request.precision
-    what = "experts" if shape.experts else "" if shape.verified else "model.verified: false"
-    if what and precision.parameters != precision.compute:
+    if shape.verified and not shape.experts:
+        return
+    what = "experts" if shape.experts else "model.verified: false"
+    if precision.parameters != precision.compute:
         yield Refusal(f"two number formats with {what}",
                       f"precision.parameters: {precision.parameters} and precision.compute: {precision.compute} do not "
                       f"work with {what}",
                       "one format for both: these modules of transformers compute in their storage format",
                       f"precision.compute={precision.parameters}")
-    if what and isinstance(request.optimizer, AdafactorConfig) and request.method.name == "full":
-        blocks = [name for name, size in tensor_shapes(shape).items() if len(size) > 2]
-        if blocks:
+    if isinstance(request.optimizer, AdafactorConfig) and request.method.name == "full":
+        block = next((name for name, size in tensor_shapes(shape).items() if len(size) > 2), None)
+        if block is not None:
             yield Refusal(f"Adafactor with {what}",
-                          f"optimizer.name: adafactor cannot train {blocks[0]}: it has more than two axes",
+                          f"optimizer.name: adafactor cannot train {block}: it has more than two axes",
                           "an optimizer that does not factor: Adafactor has a rule for matrices",
                           "optimizer.name=adamw")

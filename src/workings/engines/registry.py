@@ -1,6 +1,9 @@
-"""Engines by name, found among the entry points of group ``workings.engines``.
+"""Finds engines by name among the entry points of group ``workings.engines``.
 
-Ours are registered in `pyproject.toml` in the same way as another package would register its own.
+Our own engines are registered like those of any other package, in `pyproject.toml`:
+
+    [project.entry-points."workings.engines"]
+    jax = "workings.engines.jax.engine:JaxEngine"
 """
 
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ PLANNING_GROUP = "workings.planning_engines"
 
 @dataclass(frozen=True)
 class RegisteredEngine:
-    """An engine class and the installed distribution that brings it."""
+    """An engine class, and the installed distribution that contains it."""
 
     engine: EngineClass
     distribution: str
@@ -33,9 +36,9 @@ def engine_names() -> list[str]:
 
 
 def find_engine(name: str) -> RegisteredEngine:
-    """Import the engine registered under a name.
+    """Import the engine with this name.
 
-    Raises `RequestError` where there is none or two packages claim the name, or its libraries are not installed.
+    Raises `RequestError` if no package or more than one registers it, or if its libraries are not installed.
     """
     point = find_plugin(GROUP, name, given=f"engine: {name}", task="register")
     if point is None:
@@ -68,13 +71,12 @@ def engine_libraries(name: str) -> tuple[str, ...]:
 def find_planning_engine(name: str) -> PlanningEngine | None:
     """The planning engine of the engine with this name; None if it has none.
 
-    Raises `RequestError` where two packages register the name, or the registered class lacks a method.
+    Raises `RequestError` if more than one package registers it, or the registered class lacks a method.
     """
     point = find_plugin(PLANNING_GROUP, name, given=f"engine: {name}", task="plan for")
     if point is None:
         return None
     engine = point.load()
-    # A runtime protocol checks names, not signatures.
     if not isinstance(engine, PlanningEngine):
         raise RequestError(f"{point.value} cannot plan for engine: {name}",
                            "a class with the methods of `workings.engines.base.PlanningEngine`")

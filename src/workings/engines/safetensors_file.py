@@ -1,13 +1,17 @@
-"""Reading and writing safetensors one tensor at a time, so that a checkpoint never exists twice in memory.
+"""Reads and writes safetensors one tensor at a time, so that a checkpoint never exists twice in memory.
 
-The format (https://huggingface.co/docs/safetensors): eight bytes little-endian length of the header, the header as
-JSON (name -> dtype, shape, data_offsets), then the bytes of the tensors in the order of their offsets. The library's
-own writer wants all tensors at once, and its NumPy reader knows no bfloat16.
+The format (https://huggingface.co/docs/safetensors):
+
+    8 bytes      length of the header, little-endian
+    the header   {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
+    the bytes of all tensors
+
+The library's own writer needs all tensors at once, and its NumPy reader does not support bfloat16.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from types import EllipsisType
@@ -30,23 +34,23 @@ CODES = {dtype: code for code, dtype in DTYPES.items()}
 Plan = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
 """Number format and shape of each tensor of a file, by name, in the file's order."""
 Index = tuple[slice | EllipsisType, ...]
-"""A part of a tensor: slices along its first axes, and an ellipsis, so that NumPy gives an array of no axes as well."""
+"""A part of a tensor: slices along its first axes, and an ellipsis."""
 WHOLE: Index = (...,)
 
 
 def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray]) -> None:
-    """Write a file whose tensors are fetched one by one, in the order given; the caller makes it atomic.
+    """Write a file whose tensors are fetched one by one, in the order of ``tensors``. This is not atomic.
 
-    Raises `RecordError` for an array that is not what ``tensors`` says.
+    Raises `RecordError` for an array with another format or shape than in ``tensors``.
     """
-    # By its metadata transformers knows which framework's layout a file has.
+    # transformers needs this metadata.
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (dtype, shape) in tensors.items():
         start, end = end, end + prod(shape) * dtype.itemsize
         header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
-    # Spaces that JSON ignores let the tensors begin at a multiple of eight bytes.
+    # Spaces, which JSON ignores, so that the tensors begin at a multiple of eight bytes.
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
@@ -54,15 +58,15 @@ def write_tensors(path: Path, tensors: Plan, fetch: Callable[[str], np.ndarray])
             array = fetch(name)
             if array.dtype != dtype or array.shape != shape:
                 raise RecordError(f"{name} is {array.dtype} {array.shape}, announced as {dtype} {shape}")
-            # Bytes are a view of the array: `tobytes` would be a second copy of the tensor.
+            # A view of the array's bytes: `tobytes` would copy them.
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def write_shard(directory: Path, file: str, place: tuple[int, int], slices: Plan,
                 fetch: Callable[[str], np.ndarray]) -> None:
-    """Write the slices of a process in place of ``file``; ``place``: its number, and that of all processes.
+    """Write the slices of one process in place of ``file``; ``place``: its index, and the number of all processes.
 
-    The bytes are on the disk at the end: on a network's file system no other process could wait for them.
+    The bytes are on the disk when it returns, so that other processes can read them.
     """
     path = directory / shard_file(file, *place)
     write_tensors(path, slices, fetch)
@@ -71,16 +75,16 @@ def write_shard(directory: Path, file: str, place: tuple[int, int], slices: Plan
 
 
 MAX_AXES = 32
-"""Most axes of a tensor; NumPy 1 allows no more."""
+"""The most axes of a tensor in NumPy 1."""
 
 
 class TensorFile:
-    """An open safetensors file: tensors are read on demand. Raises `RecordError` at once for a damaged header."""
+    """An open safetensors file, whose tensors are read on demand. Raises `RecordError` for a damaged header."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # The library checks the header: formats, sizes, and that every further byte belongs to one tensor.
+            # The library checks the header and the size of the file.
             with safe_open(path, "numpy"), path.open("rb") as file:  # type: ignore[no-untyped-call]
                 length = int.from_bytes(file.read(8), "little")
                 self._entries = parse_object(file.read(length), path.name)
@@ -107,7 +111,7 @@ class TensorFile:
         return DTYPES[self._entries[name]["dtype"]]
 
     def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
-        """A tensor or a part of it, mapped from the file (pages are read when they are used)."""
+        """A tensor or a part of it, mapped from the file."""
         start, end = self._entries[name]["data_offsets"]
         # An empty range cannot be memory-mapped.
         if start == end:
@@ -138,26 +142,28 @@ class ShardedFile:
         return np.dtype(self._tensors[name].format)
 
     def read(self, name: str, index: Index = WHOLE) -> np.ndarray:
-        """A tensor or a part of it; only slices that have some of the part are read."""
+        """A tensor or a part of it. Only the stored slices that overlap the part are read."""
         tensor = self._tensors[name]
         sides = [*(side for side in index if isinstance(side, slice)), *[slice(None)] * len(tensor.shape)]
         wanted = [side.indices(length)[:2] for side, length in zip(sides, tensor.shape, strict=False)]
-        part = np.empty([end - first for first, end in wanted], tensor.format)
-        for held in tensor.slices:
-            both = [(max(first, start), min(end, start + length))
-                    for (first, end), start, length in zip(wanted, held.start, held.size, strict=True)]
-            if all(first < end for first, end in both):
-                source = [slice(first - start, end - start) for (first, end), start in zip(
-                    both, held.start, strict=True)]
-                to = tuple(slice(first - begin, end - begin) for (first, end), (begin, _) in zip(
-                    both, wanted, strict=True))
-                part[to] = self._files[held.file].read(held.key, (*source, ...))
+        part = np.empty([end - start for start, end in wanted], tensor.format)
+        for stored in tensor.slices:
+            overlap = [(max(start, first), min(end, first + length))
+                       for (start, end), first, length in zip(wanted, stored.start, stored.size, strict=True)]
+            if all(start < end for start, end in overlap):
+                source = _relative_to(stored.start, overlap)
+                target = _relative_to([start for start, _ in wanted], overlap)
+                part[target] = self._files[stored.file].read(stored.key, (*source, ...))
         return part
+
+
+def _relative_to(origin: Sequence[int], ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    return tuple(slice(start - first, end - first) for (start, end), first in zip(ranges, origin, strict=True))
 
 
 StoredTensors = TensorFile | ShardedFile
 
 
 def open_tensors(path: Path) -> StoredTensors:
-    """The tensors of a file, or of the shards in its place; raises as these do."""
+    """The tensors of a file, or of the shards in its place. Raises `RecordError` if neither can be read."""
     return TensorFile(path) if path.is_file() else ShardedFile(path)

@@ -1,4 +1,4 @@
-"""A model for questions: an engine with a state, and the conversion between text and tokens."""
+"""A model that can be asked: an engine with weights, and the conversion between text and tokens."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ class ModelSession:
     """The model's weights; None before the first question."""
     tokenizer: Tokenizer
     template: ChatTemplate
-    """Template of the turns that the model was trained with."""
+    """The chat template that the model was trained with."""
     tokens_at_a_time: int = 0
-    """New tokens after which an evaluation keeps its answers and reports progress; 0: after each of its batches."""
+    """New tokens after which an evaluation records its answers and reports progress; 0: after each batch."""
 
 
 def tokens_at_a_time(shape: ModelShape, platform: str) -> int:
     """`ModelSession.tokens_at_a_time` of a model: about half a minute's work on a CPU.
 
-    It follows from the model alone and not from the machine's speed, because a batch's numbers may depend on its rows.
+    The machine's speed does not count, so that every machine has the same batches and the same answers.
     """
     return max(1, CHUNK_OPERATIONS // (2 * parameter_count(shape))) if platform == "cpu" else 0

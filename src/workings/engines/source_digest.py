@@ -1,4 +1,4 @@
-"""Versions of libraries and the digest of our own source: what a kept compilation or trace depends on."""
+"""Versions of libraries, and a digest of our own source. Cached compilations and traces depend on both."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 
 @cache
 def source_digest(*packages: str, modules_of: str = "") -> str:
-    """SHA-256 of the code of packages, folders below them included; of ``modules_of`` without the folders below it."""
+    """SHA-256 of the code of packages with their subpackages, and of the modules of ``modules_of`` without these."""
     digest = hashlib.sha256()
     for package in packages:
         _add(digest, files(package))
@@ -24,12 +24,11 @@ def _add(digest: "hashlib._Hash", folder: Traversable, *, below: bool = True) ->
         if entry.is_dir() and below:
             _add(digest, entry)
         elif entry.name.endswith((".py", ".json")):
-            # The zero byte keeps a name apart from the content after it.
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
 
 
 def library_versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Versions of installed distributions; ``not installed`` for those that are not."""
+    """Versions of distributions; ``not installed`` for those that are not installed."""
     def version_of(name: str) -> str:
         try:
             return version(name)

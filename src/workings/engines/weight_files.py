@@ -1,4 +1,4 @@
-"""Finding and checking a model's weight files before anything is allocated."""
+"""Opens and checks the weight files of a model in Hugging Face's format, before any weight is read."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,42 +20,45 @@ MAX_NAME_BYTES = 255
 
 
 class WeightFiles:
-    """The safetensors of a directory in Hugging Face's format, or of a checkpoint, by the names of `models.weights`.
+    """The tensors of a directory in Hugging Face's format, or of a checkpoint, by the names of `models.weights`.
 
-    ``expected``: every tensor that the model needs, and its shape. Only headers are read before a tensor is asked for.
-
-    Raises:
-        RequestError: a shard or tensor is missing, a file is broken, or a tensor is stored twice, has another shape
-            than the model needs or integers.
+    ``expected``: shape of every tensor that the model needs. Only headers of files are read at first. Raises
+    `RequestError` if a file or tensor is missing or damaged, if a tensor is stored twice, or has another shape, or
+    integers.
     """
 
     def __init__(self, directory: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
         self.directory = directory
         index = directory / INDEX
         file_names = _index_file_names(index) if index.exists() else {}
-        # Sorted, so that the first error is the same one on every machine.
-        self._file_with = self._find(sorted(set(file_names.values())) or ["model.safetensors"])
-        # Before the shapes: a missing tensor is a clearer error than a wrong one.
+        self._file_with = self._open(sorted(set(file_names.values())) or ["model.safetensors"])
         self.names = {name: self._stored_name(name) for name in expected}
         """Name in the files of each expected tensor."""
-        for stored in self.names.values() if file_names else ():
-            # Other libraries would give random weights to a tensor that the index lacks.
+        if file_names:
+            self._check_index(index, file_names)
+        self._check_tensors(expected)
+
+    def _check_index(self, index: Path, file_names: Mapping[str, str]) -> None:
+        """Raise `RequestError` for tensors that the index does not have: other libraries would give random weights."""
+        for stored in self.names.values():
             in_index, actual = file_names.get(stored, "no file"), self._file_with[stored].path.name
             if in_index != actual:
                 raise RequestError(f"{index} has {stored} in {in_index}, and it is in {actual}",
                                    "the index of these very files", "download the directory again, whole")
+
+    def _check_tensors(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         wrong = [f"{name}: {self._file(name).shape(self.names[name])}, expected {size}"
                  for name, size in expected.items() if self._file(name).shape(self.names[name]) != size]
         if wrong:
-            raise RequestError(f"{directory} has {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
+            raise RequestError(f"{self.directory} has {len(wrong)} tensors of another shape, e.g. {wrong[0]}",
                                "weights of the model that config.json describes", "")
         for name in expected:
             if self._file(name).dtype(self.names[name]).kind in "iu":
                 raise RequestError(f"{self._file(name).path} has {name} in whole numbers", "floating-point numbers",
                                    "the model's unquantized weights; method.name=qlora quantizes them itself")
 
-    def _find(self, names: Sequence[str]) -> dict[str, StoredTensors]:
-        """The open file of each tensor, by its name there. A file may be whole, or the shards of a checkpoint."""
+    def _open(self, names: Sequence[str]) -> dict[str, StoredTensors]:
+        """The open file of each tensor, by the tensor's name there. A file may be the shards of a checkpoint."""
         sharded = {whole_file(file.name) for file in self.directory.glob("*.safetensors")}
         missing = [name for name in names if not (self.directory / name).is_file() and name not in sharded]
         if missing:
@@ -67,11 +70,9 @@ class WeightFiles:
             try:
                 file = open_tensors(path)
             except RecordError as error:
-                # `open_tensors` also reads checkpoints, where this is damage; here it is someone's input.
                 raise RequestError(f"{path} cannot be read: {error}", "weights in safetensors, whole",
                                    "download the file again") from None
             for tensor in file.names():
-                # Other libraries would take whichever they read last.
                 if tensor in files:
                     raise RequestError(f"{tensor} is in {files[tensor].path} and in {file.path}",
                                        "every tensor in one file", "download the directory again, whole")
@@ -99,23 +100,25 @@ class WeightFiles:
 
 
 def _index_file_names(index: Path) -> dict[str, str]:
-    """File name of each tensor of an index."""
+    """File name of each tensor, from an index. A name with a folder in it could lead out of the directory."""
     weight_map = read_object(index).get("weight_map")
     file_names: dict[str, Any] = weight_map if isinstance(weight_map, dict) else {}
-    # An index is someone else's text: a name with a folder in it could lead out of the directory.
-    names = list(file_names.values())
-    if not names or not all(isinstance(name, str) and name == Path(name).name
-                            and 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES for name in names):
+    if not file_names or not all(map(_is_file_name, file_names.values())):
         raise RequestError(f"{index} has a wrong weight_map: {str(weight_map)[:80]}",
                            "a JSON object: name of a tensor -> name of a file in this folder",
                            "download the file again")
     return file_names
 
 
-def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
-    """The shape of the model in a directory: from its ``config.json``, and if not ``verified`` from its weights.
+def _is_file_name(name: Any) -> bool:
+    return isinstance(name, str) and name == Path(name).name and (
+        0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME_BYTES)
 
-    Raises `RequestError` for a missing or broken file, and where ``verified`` is wrong about the model.
+
+def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
+    """The shape of the model in a directory, from its ``config.json`` and, if it is not ``verified``, its weights.
+
+    Raises `RequestError` for a missing or damaged file, and if ``verified`` is wrong for the model.
     """
     file = directory / "config.json"
     if not file.is_file():
@@ -124,7 +127,6 @@ def read_shape(directory: Path, *, verified: bool = True) -> ModelShape:
     try:
         return from_hf_config(config) if verified else unverified_from_hf(config, stored_shapes(directory))
     except RequestError as error:
-        # The error must name the file; one that names it already stays as it is.
         given = error.given if str(directory) in error.given else f"{file}: {error.given}"
         raise RequestError(given, error.expected, error.try_next) from None
 
@@ -135,9 +137,8 @@ def stored_shapes(directory: Path) -> dict[str, tuple[int, ...]]:
 
 
 def model_weights(directory: Path, shape: ModelShape) -> WeightFiles:
-    """The weights of a model of this shape; raises `RequestError` where the directory holds another one."""
+    """The weights of a model of this shape. Raises `RequestError` if the directory has another model."""
     actual = read_shape(directory, verified=shape.verified)
-    # The recipe's shape was read earlier; the files may have been replaced since.
     if actual != shape:
         raise RequestError(f"{directory / 'config.json'} describes another model: {actual}", f"{shape}", "")
     return WeightFiles(directory, tensor_shapes(shape))

@@ -1,4 +1,4 @@
-"""Machines that a plan can be made for, read from `catalog.json`, where every row names its source."""
+"""Machines that can be planned for, read from `catalog.json`, where every row names its source."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from workings.errors import RequestError
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One machine. Figures are per device as the framework sees it; a missing one is 0 or empty and in ``absent``."""
+    """One machine. Figures are per device as the framework sees it; a missing figure is 0 or empty."""
 
     name: str
     platform: Literal["cpu", "gpu", "tpu"]
@@ -28,35 +28,35 @@ class Target:
     memory_gb_per_device: float = 0.0
     """Memory in units of 10**9 bytes."""
     usable_gib: float = 0.0
-    """Memory that a compiler allows a program to use, in units of 2**30 bytes."""
+    """Memory that the compiler lets a program use, in units of 2**30 bytes."""
     usable_source: str = ""
     bandwidth_gb_s: float = 0.0
     """Memory bandwidth, in units of 10**9 bytes per second."""
     rates_tflops: Mapping[str, float] = field(default_factory=dict)
     """Dense peak rates by number format, in 10**12 operations a second."""
     no_matrix_units: tuple[str, ...] = ()
-    """Number formats that run without matrix units, and so far below the rates of the others."""
+    """Number formats that run without matrix units, and so are much slower."""
     interconnect_gb_s: float = 0.0
     compute_capability: str = ""
     topology: str = ""
-    """Name by which the TPU compiler knows the machine; for GPUs partitions x hosts x cards."""
+    """The TPU compiler's name of the machine; for GPUs partitions x hosts x cards."""
     gpu_config: str = ""
-    """Card in `gpu_configs/` that the CUDA compiler is told about."""
+    """Description in `gpu_configs/` for the CUDA compiler."""
     accelerator_type: str = ""
-    """Cloud's name of the machine, which the TPU compiler wants in its environment."""
+    """Google Cloud's name of the machine, which the TPU compiler needs in its environment."""
     topology_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further compiler options for this machine (one chip per host, both cores of a chip as one device)."""
+    """Further options of the TPU compiler, such as one chip per host."""
     slices: int = 1
-    """TPU slices that the devices are spread over evenly, joined by the data center's network."""
+    """TPU slices, joined by the data center's network; the devices are spread evenly over them."""
     network_gb_s: float = 0.0
-    """One device's share of that network."""
+    """One device's share of that network, in units of 10**9 bytes per second."""
     kaggle_session_hours: int = 0
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Figure -> why it is left out."""
+    """Missing figures -> why they are missing."""
 
     @property
     def memory_bytes(self) -> int:
-        """Usable bytes of one device: the compiler's limit where it is known, else what the datasheet says."""
+        """Usable bytes of one device: the compiler's limit if it is known, else the number of the datasheet."""
         return int(self.usable_gib * 2**30) if self.usable_gib else int(self.memory_gb_per_device * 10**9)
 
     @property
@@ -66,11 +66,10 @@ class Target:
 
 
 def gpu_config(name: str) -> dict[str, Any]:
-    """Description of an absent GPU for XLA's CUDA compiler, by the name that a target's ``gpu_config`` has.
+    """Description of a GPU for XLA's CUDA compiler; ``name``: the ``gpu_config`` of a target.
 
-    ``derived``: put together from datasheets and tables instead of read from such a card. ``compute_capability`` has
-    the letter ``a`` if kernels may use features of this architecture alone. Memory is in bytes, its bandwidth in bytes
-    per second.
+    ``derived``: whether it comes from datasheets and tables instead of from such a card. ``compute_capability`` ends
+    with ``a`` if kernels may use features of this architecture alone. Memory is in bytes, bandwidth in bytes a second.
     """
     text = files("workings.hardware").joinpath("gpu_configs", f"{name}.json").read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
@@ -79,24 +78,22 @@ def gpu_config(name: str) -> dict[str, Any]:
 
 @cache
 def targets() -> Mapping[str, Target]:
-    """All rows by name, in the order of the file."""
-    # By `importlib.resources` and no path: an installed package may be in a zip.
+    """All machines by name, in the order of the file."""
     text = files("workings.hardware").joinpath("catalog.json").read_text(encoding="utf-8")
-    # Tuples, because all callers share one row.
+    # Tuples, because all callers share the cached rows.
     rows: list[dict[str, Any]] = [{key: tuple(value) if isinstance(value, list) else value
                                    for key, value in row.items()} for row in json.loads(text)["targets"]]
     return {row["name"]: Target(**row) for row in rows}
 
 
 def target_in_name(recipe: str) -> str:
-    """The machine that a recipe is called after (``gemma-2b-v5e8``: ``v5e-8``); empty where it is called after none."""
+    """The machine in the name of a recipe, such as ``v5e-8`` in ``gemma-2b-v5e8``; empty if there is none."""
     names = {name.replace("-", ""): name for name in targets()}
     return next((names[part] for part in recipe.split("-") if part in names), "")
 
 
 def find_target(name: str) -> Target:
-    """A target by its name or another spelling of it. Raises `RequestError` that names the near ones."""
-    # People write `V5E_8` and `tpu v5e-8`; names in the catalog are in lower case with hyphens.
+    """A target by its name or another spelling of it, such as ``V5E_8``. Raises `RequestError` for an unknown name."""
     normalized_name = name.strip().lower().replace("_", "-").replace(" ", "-")
     spelled = {spelling: row for row in targets().values() for spelling in (row.name, *row.aliases)}
     if normalized_name in spelled:
@@ -107,11 +104,11 @@ def find_target(name: str) -> Target:
 
 
 HOST = MappingProxyType({"platform": "cpu"})
-"""This machine's CPU, as a compiler is told of it."""
+"""`compile_target` of this machine's CPU."""
 
 
 def compile_target(target: Target) -> Mapping[str, Any]:
-    """A row of the catalog as a compiler is told of it, in JSON values; a GPU's row must name its ``gpu_config``."""
+    """Description of a target for a compiler, in JSON values. A GPU must have a ``gpu_config``."""
     if target.platform == "cpu":
         return dict(HOST)
     if target.platform == "gpu":

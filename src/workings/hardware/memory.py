@@ -1,7 +1,7 @@
-"""Memory of this machine that a process may use, what is free of it now, who says so; and bytes as people read them.
+"""Memory of this machine: how much a process may use, how much is free now, and bytes as text.
 
-Three things can set the limit: the machine, a control group around this process, and an address-space limit of the
-process itself (`ulimit -v`). The lowest one counts, for the whole and for what is free separately.
+The machine, a control group around this process and an address-space limit of the process (`ulimit -v`) may each limit
+the memory. The lowest limit counts.
 """
 
 import ctypes
@@ -10,16 +10,17 @@ import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROCESS_PEAK = "process (peak resident set)"
-"""Source of a peak where no device counts."""
+"""Source of a peak that no device measures."""
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 """Each is 1024 times the one before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostMemory:
-    """Bytes, and where they come from."""
+    """Memory of this machine for this process."""
 
     limit_bytes: int
     """Bytes that processes here may use together."""
@@ -29,100 +30,111 @@ class HostMemory:
     available_source: str
 
 
-def host_memory(root: Path = Path("/")) -> HostMemory:
-    """The lowest limit, and the least that is free.
+class _Limit(NamedTuple):
+    limit_bytes: int
+    free_bytes: int
+    source: str
 
-    Args:
-        root: where ``proc`` and ``sys`` hang (tests give a folder).
+
+class _GroupFiles(NamedTuple):
+    """Names of the files of a memory control group, and of the entry in ``memory.stat`` that counts cached files."""
+
+    limit: str
+    usage: str
+    cached: str
+
+
+GROUP_FILES_V1 = _GroupFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+GROUP_FILES_V2 = _GroupFiles("memory.max", "memory.current", "inactive_file")
+
+
+def host_memory(root: Path = Path("/")) -> HostMemory:
+    """The lowest limit, and the least free memory; they may have different sources.
+
+    ``root``: parent folder of ``proc`` and ``sys`` (tests give another one).
     """
     limits = [_machine(root), *_groups(root), *_address_space(root)]
-    # Limit and free memory are compared apart: the machine may be nearly full while a group's limit is lower.
-    limit, limit_source = min((limit, source) for limit, _, source in limits)
+    limit, limit_source = min((each.limit_bytes, each.source) for each in limits)
     # A limit may be lowered below what is in use already.
-    available, available_source = min((max(0, free), source) for _, free, source in limits)
+    available, available_source = min((max(0, each.free_bytes), each.source) for each in limits)
     return HostMemory(limit_bytes=limit, limit_source=limit_source, available_bytes=available,
                       available_source=available_source)
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds at this moment; 0 where the system does not say."""
+    """Bytes that this process holds now; 0 if the system does not say."""
     return _statm(Path("/"))[1]
 
 
 def peak_resident_bytes() -> int:
-    """The most memory that this process has held so far."""
-    import resource  # not on Windows, where nothing is trained; what only reads a record imports this module too
+    """The most bytes that this process has held so far."""
+    import resource  # not on Windows, where records can be read but nothing is trained
 
-    # Linux counts in KiB here, macOS in bytes.
+    # Linux counts in KiB, macOS in bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _machine(root: Path) -> tuple[int, int, str]:
-    """All memory and what is available of it; a system without `/proc` does not say what is available."""
+def _machine(root: Path) -> _Limit:
     kib = _numbers(root / "proc/meminfo")
     if "MemTotal" in kib:
-        # MemAvailable counts the caches that the kernel would give up; MemFree leaves them out.
+        # Unlike MemFree, MemAvailable counts the caches that the kernel would give up.
         available = kib.get("MemAvailable", kib["MemTotal"])
-        return kib["MemTotal"] * 1024, available * 1024, "machine (/proc/meminfo)"
-    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return pages, pages, "machine (sysconf)"
+        return _Limit(kib["MemTotal"] * 1024, available * 1024, "machine (/proc/meminfo)")
+    all_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _Limit(all_bytes, all_bytes, "machine (sysconf)")
 
 
-def _groups(root: Path) -> list[tuple[int, int, str]]:
-    """Limits of the control group of this process and of the groups around it, version 2 and 1."""
+def _groups(root: Path) -> list[_Limit]:
+    """Limits of the control group of this process, and of the groups around it up to the mount."""
     limits = []
-    for base, path, names in _memberships(root):
-        # Every group up to the mount limits what is in it.
-        for folder in (base / path, *(base / path).parents):
-            if not folder.is_relative_to(base):
+    for mount, path, files in _memberships(root):
+        for folder in (mount / path, *(mount / path).parents):
+            if not folder.is_relative_to(mount):
                 break
-            # No limit is `max` in version 2, and more than any machine has in version 1.
-            if limit := _number(folder / names[0]):
-                # The kernel gives cached files up before it refuses memory.
-                held = _number(folder / names[1]) - _numbers(folder / "memory.stat").get(names[2], 0)
-                limits.append((limit, limit - max(0, held), f"control group ({names[0]})"))
+            # Without a limit the file has `max` in version 2, and more bytes than any machine in version 1.
+            if limit := _number(folder / files.limit):
+                # The kernel gives up cached files before it refuses memory.
+                held = _number(folder / files.usage) - _numbers(folder / "memory.stat").get(files.cached, 0)
+                limits.append(_Limit(limit, limit - max(0, held), f"control group ({files.limit})"))
     return limits
 
 
-def _memberships(root: Path) -> list[tuple[Path, str, tuple[str, str, str]]]:
-    """Memory control groups of this process: mount, path below it, and the names of its files."""
+def _memberships(root: Path) -> list[tuple[Path, str, _GroupFiles]]:
+    """Memory control groups of this process: mount, path below the mount, and names of files."""
     mount = root / "sys/fs/cgroup"
-    second = ("memory.max", "memory.current", "inactive_file")
-    first = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-    # Inside a container the group's own files often hang at the mount itself, regardless of what the path says.
-    mounts = [(mount, "", second), (mount / "memory", "", first)]
+    # Inside a container the group's own files are often at the mount itself, regardless of the path.
+    groups = [(mount, "", GROUP_FILES_V2), (mount / "memory", "", GROUP_FILES_V1)]
     file = root / "proc/self/cgroup"
     for line in file.read_text().splitlines() if file.is_file() else []:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            mounts += [(mount, path.lstrip("/"), second), (mount / "unified", path.lstrip("/"), second)]
+            groups += [(folder, path.lstrip("/"), GROUP_FILES_V2) for folder in (mount, mount / "unified")]
         elif "memory" in controllers.split(","):
-            mounts.append((mount / "memory", path.lstrip("/"), first))
-    return mounts
+            groups.append((mount / "memory", path.lstrip("/"), GROUP_FILES_V1))
+    return groups
 
 
 def _number(file: Path) -> int:
-    """The number in a file; 0 where there is no file or no number."""
+    """The number in a file; 0 if there is no file or no number."""
     text = file.read_text().strip() if file.is_file() else ""
     return int(text) if text.isdigit() else 0
 
 
 def _numbers(file: Path) -> dict[str, int]:
-    """The number of each line by the name before it; empty where there is no file."""
+    """The number of each line by the name before it; empty if there is no file."""
     lines = file.read_text().splitlines() if file.is_file() else []
     return {words[0].removesuffix(":"): int(words[1]) for words in map(str.split, lines) if words[1:]}
 
 
-def _address_space(root: Path) -> list[tuple[int, int, str]]:
-    """`ulimit -v`, where it is set."""
+def _address_space(root: Path) -> list[_Limit]:
+    """The limit of `ulimit -v`, if it is set. It counts addresses, with or without memory for them."""
     import resource
 
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    virtual = _statm(root)[0]
-    if soft == resource.RLIM_INFINITY or not virtual:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    virtual, _ = _statm(root)
+    if limit == resource.RLIM_INFINITY or not virtual:
         return []
-    # This limit counts addresses, with or without memory for them.
-    return [(soft, soft - virtual, "address space (ulimit -v)")]
+    return [_Limit(limit, limit - virtual, "address space (ulimit -v)")]
 
 
 def _statm(root: Path) -> tuple[int, int]:
@@ -136,12 +148,12 @@ def _statm(root: Path) -> tuple[int, int]:
 
 
 def gib(count: int) -> str:
-    """Memory of a device or a host: GiB with two decimals from one GiB on, MiB below."""
+    """Bytes as text, in GiB from one GiB on: ``1.50 GiB``, ``512.0 MiB``."""
     return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def byte_text(size: float) -> str:
-    """Bytes of any number, in the largest unit that fits: ``512 B``, ``1.5 KiB``."""
+    """Bytes as text, in the largest unit that fits: ``512 B``, ``1.5 KiB``."""
     unit = 0
     while size >= 1024 and unit < len(BYTE_UNITS) - 1:
         size, unit = size / 1024, unit + 1
@@ -150,34 +162,34 @@ def byte_text(size: float) -> str:
 
 VARIABLE, MAPPED = "GLIBC_TUNABLES", "glibc.malloc.mmap_threshold"
 REUSES_ALIGNED = (2, 38)
-"""The glibc from which on aligned blocks are used again."""
+"""The first version of glibc that reuses freed aligned blocks."""
 MAPPED_FROM = 1 << 20
-"""Size of a block, in bytes, from which on the kernel maps it. From 4 MiB on, a small model takes no less."""
+"""Size in bytes from which blocks are mapped by the kernel."""
 KEPT_SHARE = 2
-"""A run takes at most this many times its planned memory where freed blocks are kept (1.7 times was measured)."""
+"""If freed blocks are kept, a run takes at most this many times its planned memory (1.7 times was measured)."""
 _MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def keeps_freed_blocks() -> bool:
-    """Whether this process's malloc keeps freed blocks that it cannot use again, and the user left it so.
+    """Whether malloc keeps freed blocks that it cannot reuse: old versions of glibc do, unless the user changed it.
 
-    Up to 2.37, glibc does not give an aligned block to the next request of its size, and PyTorch asks for aligned
-    blocks alone.
+    PyTorch asks for aligned blocks only, which these versions do not reuse.
     """
     library, number = platform.libc_ver()
-    return library == "glibc" and tuple(map(int, number.split("."))) < REUSES_ALIGNED and (
-        MAPPED not in os.environ.get(VARIABLE, ""))
+    if library != "glibc" or MAPPED in os.environ.get(VARIABLE, ""):
+        return False
+    return tuple(map(int, number.split("."))) < REUSES_ALIGNED
 
 
 def map_large_blocks() -> None:
-    """Have malloc return large blocks to the kernel as soon as they are freed: a run is slower and near its plan.
+    """Make malloc return large blocks to the kernel when they are freed, which takes less memory and more time.
 
-    LoRA of SmolLM2-135M grew by 1.53 instead of 2.05 GiB (planned 1.47), and took 44 instead of 34 s.
+    LoRA of SmolLM2-135M took 1.53 instead of 2.05 GiB (planned 1.47), and 44 instead of 34 s.
     """
     ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, MAPPED_FROM)
 
 
 def return_free_memory() -> None:
-    """Return to the kernel what malloc has free at this moment: copies of tensors, once the weights are read."""
+    """Return memory that malloc has free to the kernel, for example after the weights are read."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,9 +1,9 @@
-"""KTO: completions with a verdict each, without pairs: correct ones become likelier, wrong ones less likely.
+"""KTO: correct completions become more likely, wrong ones less likely. No pairs of completions are needed.
 
-A completion is compared with the model's own drift: z, the mean log ratio, now to reference, of completions next to
-prompts that are not theirs, and at least 0. It is a constant of the gradient.
+The log ratio of a completion, of its probability now to that under the reference, is compared with the drift z of the
+model: the mean log ratio of other completions of the same prompts, at least 0. The drift is a constant of the gradient.
 
-Source: KTO, arXiv 2402.01306, equations 6 to 8.
+Source: KTO, https://arxiv.org/abs/2402.01306, equations 6 to 8.
 
 Shape suffixes: B rows, S positions of a row, E examples.
 """
@@ -17,29 +17,30 @@ from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms
 from workings.objectives.policy_gradient import REFERENCE
 
 VERDICT = "verdict"
-"""Signal: 1 for a right completion and -1 for a wrong one, at one supervised position of its row."""
+"""Signal: 1 for a correct completion and -1 for a wrong one, at one supervised position of its row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kto(OfCompletions):
-    """One minus the sigmoid of ``beta`` times the log ratio less z; of a wrong completion with the other sign.
+    """The loss of a completion is 1 - sigmoid(``beta`` x (log ratio - z)), with the opposite sign for a wrong one.
 
-    Row 2i of a batch is a completion with its verdict, row 2i + 1 another one's completion of the same prompt, which
-    only z reads. z is the mean over the rows that are computed together: a micro batch, or a process's part of one.
+    Row 2i of a batch is a completion with its verdict. Row 2i + 1 is another completion, which only z reads. z is a
+    mean over the rows that are computed together: a micro batch, or a process's part of it.
     """
 
     name: ClassVar[str] = "kto"
     signals: ClassVar[tuple[str, ...]] = (REFERENCE, VERDICT)
     metrics: ClassVar[tuple[str, ...]] = ("margin", "accuracy", "implied_reward", "log_prob", "drift")
-    """Means over examples: the implied reward, ``beta`` times the log ratio, and the same with the sign of the verdict
-    (``margin``); the share on the verdict's side of z (``accuracy``); log probability of whole completions, in nats; z
-    (``drift``), in nats."""
+    """Means over examples. ``implied_reward``: ``beta`` x log ratio; ``margin``: the same with the sign of the verdict;
+    ``accuracy``: share of log ratios on the verdict's side of z; ``log_prob``: of whole completions, in nats;
+    ``drift``: z, in nats."""
 
     beta: float = 0.1
     """Factor of implied rewards."""
     right_weight: float = 1.0
-    """Weight of the loss of right completions."""
+    """Weight of the loss of correct completions."""
     wrong_weight: float = 1.0
+    """Weight of the loss of wrong completions."""
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and self.right_weight > 0 and self.wrong_weight > 0):

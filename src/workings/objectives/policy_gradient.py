@@ -1,7 +1,7 @@
-"""Policy gradients for completions of the model itself: PPO's clipped ratio and its variants.
+"""Policy gradients for completions that the model has sampled: PPO's clipped ratio and its variants.
 
-GRPO, RLOO, Dr. GRPO, DAPO, GSPO and CISPO differ in the computation of advantages (above the engine), in the weight of
-lengths (``normalize`` and `Batch.divisor`), and in the bound of the ratio of new to old probability (here).
+GRPO, RLOO, Dr. GRPO, DAPO, GSPO and CISPO differ in their advantages (computed above the engine), in the weights of
+long and short rows (``normalize`` and `Batch.divisor`), and in the bound of the ratio of new to old probability.
 
 Sources: PPO, arXiv 1707.06347; GRPO, 2402.03300; Dr. GRPO, 2503.20783; DAPO, 2503.14476; CISPO, 2506.13585; GSPO,
 2507.18071; the estimate of the divergence, http://joschu.net/blog/kl-approx.html (k3).
@@ -15,16 +15,16 @@ from workings.errors import RequestError
 from workings.objectives.base import Array, ArrayFunctions, Objective, OfCompletions, Terms
 
 LARGEST_LOG_RATIO = 20.0
-"""Bound of the absolute log ratio, in nats; beyond it there is no derivative. Float32 overflows from ``exp(89)`` on,
-and one such token would make the gradient of a whole step NaN."""
+"""Bound of the absolute log ratio, in nats, without a derivative beyond it. In float32 ``exp(89)`` is infinite, and one
+such token would make the gradient of a whole step NaN."""
 ADVANTAGE, BEHAVIOR, REFERENCE = "advantage", "behavior_log_prob", "reference_log_prob"
-"""Signals: the completion's advantage; each token's log probability when it was sampled; the same under the
+"""Signals: the advantage of the completion; the log probability of each token when it was sampled, and under the
 reference model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(OfCompletions):
-    """Negative advantage, weighted by the bounded ratio of a token's probability now to that when it was sampled."""
+    """Negative advantage times the bounded ratio of a token's probability now to that when it was sampled."""
 
     name: ClassVar[str] = "policy_gradient"
     rows_may_move: ClassVar[bool] = True
@@ -39,12 +39,12 @@ class PolicyGradient(OfCompletions):
     """`pessimistic`: the smaller gain of bounded and unbounded ratio; tokens beyond the bound have no gradient (PPO).
     `detached`: the bounded ratio is a constant weight of the log probability; every token has a gradient (CISPO)."""
     normalize: Literal["tokens", "sequences"] = "tokens"
-    """`tokens`: all tokens have the same weight. `sequences`: all rows have, and their tokens share it (GRPO)."""
+    """`tokens`: all tokens have the same weight. `sequences`: all rows have the same weight (GRPO)."""
     kl_beta: float = 0.0
-    """Weight of the divergence from the reference; with 0 no reference is needed."""
+    """Weight of the divergence from the reference; 0: no reference is needed."""
     temperature: float = 1.0
-    """Sampling temperature: all log probabilities are those of ``softmax(logits / temperature)``, so that the ratio
-    of a new completion is 1 (as in TRL and verl)."""
+    """Sampling temperature. All log probabilities are those of ``softmax(logits / temperature)``, as in TRL and verl,
+    so that the ratio of a new completion is 1."""
 
     def __post_init__(self) -> None:
         if not (0 < self.clip_low <= 1 and self.clip_high > 0 and self.kl_beta >= 0 and self.temperature > 0):
@@ -65,8 +65,8 @@ class PolicyGradient(OfCompletions):
     def metrics(self) -> tuple[str, ...]:
         """Names of `Terms.metrics`.
 
-        ``clip_fraction``: share of tokens beyond the bound. ``entropy``: mean of minus the log probability, which
-        estimates it where tokens are the model's own. ``kl_behavior``, ``kl_reference``: divergences in nats.
+        ``clip_fraction``: share of tokens beyond the bound. ``entropy``: estimated by the mean negative log
+        probability. ``kl_behavior``, ``kl_reference``: divergences in nats.
         """
         names = ("clip_fraction", "entropy", "kl_behavior")
         return (*names, "kl_reference") if self.kl_beta else names
@@ -74,15 +74,16 @@ class PolicyGradient(OfCompletions):
     def terms(self, array: ArrayFunctions, log_probs_BS: Array, mask_BS: Array, signals: Mapping[str, Array]) -> Terms:
         """Value of the objective for some rows; see `Objective.terms`."""
         advantage, tokens_B1 = signals[ADVANTAGE], mask_BS.sum(-1, keepdims=True)
-        share = mask_BS / (tokens_B1 + (tokens_B1 == 0))  # a row without supervised tokens counts nothing
+        # Sums to 1 over each row; a row without supervised tokens has 0.
+        share = mask_BS / (tokens_B1 + (tokens_B1 == 0))
         log_ratio = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
         if self.ratio == "sequence":
-            # The mean over a row's tokens, [B, 1], is broadcast to them: each token gets a part of the row's gradient.
+            # The mean over a row's tokens, for each of these tokens.
             log_ratio = (log_ratio * share).sum(-1, keepdims=True) * mask_BS
         ratio = array.exp(_within_range(array, log_ratio))
         bounded = array.clip(ratio, 1 - self.clip_low, 1 + self.clip_high)
         if self.bound == "pessimistic":
-            # PPO's equation 7: the smaller of r A and clip(r, 1 - low, 1 + high) A.
+            # PPO, equation 7.
             gain = array.minimum(ratio * advantage, bounded * advantage)
             beyond = ratio * advantage > bounded * advantage
         else:
@@ -94,7 +95,6 @@ class PolicyGradient(OfCompletions):
         if self.kl_beta:
             divergence = _divergence(array, (signals[REFERENCE] - log_probs_BS) * mask_BS)
             loss, sums["kl_reference"] = loss + self.kl_beta * divergence, divergence.sum()
-        # `share` sums to 1 over each row that has tokens; the number of rows comes in by `Batch.divisor`.
         weight = share if self.normalize == "sequences" else mask_BS
         return Terms(total=(loss * weight).sum(), metrics={name: (x, count) for name, x in sums.items()})
 
@@ -105,9 +105,10 @@ def _within_range(array: ArrayFunctions, log_ratio: Array) -> Array:
 
 
 def _divergence(array: ArrayFunctions, log_ratio: Array) -> Array:
-    """Non-negative estimate of each token's divergence: ``r - 1 - log r``, r the ratio of the other model to this."""
-    # Both terms take the bounded ratio: if only the exponential did, only the other term's derivative would be left,
-    # and it points away from the reference where this model's probability is the lower one.
+    """Estimate of each token's divergence, never negative: ``r - 1 - log r`` for the ratio r of another model to this.
+
+    Both terms use the bounded ratio: the derivative of one term alone could point away from the other model.
+    """
     log_ratio = _within_range(array, log_ratio)
     return array.exp(log_ratio) - 1 - log_ratio
 

@@ -1,9 +1,12 @@
 """Preferences: the better of two completions of a prompt becomes more likely than the other.
 
-`Preference` (DPO) compares probabilities with those under a reference, the model that training began with: the implied
-reward of a completion is ``beta`` times the log of the ratio of its probability now to that under the reference. SimPO
-has no reference: a reward is the mean log probability a token. ORPO imitates the chosen completion, and raises its odds
-above those of the rejected one: p / (1 - p), where p is the geometric mean of its tokens' probabilities.
+`Preference` (DPO, IPO) has a reference, the model before training: the implied reward of a completion is ``beta`` times
+the log ratio of its probability now to that under the reference. `SimPo` has no reference: the reward is ``beta`` times
+the mean log probability per token. `Orpo` imitates the chosen completion, and raises its odds p / (1 - p) above those
+of the rejected one, where p is the geometric mean of the probabilities of the tokens.
+
+In a batch, rows 2i and 2i + 1 are a pair, the chosen row first. A pair is padding if one of its rows has no supervised
+position.
 
 Sources: DPO, arXiv 2305.18290; label smoothing (conservative DPO), https://ericmitchell.ai/cdpo.pdf; IPO, 2310.12036;
 SimPO, 2405.14734, equation 6; ORPO, 2403.07691, equations 3 to 7.
@@ -20,12 +23,12 @@ from workings.objectives.base import Array, ArrayFunctions, OfCompletions, Terms
 from workings.objectives.policy_gradient import REFERENCE
 
 PAIR_METRICS = ("margin", "accuracy", "chosen_reward", "rejected_reward", "chosen_log_prob", "rejected_log_prob")
-"""Means over pairs: implied rewards, of the chosen row minus the rejected one (``margin``) and of each; the share of
-pairs with a margin above 0 (``accuracy``); log probabilities in nats."""
+"""Means over pairs. ``margin``: implied reward of the chosen row minus that of the rejected one; ``accuracy``: share of
+pairs with a margin above 0; log probabilities are in nats."""
 
 
 def pair_values(rewards_P2: Array, log_probs_P2: Array) -> dict[str, Array]:
-    """`PAIR_METRICS` of P pairs; ``rewards_P2``: implied rewards of chosen and rejected row."""
+    """`PAIR_METRICS` of P pairs, from implied rewards and log probabilities of chosen and rejected rows."""
     margin_P = rewards_P2[:, 0] - rewards_P2[:, 1]
     return dict(zip(PAIR_METRICS, (margin_P, margin_P > 0, rewards_P2[:, 0], rewards_P2[:, 1], log_probs_P2[:, 0],
                                    log_probs_P2[:, 1]), strict=True))
@@ -33,11 +36,7 @@ def pair_values(rewards_P2: Array, log_probs_P2: Array) -> dict[str, Array]:
 
 @dataclass(frozen=True, kw_only=True)
 class Preference(OfCompletions):
-    """Negative log likelihood that the chosen row of each pair is preferred, or the squared distance of IPO.
-
-    Row 2i of a batch is the chosen row of a pair, row 2i + 1 the rejected one. Of the signal only the sum over a row's
-    supervised positions counts. A pair that has a row without a supervised position counts nothing: it is padding.
-    """
+    """Negative log likelihood that the chosen row of each pair is preferred, or the squared distance of IPO."""
 
     name: ClassVar[str] = "preference"
     signals: ClassVar[tuple[str, ...]] = (REFERENCE,)
@@ -45,11 +44,10 @@ class Preference(OfCompletions):
     """Log probabilities are those of whole completions."""
 
     beta: float = 0.1
-    """Factor of implied rewards. With IPO the target margin is ``1 / (2 beta)``: the smaller, the farther apart the
-    completions are to be."""
+    """Factor of implied rewards."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
-    """`sigmoid`: Bradley and Terry's model of preferences (DPO). `ipo`: squared distance of the margin from
-    ``1 / (2 beta)``, in nats per token, as in the code of IPO's authors."""
+    """`sigmoid`: Bradley and Terry's model of preferences (DPO). `ipo`: squared distance between the difference of log
+    ratios and ``1 / (2 beta)``, in nats per token, as in the code of IPO's authors."""
     label_smoothing: float = 0.0
     """Assumed probability of a wrong label (`sigmoid`)."""
     length_normalized: bool = False
@@ -86,10 +84,7 @@ class Preference(OfCompletions):
 
 @dataclass(frozen=True, kw_only=True)
 class SimPo(OfCompletions):
-    """Negative log likelihood that the chosen row of each pair is preferred by at least ``gamma``.
-
-    Rows 2i and 2i + 1 of a batch are a pair, the chosen one first; a pair of padding counts nothing.
-    """
+    """Negative log likelihood that the chosen row of each pair is preferred by a margin of at least ``gamma``."""
 
     name: ClassVar[str] = "simpo"
     signals: ClassVar[tuple[str, ...]] = ()
@@ -99,7 +94,7 @@ class SimPo(OfCompletions):
     beta: float = 2.0
     """Factor of rewards."""
     gamma: float = 1.0
-    """Margin of rewards at which a pair counts as told apart."""
+    """Margin of rewards that is subtracted before the sigmoid."""
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and self.gamma >= 0):
@@ -116,27 +111,24 @@ class SimPo(OfCompletions):
 
 
 IMITATION = "imitation_weight"
-"""Signal: pairs of the update divided by tokens of all its chosen completions, at the tokens of chosen rows. With it
-the mean over pairs that an engine takes is, of the imitation, the mean over tokens."""
-MOST = -1e-6
-"""Upper limit of a mean log probability: a completion that is certain has infinite odds."""
+"""Signal at the tokens of chosen rows: number of pairs of the update, divided by the tokens of all its chosen rows. It
+turns the engine's mean over pairs into the mean over tokens that imitation needs."""
+MAX_MEAN_LOG_PROB = -1e-6
+"""Upper limit of a mean log probability: at 0 the odds are infinite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orpo(OfCompletions):
-    """Cross entropy of the chosen rows, plus ``beta`` times the negative log likelihood of the preference.
-
-    Rows 2i and 2i + 1 of a batch are a pair, the chosen one first; a pair of padding counts nothing.
-    """
+    """Cross entropy of the chosen rows, plus ``beta`` times the negative log likelihood of the preference."""
 
     name: ClassVar[str] = "orpo"
     signals: ClassVar[tuple[str, ...]] = (IMITATION,)
     metrics: ClassVar[tuple[str, ...]] = (*PAIR_METRICS, "log_odds", "imitation_loss")
-    """Log probabilities are means over a completion's tokens. ``log_odds``: of the chosen rows minus the rejected ones.
-    ``imitation_loss``: nats per token of the chosen rows."""
+    """Log probabilities are means over a completion's tokens. ``log_odds``: of chosen rows minus those of rejected
+    ones. ``imitation_loss``: nats per token of the chosen rows."""
 
     beta: float = 0.1
-    """Weight of the preference next to imitation; the paper's lambda."""
+    """Weight of the preference; the weight of imitation is 1. The paper's lambda."""
 
     def __post_init__(self) -> None:
         if not self.beta > 0:
@@ -146,7 +138,7 @@ class Orpo(OfCompletions):
         """Value of the objective for some rows; see `Objective.terms`."""
         is_pair_P, tokens_P2, sums_P2 = row_pairs(mask_BS, log_probs_BS)
         means_P2 = sums_P2 / tokens_P2
-        bounded_P2 = array.minimum(means_P2, means_P2 * 0 + MOST)
+        bounded_P2 = array.minimum(means_P2, means_P2 * 0 + MAX_MEAN_LOG_PROB)
         odds_P2 = bounded_P2 - array.log(-array.expm1(bounded_P2))
         difference_P = odds_P2[:, 0] - odds_P2[:, 1]
         imitation_P2 = -(log_probs_BS * mask_BS * signals[IMITATION]).sum(-1).reshape(-1, 2)

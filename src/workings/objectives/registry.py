@@ -1,4 +1,4 @@
-"""Objectives by name: those of this package, and those of other packages, which name their class by an entry point."""
+"""Finds objectives by name: those of this package, and those that other packages register by an entry point."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -16,17 +16,16 @@ GROUP = "workings.objectives"
 """Entry points of other packages: an objective's name -> its class."""
 OBJECTIVES: Mapping[str, type[Objective]] = {objective.name: objective for objective in (
     CrossEntropy, Kto, Orpo, PolicyGradient, Preference, SimPo, TopTokens)}
-"""Those of this package."""
+"""The objectives of this package by name."""
 
 
 def find_objective(name: str) -> type[Objective]:
-    """The class of the objective of this name.
+    """The class of the objective with this name.
 
-    Raises:
-        RequestError: none exists, two packages bring it, or what is brought is not an objective of this name.
+    Raises `RequestError` if no package or more than one registers it, or if the class has another name.
     """
     if name in OBJECTIVES:
-        # A package that brings one of these names would change what recorded recipes mean.
+        # Another package must not change the meaning of recorded recipes.
         refuse_our_names(GROUP, [name], kind="objective")
         return OBJECTIVES[name]
     given = f"objective {name!r}"
@@ -48,9 +47,5 @@ def to_json(objective: Objective) -> dict[str, Any]:
 
 
 def from_json(values: Mapping[str, Any]) -> Objective:
-    """The objective that `to_json` wrote.
-
-    Raises:
-        RequestError: as `find_objective`.
-    """
+    """The objective that `to_json` wrote. Raises `RequestError` as `find_objective`."""
     return find_objective(str(values["name"]))(**{key: value for key, value in values.items() if key != "name"})

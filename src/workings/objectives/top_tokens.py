@@ -1,12 +1,10 @@
 """Distillation from a teacher's most likely tokens: the student learns the teacher's distribution at each position.
 
-The teacher gives the k most likely tokens of each position with their probabilities. The rest of the vocabulary is one
-further outcome with the remaining probability, so that both distributions sum to 1 over k + 1 outcomes. The student's
-divergence from the teacher over these outcomes (forward, in nats per token) is never above that over all tokens, and is
-zero only if the student gives each of the k tokens the teacher's probability. The student's distribution within the
-rest is not trained.
+The teacher gives the k most likely tokens of each position with their probabilities. All other tokens together are one
+further outcome (a "ghost token"). The loss is the forward divergence of the student from the teacher over these k + 1
+outcomes, in nats per token. It is 0 if the student gives each of the k tokens the teacher's probability.
 
-Source of the further outcome (there a "ghost token"): arXiv 2503.16870.
+Source of the further outcome: https://arxiv.org/abs/2503.16870
 
 Shape suffixes: B rows, S positions of a row, K tokens of a position.
 """
@@ -19,23 +17,20 @@ from workings.errors import RequestError
 from workings.objectives.base import Array, ArrayFunctions, Terms
 
 MAX_TOKENS = 128
-"""Most tokens of a position."""
+"""The most tokens of a position."""
 MIN_REST = 1e-6
-"""Lower limit of the probability of the rest, which is a float32 difference from 1 and not more exact. Below it, the
-rest has no derivative; if both models are below it, the rest adds nothing."""
+"""Lower limit of the probability of all other tokens: it is computed as a float32 difference from 1, which is not more
+exact. Below the limit it has no derivative."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopTokens:
-    """Divergence of the student's distribution from the teacher's, over the teacher's top tokens and the rest as one.
-
-    Its targets are the teacher's tokens, several a position, and not the token of the trace.
-    """
+    """Divergence of the student's distribution from the teacher's; targets are the teacher's tokens."""
 
     name: ClassVar[str] = "top_tokens"
     metrics: ClassVar[tuple[str, ...]] = ("teacher_mass", "teacher_entropy")
-    """Means over supervised tokens: the probability that the teacher gives to its top tokens together, and the entropy
-    of its distribution over these and the rest, in nats. The loss plus the entropy is the cross entropy."""
+    """Means over supervised tokens. ``teacher_mass``: the teacher's probability of its top tokens together;
+    ``teacher_entropy``: entropy of its distribution over the k + 1 outcomes, in nats."""
 
     top_k: int = 16
     """Tokens of a position."""
@@ -63,14 +58,12 @@ class TopTokens:
         """Value of the objective for some rows; see `SeveralTargets.terms`."""
         teacher_BSK = array.stack([signals[name] for name in self.log_prob_signals])
         mask_BS1 = mask_BS[..., None]
-        # 0 at positions that are not supervised, where log probabilities are 0 as well.
         teacher_probs_BSK, student_probs_BSK = array.exp(teacher_BSK) * mask_BS1, array.exp(log_probs_BSK) * mask_BS1
-        # Probability of all other tokens together. Rounding may bring the sum of the top ones above 1, hence the limit.
+        # Probability of all other tokens together.
         teacher_rest_BS, student_rest_BS = (array.clip(1 - probs_BSK.sum(-1), MIN_REST, 1.0)
                                             for probs_BSK in (teacher_probs_BSK, student_probs_BSK))
         entropy_BS = -(teacher_probs_BSK * teacher_BSK).sum(-1) - teacher_rest_BS * array.log(teacher_rest_BS)
         cross_BS = -(teacher_probs_BSK * log_probs_BSK).sum(-1) - teacher_rest_BS * array.log(student_rest_BS)
         count = mask_BS.sum()
-        # The entropy has no derivative; without it the loss is a divergence, which is 0 for a perfect student.
         return Terms(total=((cross_BS - entropy_BS) * mask_BS).sum(), metrics={
             "teacher_mass": (teacher_probs_BSK.sum(), count), "teacher_entropy": ((entropy_BS * mask_BS).sum(), count)})

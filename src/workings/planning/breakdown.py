@@ -1,4 +1,4 @@
-"""The parts of the peak memory, and the largest of them in one sentence."""
+"""The peak memory of a program split into parts, such as ``moments``, and a sentence about the largest of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,8 +6,9 @@ from typing import Literal
 
 from workings.engines.base import Inspection, ProgramName
 from workings.hardware.memory import gib
+from workings.planning.forward_memory import forward_program_parts
 from workings.planning.further_memory import FROZEN_MODELS, TEACHER
-from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, forward_program_parts, table_bytes
+from workings.planning.memory_formulas import PER_LAYER_TABLE, exact_parts, table_bytes
 from workings.planning.planned_run import PlannedRun
 from workings.planning.step_memory import largest_phase_parts
 from workings.planning.verdict import Verdict
@@ -22,7 +23,7 @@ PART_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("activations", ("activations", "activations kept for backward", "activations of the layer at hand")),
     ("weights of single layers", ("weights of the layer at hand", "weights laid out for gathering")),
 )
-"""Names for humans -> parts; a part outside all groups is its own group."""
+"""Groups by the names that people read; a part outside all groups is its own group."""
 Certainty = Literal["exact", "by proportion", "traced", "estimated", "assumed", "unexplained"]
 """How the size of a part is known (`docs/planning.md`, parts of the peak)."""
 
@@ -37,13 +38,12 @@ class Part:
 
 
 def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -> tuple[Part, ...]:
-    """The peak of one program in parts, which add up to it."""
+    """Parts that add up to the peak of one program."""
     if inspection.source == "traced":
         return tuple(Part(name=name, size_bytes=size, certainty="assumed" if name in inspection.assumed else "traced")
                      for name, size in inspection.breakdown.items())
     counted = exact_parts(run.request, run.mesh.share_of_a_copy(run.largest_shape(program)), *run.mesh.of_a_copy)
     if inspection.source == "estimated":
-        # What follows from shapes is exact even if the rest is a formula.
         exact = {*counted, *inspection.exact}
         return tuple(Part(name=name, size_bytes=size, certainty="exact" if name in exact else "estimated")
                      for name, size in inspection.breakdown.items() if size)
@@ -53,15 +53,15 @@ def split_parts(run: PlannedRun, program: ProgramName, inspection: Inspection) -
 def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspection,
                     counted: Mapping[str, int]) -> tuple[Part, ...]:
     """Parts of a compiled program: its arguments, its temporary arrays, its code, and what none of these explains."""
-    # Gradients are not arguments of the program: they are temporary arrays.
-    gradients = {name: size for name, size in counted.items() if name.startswith("gradient")}
-    exact = with_per_layer_table(inspection.exact, run, program) or {
-        name: size for name, size in counted.items() if name not in gradients} | {
-        name: inspection.breakdown[name] for name in FROZEN_MODELS if name in inspection.breakdown}
+    exact = with_per_layer_table(inspection.exact, run, program)
+    if not exact:
+        frozen_models = {name: size for name, size in inspection.breakdown.items() if name in FROZEN_MODELS}
+        # Gradients are temporary arrays of the program and no arguments.
+        exact = {name: size for name, size in counted.items() if not name.startswith("gradient")} | frozen_models
     rest = inspection.peak_bytes - sum(exact.values())
     temporary = _by_proportion(run, program, counted, rest)
     rest -= sum(temporary.values())
-    # Taken from the rest, so that the parts still add up to the peak.
+    # At most the rest, so that the parts still add up to the peak.
     code = min(max(0, rest), inspection.breakdown.get("code", 0))
     sizes: list[tuple[Certainty, Mapping[str, int]]] = [
         ("exact", exact), ("by proportion", temporary), ("exact", {"code of the program": code})]
@@ -72,9 +72,9 @@ def _compiled_parts(run: PlannedRun, program: ProgramName, inspection: Inspectio
 
 
 def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: ProgramName) -> dict[str, int]:
-    """A compiled program's parts, with per-layer embeddings apart from the parameters, which include them."""
+    """The exact parts of a compiled program, with the per-layer embeddings taken out of ``parameters``."""
     table = table_bytes(run.request, *run.mesh.of_a_copy)
-    # In the teacher's program the parameters are the teacher's, and the request is the student's.
+    # The teacher's program has the teacher's parameters, while the request describes the student.
     if not table or program == TEACHER or "parameters" not in parts:
         return dict(parts)
     return {"parameters": parts["parameters"] - table, PER_LAYER_TABLE: table} | {
@@ -82,9 +82,9 @@ def with_per_layer_table(parts: Mapping[str, int], run: PlannedRun, program: Pro
 
 
 def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, int], rest: int) -> dict[str, int]:
-    """Temporary arrays of a compiled program, ``rest`` bytes in total, in the proportion of the formulas.
+    """Temporary arrays of a compiled program: the estimated parts, scaled down to ``rest`` bytes if they are larger.
 
-    Of a teacher nothing: the formulas know the student's shape.
+    Empty for a teacher's program, because the formulas know the student's shape only.
     """
     if program == TEACHER:
         return {}
@@ -93,26 +93,25 @@ def _by_proportion(run: PlannedRun, program: ProgramName, counted: Mapping[str, 
         accumulator = {name: size for name, size in counted.items() if name == "gradient accumulator"}
         parts = accumulator | largest_phase_parts(run.request, shape, *mesh, run.target.platform)
     else:
-        parts = {name: size for name, size in forward_program_parts(
-            run.request, program, shape, *mesh, run.target.platform).items() if name not in counted}
+        estimated = forward_program_parts(run.request, program, shape, *mesh, run.target.platform)
+        parts = {name: size for name, size in estimated.items() if name not in counted}
     share = min(1.0, max(0, rest) / sum(parts.values()))
     return {name: int(size * share) for name, size in parts.items()}
 
 
 def largest_part_sentence(parts: tuple[Part, ...], mesh_devices: int, target_devices: int, verdict: Verdict) -> str:
     """A sentence about the largest group of parts and, if the plan does not fit, about devices outside of the mesh."""
-    sizes: dict[str, list[Part]] = {}
+    groups: dict[str, list[Part]] = {}
     for part in parts:
-        # Parts of one cause, such as weights and their copies, count together.
         group = next((name for name, members in PART_GROUPS if part.name in members), part.name)
-        sizes.setdefault(group, []).append(part)
-    largest = max(sizes, key=lambda name: sum(part.size_bytes for part in sizes[name]))
-    size = sum(part.size_bytes for part in sizes[largest])
-    certainties = " and ".join(dict.fromkeys(part.certainty for part in sizes[largest]))
+        groups.setdefault(group, []).append(part)
+    sizes = {name: sum(part.size_bytes for part in members) for name, members in groups.items()}
+    largest, size = max(sizes.items(), key=lambda item: item[1])
+    certainties = " and ".join(dict.fromkeys(part.certainty for part in groups[largest]))
     sentence = (f"largest part: {largest}, {gib(size)}, {percent(size / max(1, verdict.peak_bytes), 0)} of the peak "
                 f"({certainties})")
+    if verdict.fits or mesh_devices == target_devices:
+        return sentence
     # Idle devices come first: using them does not change the training.
-    if not verdict.fits and mesh_devices < target_devices:
-        return (f"{target_devices - mesh_devices} of {target_devices} devices are idle: the mesh uses {mesh_devices}; "
-                f"{sentence}")
-    return sentence
+    idle = target_devices - mesh_devices
+    return f"{idle} of {target_devices} devices are idle: the mesh uses {mesh_devices}; {sentence}"

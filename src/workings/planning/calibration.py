@@ -1,7 +1,8 @@
-"""Seconds of an update on this machine's CPU, from updates of the same step with few of the model's layers.
+"""Measures the training speed of this machine's CPU in about ten seconds.
 
-The engine's own step is taken by rows of the recipe's length, and a straight line through two depths gives the whole
-model's update. A child process does it: it loads the framework, and its memory is gone before a run begins.
+The engine takes real steps with rows of the recipe's length, by two models that have only a few of the layers. A
+straight line through both times gives the time of all layers. The steps run in a child process, whose memory is free
+again before a run begins:
 
     python -m workings.planning.calibration < REQUEST.json
 """
@@ -24,19 +25,19 @@ from workings.objectives.base import CROSS_ENTROPY
 from workings.planning.run_time import Throughput, step_operations
 
 REPEATS = 2
-"""Measured updates of each depth; the fastest counts, because other programs only make one slower."""
+"""Measured updates of each model; the fastest counts, because other programs can only make an update slower."""
 LEARNING_RATE = 1e-5
 FURTHER_LAYERS = 8
-"""Layers of the deeper model beyond those of the other; an engine loops over these as over all."""
+"""The deeper model has at least this many layers more than the other one: an engine loops over so many layers."""
 LEAST_OPERATIONS = 2e13
 """Operations of a run below which nothing is measured: about two minutes of two cores."""
 
 
 def calibrated_throughput(request: EngineRequest, engine: str, batch: BatchShape, supervised: float) -> Throughput:
-    """Speed of training on this machine's CPU, measured in about ten seconds.
+    """Speed of training on this machine's CPU.
 
-    ``batch`` is the shape of a typical update, ``supervised`` the share of positions that count in the loss, from 0 to
-    1. Raises `WorkingsError` if the updates cannot be taken.
+    ``batch``: shape of a typical update; ``supervised``: share of the positions that count in the loss, from 0 to 1.
+    Raises `WorkingsError` if the updates cannot be taken.
     """
     asked = {"request": replace(request, objective=CROSS_ENTROPY).to_json(), "engine": engine,
              "rows": batch.rows, "positions": batch.positions, "supervised": supervised}
@@ -50,7 +51,7 @@ def calibrated_throughput(request: EngineRequest, engine: str, batch: BatchShape
 
 
 def at_depth(seconds: Mapping[int, float], layers: int) -> float:
-    """Seconds at a depth, by the straight line through two others; or those of the only one."""
+    """Seconds at a depth, on the straight line through two measured depths; with one depth, the seconds measured."""
     if len(seconds) == 1:
         return next(iter(seconds.values()))
     (few, fast), (more, slow) = sorted(seconds.items())
@@ -58,36 +59,34 @@ def at_depth(seconds: Mapping[int, float], layers: int) -> float:
 
 
 def measured_depths(shape: ModelShape) -> tuple[int, ...]:
-    """Two depths of whole periods of the pattern of layers; or the model's own, where no line leads to it."""
+    """Two depths with whole periods of the pattern of layers; only the model's own depth if it has no such pattern."""
     period = max(1, shape.sliding_pattern, shape.linear_pattern)
     few, more = period, period + -(-FURTHER_LAYERS // period) * period
-    # Shared keys and mixed layers without a pattern change with the depth.
-    alone = shape.shared_kv_layers or shape.layer_types or not shape.verified
-    return (shape.layers,) if alone or shape.layers <= more else (few, more)
+    has_no_pattern = shape.shared_kv_layers or shape.layer_types or not shape.verified
+    return (shape.layers,) if has_no_pattern or shape.layers <= more else (few, more)
 
 
 def measure(asked: Mapping[str, Any]) -> dict[int, float]:
-    """Seconds of a micro-batch's update by number of layers, in the child process."""
+    """In the child process: seconds of an update with one micro batch, by number of layers."""
     request = EngineRequest.from_json(asked["request"])
     shape, rows, length = request.shape, asked["rows"], asked["positions"]
-    learned = max(1, round(asked["supervised"] * length))
-    draw = np.random.default_rng(0)
-    tokens = draw.integers(0, shape.vocab_size, (1, rows, length), dtype=np.int32)
+    supervised = max(1, round(asked["supervised"] * length))
+    tokens = np.random.default_rng(0).integers(0, shape.vocab_size, (1, rows, length), dtype=np.int32)
     positions = np.broadcast_to(np.arange(length, dtype=np.int32), tokens.shape)
-    mask = (positions >= length - learned).astype(np.float32)
+    mask = (positions >= length - supervised).astype(np.float32)
     batch = Batch(tokens=tokens, targets=(tokens * mask).astype(np.int32), loss_mask=mask,
-                  positions=positions.copy(), segment_ids=np.ones_like(tokens)).with_loss_positions(learned)
-    found = {}
+                  positions=positions.copy(), segment_ids=np.ones_like(tokens)).with_loss_positions(supervised)
+    seconds = {}
     for layers in measured_depths(shape):
         engine = find_engine(asked["engine"]).engine.open(replace(request, shape=replace(shape, layers=layers)))
         state, _ = engine.step(engine.init(0), batch, LEARNING_RATE)
-        taken = []
+        repeats = []
         for _ in range(REPEATS):
             started = perf_counter()
             state, _ = engine.step(state, batch, LEARNING_RATE)
-            taken.append(perf_counter() - started)
-        found[layers] = min(taken)
-    return found
+            repeats.append(perf_counter() - started)
+        seconds[layers] = min(repeats)
+    return seconds
 
 
 if __name__ == "__main__":

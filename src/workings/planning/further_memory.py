@@ -1,4 +1,4 @@
-"""Memory next to the programs of the trained model: a reference model or a teacher, and what a sampler takes."""
+"""Memory that a run needs in addition to its trained model: a reference model, a teacher, or a sampler."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -8,10 +8,7 @@ from workings.engines.base import EngineRequest, Inspection, Inspections, MeshSh
 from workings.hardware.device import DeviceFacts
 from workings.hardware.memory import gib
 from workings.models.shape import ModelShape
-from workings.planning.memory_formulas import (
-    PER_LAYER_TABLE,
-    state_parts,
-)
+from workings.planning.memory_formulas import PER_LAYER_TABLE, state_parts
 from workings.planning.planned_run import PlannedRun
 from workings.ways.base import way_of
 from workings.ways.parts.teacher import TeacherModel, teacher_request
@@ -19,20 +16,19 @@ from workings.ways.parts.teacher import TeacherModel, teacher_request
 REFERENCE = "reference model"
 """Part of the memory: the first weights."""
 TEACHER: ProgramName = "teacher"
-"""Part of the memory: the teacher's weights. Also the program that computes its log probabilities."""
+"""Part of the memory: the teacher's weights; also the program that computes its log probabilities."""
 FROZEN_MODELS = (REFERENCE, TEACHER)
-"""Models in memory together with the trained one."""
+"""Parts that are models in memory together with the trained one."""
 
 
 def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: TeacherModel | None,
                        inspect: Callable[[PlannedRun], Inspection]) -> Inspections:
-    """Adds the recipe's frozen models to the inspections of a student's programs, and the program of its teacher.
+    """Adds the recipe's frozen models to the inspections of a run, and the program of its teacher.
 
-    ``inspect`` gets the teacher's run, whose only program is ``log_probs``.
+    ``inspect`` inspects the teacher's run, whose only program is ``log_probs``.
     """
     inspections = with_reference(run.request, run.mesh, inspections)
     way = way_of(run.recipe)
-    # A refused step is the answer already.
     if teacher is None or way.teacher_keys is None or inspections["step"].refused:
         return inspections
     request = teacher_request(run.request, teacher, way.teacher_keys.teacher_precision)
@@ -42,7 +38,7 @@ def with_frozen_models(run: PlannedRun, inspections: Inspections, teacher: Teach
 
 
 def with_reference(request: EngineRequest, mesh: MeshShape, inspections: Inspections) -> Inspections:
-    """Adds a frozen copy of the first weights, if the recipe needs it: with adapters the weights below them are it."""
+    """Adds a frozen copy of the first weights, if the recipe needs one; adapters leave the first weights unchanged."""
     if not getattr(request.objective, "kl_beta", 0.0) or request.method.name != "full":
         return inspections
     size = model_weight_bytes(request, mesh)
@@ -57,10 +53,10 @@ def model_weight_bytes(request: EngineRequest, mesh: MeshShape) -> int:
 
 def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape, inspections: Inspections,
                  teacher_inspection: Inspection, *, stays_loaded: bool) -> Inspections:
-    """Adds the teacher to the student's inspections: to each program its weights, and its own program.
+    """Adds the teacher's own program to the student's inspections and, if it ``stays_loaded``, its weights to all.
 
-    ``teacher_inspection`` is that of the teacher's ``log_probs`` as if it were trained: its moments are subtracted.
-    ``stays_loaded``: whether the teacher is queried during training; if not, all queries come before the first step.
+    ``teacher_inspection``: of ``log_probs`` as if the teacher were trained; its moments are subtracted.
+    ``stays_loaded``: whether the teacher is asked during training, and not only before the first step.
     """
     weights: dict[str, int] = {TEACHER: model_weight_bytes(teacher, mesh)} if stays_loaded else {}
     student_parts = {f"{name} of the student": size for name, size in state_parts(student, *mesh.of_a_copy).items()}
@@ -69,31 +65,31 @@ def with_teacher(student: EngineRequest, teacher: EngineRequest, mesh: MeshShape
 
 
 def with_resident(inspection: Inspection, parts: Mapping[str, int]) -> Inspection:
-    """An inspection with further arrays that stay in memory, bytes per device by part."""
-    # If the compiler did not separate the program's own arrays, ``exact`` must stay empty: these parts alone would look
-    # like the complete list.
-    is_separated = inspection.exact or inspection.source == "estimated"
+    """An inspection with further arrays that stay in memory, in bytes per device by part."""
+    # Where the compiler gave no exact parts, these alone would look like the complete list.
+    lists_exact_parts = inspection.exact or inspection.source == "estimated"
     return replace(inspection, peak_bytes=inspection.peak_bytes + sum(parts.values()),
                    breakdown={**inspection.breakdown, **parts},
-                   exact={**inspection.exact, **parts} if is_separated else inspection.exact)
+                   exact={**inspection.exact, **parts} if lists_exact_parts else inspection.exact)
 
 
 def _without_moments(inspection: Inspection) -> Inspection:
-    """A trained model's program as a frozen model would need it."""
-    # A compiler counts them among its arguments; a formula has them in the breakdown.
+    """The inspection of a frozen model's program, from that of a trained model."""
+    # A compiler counts moments as exact arguments, a formula in the breakdown.
     moments = inspection.exact.get("moments", inspection.breakdown.get("moments", 0))
-    breakdown, exact = ({name: size for name, size in parts.items() if name != "moments"}
-                        for parts in (inspection.breakdown, inspection.exact))
+    breakdown, exact = dict(inspection.breakdown), dict(inspection.exact)
+    breakdown.pop("moments", None)
+    exact.pop("moments", None)
     return replace(inspection, peak_bytes=inspection.peak_bytes - moments, breakdown=breakdown, exact=exact)
 
 
 def sampler_parts(recipe: Recipe, shape: ModelShape, device: DeviceFacts) -> dict[str, int]:
-    """Bytes of the device that the sampler of a recipe takes, by part; empty without one."""
+    """Bytes of the device that the recipe's sampler takes, by part; empty without a sampler."""
     return {} if recipe.sampler is None else recipe.sampler.memory(recipe, shape, device)
 
 
 def next_to_sampler(device: DeviceFacts, parts: Mapping[str, int]) -> DeviceFacts:
-    """The device with what a sampler leaves of it; the device itself without parts."""
+    """The device with the memory that these parts of a sampler leave free."""
     if not parts:
         return device
     taken = sum(parts.values())

@@ -1,7 +1,7 @@
-"""Cached memory inspections of the programs of a run on a target machine.
+"""Cache of memory inspections: compiling the programs of a run takes minutes, and their memory does not change.
 
-An answer is found by a digest of everything that decided it: the request, the program, the machine, the versions of
-libraries and the engine's own source.
+Each inspection is a file ``plans/DIGEST.json``. The digest covers everything that decides the inspection: the request,
+the program, the machine, the versions of libraries and the engine's own source.
 """
 
 import json
@@ -28,7 +28,7 @@ from workings.record.progress import slow_operation
 
 def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: ProgramShapes,
                      target: Target) -> Inspections:
-    """Inspections of the programs, cached if they were made before; only that of the step if it is refused.
+    """Inspections of the programs, read from the cache if they are there; only that of the step if it is refused.
 
     Raises the errors of `PlanningEngine.inspect_for`.
     """
@@ -39,12 +39,10 @@ def inspect_programs(engine: PlanningEngine, request: EngineRequest, programs: P
     if "step" in inspections and inspections["step"].refused:
         return {"step": inspections["step"]}
     if missing := {name: size for name, size in programs.items() if name not in inspections}:
-        # All in one call, because each call may start a compiler in its own process.
         with slow_operation(f"working out {', '.join(missing)} for {target.name} (engine {engine.name})"):
             answers = engine.inspect_for(request, missing, target)
         for name, inspection in answers.items():
             paths[name].parent.mkdir(parents=True, exist_ok=True)
-            # Atomic, so that a killed plan does not leave a half-written answer.
             write_json(paths[name], asdict(inspection))
         inspections |= answers
     return {name: inspections[name] for name in programs if name in inspections}
@@ -54,5 +52,5 @@ def _cache_path(engine: str, request: EngineRequest, program: ProgramName, size:
                 key: Mapping[str, Any]) -> Path:
     digest = json_digest({
         "engine": engine, "request": request.to_json(), "program": program, "batch": list(size), "key": dict(key),
-        "form": [field.name for field in fields(Inspection)]})  # an answer with other fields is not read
+        "form": [field.name for field in fields(Inspection)]})  # a file with other fields is not read
     return cache_directory() / "plans" / f"{digest}.json"

@@ -1,6 +1,6 @@
-"""Table of models that fit on machines, for a training step of one sequence a device.
+"""Table of the models that fit on machines, for a training step of one sequence per device.
 
-Every cell is an estimate by formula of the shipped recipe ``smoke-tiny`` with its own overrides.
+Every cell is an estimate by formula, of the shipped recipe ``smoke-tiny`` with overrides (`cell_overrides`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "LoRA": ("method={name: lora, rank: 16}", "precision={parameters: bf16, compute: COMPUTE}"),
     "QLoRA": ("method={name: qlora, rank: 16}", "precision={parameters: bf16, compute: COMPUTE}"),
 }
-"""Names of training methods, and their overrides."""
+"""Overrides by name of a training method; `cell_overrides` replaces ``COMPUTE`` by a number format."""
 
 
 class MatrixCell(NamedTuple):
@@ -36,23 +36,24 @@ class MatrixCell(NamedTuple):
     model: str
     target: str
     verdict: Verdict | None
-    """None if model and machine do not go together; ``why`` has the reason."""
+    """None if the model cannot run on the machine at all."""
     why: str = ""
+    """The reason for that."""
 
 
 def cell_overrides(model: str, method: str, length: int, target: Target) -> tuple[str, ...]:
     """Overrides of `workings plan smoke-tiny … --on TARGET` for a cell: everything that saves memory is on."""
-    # Cards without matrix units for bf16 emulate it, slower than fp32.
+    # GPUs without matrix units for bf16 emulate it, which is slower than fp32.
     compute = "fp32" if target.platform == "gpu" and "bf16" in target.no_matrix_units else "bf16"
-    # A single short answer needs less than the step, so the step decides.
+    # A single answer of one token needs less memory than the step, so the step decides.
     return (f"model={{source: scratch, shape: {model}}}", f"data.max_length={length}", "batch.micro_batch=1",
             "memory.remat=layer", "memory.loss_chunk=128", "evaluation.max_new_tokens=1", "evaluation.batch_size=1",
             *(word.replace("COMPUTE", compute) for word in METHODS[method]))
 
 
 def matrix_cells(models: Sequence[str], method: str, length: int, machines: Sequence[Target]) -> Iterator[MatrixCell]:
-    """A cell for every model and machine, in that order, trained by one method with rows of one length."""
-    engine = find_planning_engine(_recipe(()).engine)  # looking for it reads every package's entry points
+    """Cells of the first model on all machines, then of the next model; ``length``: tokens of a row."""
+    engine = find_planning_engine(_recipe(()).engine)
     for model in models:
         for target in machines:
             recipe = _recipe(cell_overrides(model, method, length, target))
@@ -68,5 +69,5 @@ def matrix_cells(models: Sequence[str], method: str, length: int, machines: Sequ
 
 @cache
 def _recipe(changes: tuple[str, ...]) -> Recipe:
-    # Most machines share one, and reading it takes longer than the formula.
+    # Many cells have the same overrides, and reading a recipe takes longer than the formula.
     return load_recipe(BASE_RECIPE, changes).recipe

@@ -1,9 +1,9 @@
-"""The plan of a recipe on a target: verdict, parts, the largest of them, time, and the nearest plan that fits.
+"""The plan of a recipe on a target: whether it fits, how the memory is used, and how long a step takes.
 
-An engine that can plan (`workings.engines.base.PlanningEngine`) has its programs compiled or traced for the target, and
-the verdict is ``compiled`` or ``traced``; else it is ``estimated`` by formula, and the reasons say why. A run executes
-other programs than its step: rollouts, held-out batches and answers to its items are planned as well, and the verdict
-is that of the program that needs the most memory.
+A planning engine (`workings.engines.base.PlanningEngine`) compiles or traces the programs of a run for the target; the
+source of the verdict is then ``compiled`` or ``traced``. Otherwise formulas estimate them, the source is ``estimated``,
+and the reasons say why. The program that needs the most memory decides: the step, a rollout, a held-out batch or the
+answers to items.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,10 @@ from workings.models.batch import Batch, BatchShape
 from workings.models.shape import ModelShape
 from workings.models.unverified import unverified_sentence
 from workings.planning.breakdown import Part, largest_part_sentence, split_parts
+from workings.planning.forward_memory import forward_program_parts
 from workings.planning.further_memory import next_to_sampler, sampler_parts, with_frozen_models
 from workings.planning.inspection_cache import inspect_programs
-from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, forward_program_parts, host_parts
+from workings.planning.memory_formulas import FORMULA_VERSIONS, exact_parts, host_parts
 from workings.planning.planned_run import PlannedRun, longest_batch
 from workings.planning.run_time import RunTime, step_seconds
 from workings.planning.step_memory import largest_phase_parts
@@ -45,19 +46,19 @@ class Plan:
     """The largest group of parts, as a sentence."""
     step_seconds: float | None
     step_time: str = ""
-    """The estimate of the seconds of a step explained in a sentence; empty on a CPU."""
+    """A sentence that explains ``step_seconds``; empty on a CPU."""
     remarks: tuple[str, ...] = ()
     """Further sentences."""
     batch: BatchShape
     mesh: MeshShape
-    inspection: Inspection
-    """Of the program that needs the most memory."""
     program: ProgramName = "step"
-    """The one that needs the most memory."""
+    """The program that needs the most memory."""
+    inspection: Inspection
+    """Inspection of ``program``."""
     peaks: Mapping[ProgramName, int]
     """Peak bytes per device of every inspected program."""
     host_parts: Mapping[str, int] = field(default_factory=dict)
-    """Bytes in the host's memory that are on no device, by part."""
+    """Bytes that are in the host's memory and on no device, by part."""
     sampler_parts: Mapping[str, int] = field(default_factory=dict)
     """Bytes of the device that a sampler takes in its own process, by part."""
     time: RunTime | None = None
@@ -82,12 +83,12 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest:
-    """The plan that fits and changes the least of the requested one."""
+    """The plan that fits and changes the requested one the least."""
 
     overrides: tuple[str, ...]
     """The changes, as ``key=value`` words."""
     rows: int
-    """Rows of the global batch; the requested number, unless its rows do not divide among the devices."""
+    """Rows of the global batch: the requested number, unless the devices cannot share it evenly."""
     peak_bytes: int
     limit_bytes: int
     source: str
@@ -95,7 +96,7 @@ class Nearest:
 
 def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
               teacher: TeacherModel | None = None) -> Plan:
-    """The plan of one recipe as it is, with its teacher if it has one.
+    """The plan of a recipe as it is, without a search; ``teacher``: the model of the recipe's teacher, if it has one.
 
     Raises `RequestError` if recipe, model and target do not go together, `WorkingsError` if the compiler crashed.
     """
@@ -115,29 +116,26 @@ def make_plan(recipe: Recipe, shape: ModelShape, target: Target, *,
     inspections = with_frozen_models(
         run, _inspect_or_estimate(asked_engine, run), teacher,
         inspect=lambda teacher_run: _inspect_or_estimate(asked_engine, teacher_run)["log_probs"])
-    # The largest program decides. Of equal peaks the first, which is the step.
-    worst = max(inspections, key=lambda name: inspections[name].peak_bytes)
-    inspection = inspections[worst]
-    device = target_device(target, inspection, run.mesh, engine)
-    return plan_from_inspection(run, inspection, device, program=worst,
-                                peaks={name: program_inspection.peak_bytes for name,
-                                       program_inspection in inspections.items()})
+    peaks = {name: inspection.peak_bytes for name, inspection in inspections.items()}
+    largest = max(peaks, key=lambda name: peaks[name])
+    device = target_device(target, inspections[largest], run.mesh, engine)
+    return plan_from_inspection(run, inspections[largest], device, program=largest, peaks=peaks)
 
 
 def _inspect_or_estimate(engine: PlanningEngine | None, run: PlannedRun) -> Inspections:
     """Inspections of the run's programs by the engine, else by formula; after a refused step, only that of the step."""
-    why = ""
+    why_estimated = ""
     if engine is not None:
         try:
             return inspect_programs(engine, run.request, run.programs, run.target)
-        except NotInspected as absent:
-            why = str(absent)
-    # All by formula, or none: a compiled peak next to an estimated one would decide by its source.
-    return {name: estimate(run, name, why) for name in run.programs}
+        except NotInspected as error:
+            why_estimated = str(error)
+    # Compiled and estimated peaks are never mixed: they cannot be compared.
+    return {name: estimate(run, name, why_estimated) for name in run.programs}
 
 
 def target_memory_limit(target: Target, engine: PlanningEngine | None) -> tuple[int, str]:
-    """Bytes of one device that a run may use, and the source of the number; ``engine`` None if it cannot plan."""
+    """Bytes of one device that a run may use, and the source of the number; ``engine``: None if it cannot plan."""
     if target.platform == "cpu":
         return cpu_memory()
     return engine.usable_memory(target) if engine is not None else (target.memory_bytes, target.memory_source)
@@ -147,10 +145,10 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
               ) -> DeviceFacts:
     """The target as a device, with the memory that the engine may use, or with the compiler's own limit.
 
-    ``inspection`` is that of the program that needs the most; ``engine`` is None if it cannot plan.
+    ``inspection``: of the program that needs the most memory; ``engine``: None if it cannot plan.
     """
     limit, source = target_memory_limit(target, engine)
-    # A compiler refuses by its own limit; by any other one the same peak might seem to fit.
+    # By another limit than the compiler's, a program that it refused might seem to fit.
     if inspection.limit_bytes:
         limit, source = inspection.limit_bytes, "the compiler"
     return DeviceFacts(
@@ -160,7 +158,7 @@ def target_device(target: Target, inspection: Inspection, mesh: MeshShape, engin
 
 
 def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> Inspection:
-    """An inspection of one program by formula; ``why`` no engine was asked."""
+    """An inspection of one program by formula; ``why``: the reason why no engine inspects it, as a clause."""
     request, platform, mesh = run.request, run.target.platform, run.mesh.of_a_copy
     share = run.mesh.share_of_a_copy(run.largest_shape(program))
     if program == "step":
@@ -173,9 +171,9 @@ def estimate(run: PlannedRun, program: ProgramName = "step", why: str = "") -> I
 
 def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: DeviceFacts, *,
                          program: ProgramName = "step", peaks: Mapping[ProgramName, int] | None = None) -> Plan:
-    """The plan of a run from the inspection of the ``program`` that needs the most.
+    """The plan of a run from the inspection of the ``program`` that needs the most memory.
 
-    The memory limit of ``device`` decides; ``peaks`` are those of all inspected programs.
+    The memory limit of ``device`` decides whether it fits. ``peaks``: peak bytes of all inspected programs.
     """
     recipe, request, target, mesh = run.recipe, run.request, run.target, run.mesh
     sampler = sampler_parts(recipe, request.shape, device)
@@ -186,7 +184,6 @@ def plan_from_inspection(run: PlannedRun, inspection: Inspection, device: Device
     if len(peaks) > 1:
         remarks.append(f"decided by the {program}, which needs the most: " + ", ".join(
             f"{name} {gib(peak)}" for name, peak in peaks.items()))
-    # The inspection is of the program that needs the most; rows and time are those of the step.
     step = longest_batch(recipe, mesh.row_devices)
     seconds, how = step_seconds(request, step, target, mesh)
     host = host_parts(request, mesh.devices)

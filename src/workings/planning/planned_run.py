@@ -1,4 +1,4 @@
-"""A run on a target: the request to its engine, the mesh, and the programs of the run with their largest shapes."""
+"""A recipe's run on a target: the request to its engine, the mesh, and the programs of the run with their shapes."""
 
 from dataclasses import dataclass, replace
 
@@ -29,21 +29,21 @@ class PlannedRun:
     target: Target
     mesh: MeshShape
     programs: ProgramShapes
-    """All programs of the run."""
+    """All programs of the run, each with its largest shape over all devices."""
 
     @classmethod
     def on_target(cls, recipe: Recipe, shape: ModelShape, target: Target,
                   engine: PlanningEngine | None = None) -> "PlannedRun":
-        """The run of a model of this shape on a target; ``engine``: that would run there, None if it cannot plan.
+        """The run of a model of this shape on a target; ``engine``: would run there, None if it cannot plan.
 
         Raises `RequestError` as `engine_request` and `mesh_of`.
         """
         split_frozen = engine is None or engine.splits_frozen
         request = replace(engine_request(recipe, shape, target), split_frozen=split_frozen)
         mesh = mesh_of(recipe, target)
-        most_prompts = MAX_PROMPTS * (mesh.row_devices if getattr(engine, "process_per_device", False) else 1)
+        processes = mesh.row_devices if getattr(engine, "process_per_device", False) else 1
         return cls(recipe=recipe, request=request, target=target, mesh=mesh,
-                   programs=programs_of(recipe, mesh.row_devices, most_prompts))
+                   programs=programs_of(recipe, mesh.row_devices, MAX_PROMPTS * processes))
 
     @property
     def step(self) -> BatchShape:
@@ -51,12 +51,12 @@ class PlannedRun:
         return BatchShape(*self.programs["step"])
 
     def largest_shape(self, program: ProgramName) -> ProgramShape:
-        """The largest shape of a program; a teacher's batches are those of the step."""
+        """The largest shape of a program; a teacher reads the batches of the step."""
         return self.step if program == "teacher" else self.programs[program]
 
 
 def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
-    """The mesh of this target's devices. Raises `RequestError` for one that does not divide them."""
+    """The recipe's mesh on this target. Raises `RequestError` if it does not divide the target's devices."""
     asked = recipe.mesh
     fsdp = max(1, target.devices // (asked.tp * asked.replicate)) if asked.fsdp == "auto" else asked.fsdp
     mesh = MeshShape(fsdp, asked.tp, asked.replicate)
@@ -71,14 +71,15 @@ def mesh_of(recipe: Recipe, target: Target) -> MeshShape:
 
 
 def longest_batch(recipe: Recipe, devices: int) -> BatchShape:
-    """The largest batch that this recipe can make; ``devices``: over which rows are split."""
+    """The largest batch that this recipe can make; ``devices``: number of devices that share its rows."""
     return BatchShape(recipe.batch.accumulation, recipe.batch.micro_batch * devices, recipe.data.max_length)
 
 
 def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -> ProgramShapes:
     """Programs of this run that may need the most memory, with their largest shapes over all devices.
 
-    ``devices``: over which rows are split; ``most_prompts``: that all devices together answer at a time.
+    ``devices``: number of devices that share rows; ``most_prompts``: prompts that all devices together answer at a
+    time.
     """
     step = longest_batch(recipe, devices)
     evaluation = recipe.evaluation
@@ -86,9 +87,9 @@ def programs_of(recipe: Recipe, devices: int, most_prompts: int = MAX_PROMPTS) -
     if evaluation.traces != "none":
         programs["evaluation"] = step._replace(accumulation=1)
     if evaluation.items != "none":
-        # The samples of one item are answered together, however many they are.
+        # All samples of one item are generated together.
         prompts = max(evaluation.samples, min(evaluation.batch_size, most_prompts))
-        # The longest prompt is not known without data: an item has at most the tokens of the longest row.
+        # Without data the longest prompt is unknown, but no item is longer than the longest row.
         programs["generation"] = GenerationShape(prompts, recipe.data.max_length, evaluation.max_new_tokens)
     return programs
 
@@ -107,10 +108,9 @@ def engine_request(recipe: Recipe, shape: ModelShape, target: Target) -> EngineR
     that do not make whole groups.
     """
     check_context(recipe, shape)
-    # `tp` splits attention by heads, and no head in two.
     if shape.heads % recipe.mesh.tp:
         raise RequestError(f"mesh.tp: {recipe.mesh.tp} does not divide the model's {shape.heads} heads",
                            "a tp that divides the heads", "mesh.tp=1")
-    # Checked here, because the number of devices decides the number of rows of an update.
+    # The number of devices decides the number of rows of an update.
     recipe.algorithm.check_devices(recipe, mesh_of(recipe, target).row_devices, f"on {target.name}")
     return EngineRequest.of(recipe, shape, device=target.platform)

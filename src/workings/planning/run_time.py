@@ -1,6 +1,6 @@
-"""Estimated seconds of a run, from operations, bytes, the machine's rates and a stated efficiency.
+"""Estimated seconds of a run: its operations and bytes, divided by the machine's rates at an assumed efficiency.
 
-Only a CPU is measured (`calibration.py`).
+Only a CPU's speed is measured (`calibration`).
 """
 
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ from workings.hardware.catalog import Target
 from workings.models.batch import BatchShape
 from workings.models.family import PER_LAYER_EMBEDDING
 from workings.models.operations import attention_operations, outer_weights_met, weights_met, weights_read
+from workings.planning.forward_memory import prompts_to_read
 from workings.planning.memory_formulas import (
     checkpoint_bytes,
     exact_parts,
     local_tensors,
-    prompts_to_read,
     trained_tensors,
     weight_bytes,
 )
@@ -30,9 +30,11 @@ from workings.ways.parts.rollout_batch import rollout_way
 EFFICIENCY = 0.4
 """Share of the peak rate that a tuned training step reaches (published: Levanter 35 to 54 %, MaxText 39.8 %)."""
 BANDWIDTH_SHARE = 0.5
-"""Share of the bandwidth, of memory and between devices, that writing tokens reaches; an assumption."""
+"""Share of the bandwidth that a device's memory and its links to other devices reach; an assumption."""
 DISK_BYTES_A_SECOND = 200e6
 """Rate at which a checkpoint is written; an assumption (a plain SSD)."""
+SUMS_OF_A_LAYER = 2
+"""Sums over ``tp`` in a layer's forward: the outputs of attention and of the feed-forward. Backward has as many."""
 
 
 class Throughput(NamedTuple):
@@ -44,7 +46,7 @@ class Throughput(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunTime:
-    """Seconds of a whole run, and the disk that its checkpoints take."""
+    """Seconds of a whole run, and the disk space of its checkpoints."""
 
     step_seconds: float
     steps: int
@@ -54,19 +56,20 @@ class RunTime:
     checkpoint_bytes: int
     """Size of one checkpoint."""
     checkpoints_on_disk: int
-    """Number at one time, the one being written included."""
+    """The most that exist at one time, including the one that is being written."""
     checkpoint_every_seconds: float
     evaluation_seconds: float
     """Held-out losses, samples and answers to the items, over the whole run."""
     not_counted: tuple[str, ...]
+    """What the estimate leaves out, a clause each."""
     rollout_sampling_seconds: float = 0.0
-    """Seconds of one rollout: all its completions, of the greatest length, and their log probabilities if several
-    updates use it."""
+    """Seconds of one rollout: all its completions at the greatest length and, if several updates use them, their log
+    probabilities."""
     rollouts: int = 0
     reference_seconds: float = 0.0
-    """Seconds of the reference's log probabilities of pairs: at most each batch of the run once."""
+    """Seconds of the reference's log probabilities, which are computed at most once for each batch."""
     teacher_seconds: float = 0.0
-    """Seconds of the teacher's log probabilities, likewise."""
+    """Seconds of the teacher's log probabilities, which are computed at most once for each batch."""
 
     @property
     def training_seconds(self) -> float:
@@ -100,31 +103,28 @@ class RunTime:
 
 
 def step_operations(request: EngineRequest, batch: ProgramShape) -> float:
-    """Floating-point operations of one update over all devices: matrix products only, a multiply and an add each.
+    """Floating-point operations of one update over all devices. Only matrix products count: a multiply and an add each.
 
-    Forward is 2 x parameters in matrices x tokens, backward twice that (with frozen weights once, for they get no
-    gradient), and with ``remat: layer`` the layers' forward once more.
+    Forward costs 2 x weights x tokens. Backward costs twice that, or as much as forward if the weights are frozen and
+    get no gradient. ``remat: layer`` computes the forward of the layers, without the head, once more.
     """
     shape = request.shape
     accumulation, rows, length = batch
     rows *= accumulation
     tokens = rows * length
-    matrices = weights_met(shape)
-    # Two products, scores and weighted values; a position sees itself and what is before it, about half of all.
     attention = float(rows * attention_operations(replace(shape, sliding_window=0), length))
     head = 2.0 * (shape.vocab_size * shape.width + outer_weights_met(shape)) * tokens
-    # In passes of the cost of a forward: backward has two, and one with frozen weights. Scores have no weights that
-    # could be frozen. Recomputation is one more forward of the layers, and not of the head.
+    # Numbers of passes that cost as much as a forward. Attention scores have no weights that could be frozen.
     recomputed = 1 if request.memory.remat == "layer" else 0
     passes = 3 if request.method.name == "full" else 2
-    return (passes + recomputed) * 2.0 * matrices * tokens + (3 + recomputed) * attention + passes * head
+    return (passes + recomputed) * 2.0 * weights_met(shape) * tokens + (3 + recomputed) * attention + passes * head
 
 
 def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape,
                  measured: Throughput | None = None) -> tuple[float | None, str]:
-    """Seconds of one step, and how they were estimated; None and the reason if no rate is known.
+    """Seconds of one step, and a sentence about their source; None and the reason if no rate is known.
 
-    Communication between devices is added to the computing; a ``measured`` speed includes it already.
+    A ``measured`` speed includes communication between devices; otherwise its time is added to that of computing.
     """
     compute_format, devices = request.precision.compute, mesh.devices
     throughput = measured
@@ -146,97 +146,92 @@ def step_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh
 
 
 def estimate_run_time(run: PlannedRun, step: float, *, items: int, teacher: EngineRequest | None = None) -> RunTime:
-    """Seconds of the whole run, from those of one ``step``.
+    """Seconds of the whole run, from the seconds of one ``step``.
 
-    ``items``: number of evaluation items, 0 if it is not known. ``teacher``: the request to the teacher's engine,
-    whose time is not counted without it.
+    ``items``: number of evaluation items, 0 if it is not known. ``teacher``: the request to the teacher's engine;
+    without it the teacher's time is not counted.
     """
-    recipe, programs, way = run.recipe, run.programs, way_of(run.recipe)
-    # The speed of the steps is the only one that is known, so all computing is timed by it.
-    per_operation = step / step_operations(run.request, run.step)
-    steps = recipe.training.steps
-    checkpoint = checkpoint_bytes(run.request)
-    evaluation, missing = _evaluation_time(run, per_operation, items)
+    recipe, programs, way, steps = run.recipe, run.programs, way_of(run.recipe), run.recipe.training.steps
+    # Only the speed of the steps is known, so it serves for all computing.
+    seconds_per_operation = step / step_operations(run.request, run.step)
+    evaluation, missing = _evaluation_time(run, seconds_per_operation, items)
     if run.mesh.fsdp > 1 and not run.target.interconnect_gb_s and {"generation", "drawing"} & set(programs):
         missing.append("weights that devices gather for every new token")
     rollouts = way.rollouts(steps)
-    sampling = rollout_sampling_seconds(run, per_operation) if rollouts else 0.0
-    update = step + sampling * rollouts / steps
-    every = recipe.checkpoint.every_steps
-    if minutes := recipe.checkpoint.every_minutes:
-        every = min(every, ceil(60 * minutes / update))
-    checkpoints = ceil(steps / every)
+    sampling = rollout_sampling_seconds(run, seconds_per_operation) if rollouts else 0.0
     missing += way.not_counted()
     teaching = 0.0
     if teacher is not None:
-        # Every batch of a rollout is read once. For traces each row is, so that this is the most it can be. Forward is
-        # a third of full training without recomputation.
+        # At most every row of the run is read once. Forward is a third of full training without recomputation.
         full = replace(teacher, method=FULL, memory=teacher.memory.model_copy(update={"remat": "none"}))
-        teaching = steps * per_operation * step_operations(full, run.step) / 3
+        teaching = steps * seconds_per_operation * step_operations(full, run.step) / 3
     elif way.teacher_keys is not None:
         missing.append("the teacher's log probabilities")
+    update_seconds = step + sampling * rollouts / steps
+    steps_per_checkpoint = recipe.checkpoint.every_steps
+    if minutes := recipe.checkpoint.every_minutes:
+        steps_per_checkpoint = min(steps_per_checkpoint, ceil(60 * minutes / update_seconds))
+    checkpoints, checkpoint_size = ceil(steps / steps_per_checkpoint), checkpoint_bytes(run.request)
     return RunTime(
-        step_seconds=step, steps=steps, checkpoint_bytes=checkpoint, checkpoints=checkpoints,
-        checkpoint_seconds=checkpoint / DISK_BYTES_A_SECOND,
+        step_seconds=step, steps=steps, checkpoint_bytes=checkpoint_size, checkpoints=checkpoints,
+        checkpoint_seconds=checkpoint_size / DISK_BYTES_A_SECOND,
         checkpoints_on_disk=min(checkpoints, recipe.checkpoint.keep_last + 1),
-        checkpoint_every_seconds=every * update, evaluation_seconds=evaluation,
+        checkpoint_every_seconds=steps_per_checkpoint * update_seconds, evaluation_seconds=evaluation,
         rollout_sampling_seconds=sampling, rollouts=rollouts,
         # A third of a step, because backward costs about twice as much as forward.
         reference_seconds=steps * step / 3 if way.reads_reference_first else 0.0, teacher_seconds=teaching,
         not_counted=("reading data and weights, compiling", *missing))
 
 
-def _evaluation_time(run: PlannedRun, per_operation: float, items: int) -> tuple[float, list[str]]:
-    """Seconds of all evaluations of the run, and what of them is not counted."""
+def _evaluation_time(run: PlannedRun, seconds_per_operation: float, items: int) -> tuple[float, list[str]]:
+    """Seconds of all evaluations of the run, and clauses about what these leave out."""
     recipe, programs = run.recipe, run.programs
     missing = ["held-out losses, whose number of rows is not known here"] if "evaluation" in programs else []
     if "generation" not in programs:
         return 0.0, missing
     prompts, *_ = programs["generation"]
-    batch = generation_seconds(run.request, programs["generation"], run.target, run.mesh, per_operation)
-    # The untrained model answers the same items once more.
+    batch_seconds = generation_seconds(run.request, programs["generation"], run.target, run.mesh, seconds_per_operation)
+    # The untrained model answers the same items, too.
     batches = -(-items // prompts) * (2 if recipe.evaluation.base else 1)
     if recipe.evaluation.samples:
         batches += max(1, recipe.training.steps // recipe.evaluation.every_steps)
     if not items:
         missing.append("answers to the items, whose number is not known here")
-    return batch * batches, missing
+    return batch_seconds * batches, missing
 
 
-def rollout_sampling_seconds(run: PlannedRun, per_operation: float) -> float:
-    """Seconds to sample the completions of one rollout, as many at a time as an engine samples.
+def rollout_sampling_seconds(run: PlannedRun, seconds_per_operation: float) -> float:
+    """Seconds to sample the completions of one rollout, in the engine's batches.
 
-    If several updates use them, the log probabilities under the sampling model are computed first.
+    If several updates use them, their log probabilities under the sampling model are computed as well.
     """
     request, mesh, shape, way = run.request, run.mesh, run.programs["drawing"], rollout_way(run.recipe)
     rows, *_ = shape
     batches = -(-way.completions_of_a_rollout(run.recipe.batch, mesh.row_devices) // rows)
     # Each device reads its own prompts, so the number is rounded by device.
     read = prompts_to_read(request, "drawing", -(-rows // mesh.row_devices)) * mesh.row_devices
-    seconds = batches * generation_seconds(request, shape, run.target, mesh, per_operation, read=read)
-    return seconds + way.rollout_passes() * per_operation * step_operations(request, run.step) / 3
+    seconds = batches * generation_seconds(request, shape, run.target, mesh, seconds_per_operation, read=read)
+    return seconds + way.rollout_passes() * seconds_per_operation * step_operations(request, run.step) / 3
 
 
 def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Target, mesh: MeshShape,
-                   per_operation: float, *, read: int = 0) -> float:
+                   seconds_per_operation: float, *, read: int = 0) -> float:
     """Seconds to generate the most new tokens for one batch of prompts of the greatest length.
 
-    Reading the prompts is computing; writing a token reads every weight once, which takes the memory's bandwidth. On
-    several devices each also gathers, for every token, the layers' weights that the others of ``fsdp`` hold. ``read``:
-    prompts that are read, where several answers continue one; 0: as many as answers.
+    Operations decide the time to read the prompts. Memory bandwidth decides the time to write a token, because every
+    weight is read for it. Each device of ``fsdp`` also receives the layers' weights of all others for every token.
+    ``read``: number of prompts, if several answers continue a prompt; 0: as many as answers.
     """
     rows, length, new_tokens = prompts
-    forward = per_operation * (step_operations(request, BatchShape(1, read or rows, length)) / 3)
-    # Without a bandwidth only operations are known; writing tokens then looks faster than it is.
+    forward = seconds_per_operation * (step_operations(request, BatchShape(1, read or rows, length)) / 3)
+    # Without a bandwidth only operations are known, and writing tokens looks faster than it is.
     if not target.bandwidth_gb_s:
-        return forward + per_operation * 2.0 * weights_read(request.shape) * rows * new_tokens
+        return forward + seconds_per_operation * 2.0 * weights_read(request.shape) * rows * new_tokens
     fsdp, tp = mesh.of_a_copy
-    # A token reads one row of the per-layer embeddings, so they are in neither number of bytes.
-    outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * sum(
-        tensor.elements for tensor in local_tensors(request.shape, 1, 1)
-        if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
+    # A token reads a single row of the per-layer embeddings, so neither number of bytes has them.
+    outer_bytes = BYTES_OF_FORMAT[request.precision.parameters] * _outer_elements(request, 1)
     layer_bytes = (exact_parts(request, BatchShape(1, 1, 1), 1, 1)["parameters"] - outer_bytes) / tp
-    # A device reads its own part of the embedding: a few rows travel there, not weights.
+    # Each device reads its own piece of the embedding; only a few rows travel.
     token_seconds = (layer_bytes + outer_bytes / (fsdp * tp)) / target.bandwidth_gb_s
     if target.interconnect_gb_s:
         token_seconds += layer_bytes * (1 - 1 / fsdp) / target.interconnect_gb_s
@@ -244,8 +239,10 @@ def generation_seconds(request: EngineRequest, prompts: ProgramShape, target: Ta
     return forward + new_tokens * token_seconds / (1e9 * BANDWIDTH_SHARE)
 
 
-SUMS_OF_A_LAYER = 2
-"""Sums over ``tp`` of a layer's forward: attention's and the feed-forward's outputs; its backward has as many."""
+def _outer_elements(request: EngineRequest, tp: int) -> int:
+    """Elements of the tensors outside of the layers, without per-layer embeddings, on one of ``tp`` devices."""
+    return sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
+               if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
 
 
 class Traffic(NamedTuple):
@@ -254,33 +251,32 @@ class Traffic(NamedTuple):
     between_devices: float
     """Over the links of a slice or between GPUs."""
     between_slices: float
-    """The share of one device in the bytes that its slice receives from the others."""
+    """One device's share of the bytes that its slice receives from the other slices."""
 
 
 def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshShape, slices: int = 1) -> Traffic:
-    """Bytes that one device receives in one update; ``slices``: over which the devices are spread evenly."""
+    """Bytes that one device receives in one update. The devices are spread evenly over ``slices``."""
     fsdp, tp = mesh.of_a_copy
-    # Tables are split by rows over all devices: only a batch's rows and sums of them travel, which are few bytes.
-    tables = sum(tensor.elements for tensor in local_tensors(request.shape, 1, tp)
-                 if not tensor.in_layer and tensor.name != PER_LAYER_EMBEDDING)
+    trains_all = request.method.name == "full"
+    # Tables are split by rows over all devices. Only rows of a batch and sums of them travel, which are few bytes.
+    tables = _outer_elements(request, tp)
     # Weights are converted to the format of the computing before they travel, if that is smaller.
     stored, compute = BYTES_OF_FORMAT[request.precision.parameters], BYTES_OF_FORMAT[request.precision.activations]
     unsharded = weight_bytes(request, 1, tp) - stored * tables
-    weights_travel = request.split_frozen or request.method.name == "full"
     smaller = 1.0 if request.method.name == "qlora" else min(stored, compute) / stored
-    gathered = 2 * unsharded * smaller if weights_travel else 0.0
+    gathered = 2 * unsharded * smaller if request.split_frozen or trains_all else 0.0
     trained = sum(tensor.elements for tensor in trained_tensors(request, 1, tp) if tensor.in_layer)
-    gradients = trained * (stored if request.method.name == "full" else 4)
+    gradients = trained * (stored if trains_all else 4)
     received = batch.accumulation * (gathered + gradients)
     rows = batch.rows // mesh.row_devices
     recomputed = 1 if request.memory.remat == "layer" else 0
     sums = (2 + recomputed) * SUMS_OF_A_LAYER * request.shape.layers * batch.accumulation
     summed = sums * 2 * (1 - 1 / tp) * rows * batch.positions * request.shape.width * compute
-    # Copies sum the part of the gradients that each device has, those of tables too, and gather nothing. JAX does so
-    # for each micro batch, PyTorch once an update.
-    all_gradients = gradients + (stored * tables if request.method.name == "full" else 0)
+    # Copies of the parameters gather nothing from each other. They sum the gradients, including those of tables: JAX
+    # for each micro batch, PyTorch once per update.
+    all_gradients = gradients + (stored * tables if trains_all else 0)
     between_copies = batch.accumulation * all_gradients / fsdp * 2 * (1 - 1 / mesh.replicate)
-    # Copies are the farthest from each other, so a copy is within a slice if there are as many copies as slices.
+    # The devices of a copy are neighbors: with as many copies as slices, each copy is within one slice.
     slices_of_a_copy = max(1, slices // mesh.replicate)
     across = received * (1 - 1 / slices_of_a_copy) / (fsdp / slices_of_a_copy)
     return Traffic(between_devices=received * (1 - 1 / fsdp) + summed + (between_copies if slices == 1 else 0.0),
@@ -288,7 +284,7 @@ def traffic_of_an_update(request: EngineRequest, batch: BatchShape, mesh: MeshSh
 
 
 def communication_seconds(request: EngineRequest, batch: BatchShape, target: Target, mesh: MeshShape) -> float | None:
-    """Seconds of an update's traffic at a share of the target's rates; None if the catalog has no rates."""
+    """Seconds of an update's traffic at `BANDWIDTH_SHARE` of the target's rates; None if the catalog has no rates."""
     if not target.interconnect_gb_s or (target.slices > 1 and not target.network_gb_s):
         return None
     traffic = traffic_of_an_update(request, batch, mesh, target.slices)

@@ -1,7 +1,8 @@
-"""Search for the nearest plan that fits: combinations of recipe changes, from the least to the most intrusive.
+"""Search for the nearest plan that fits: the recipe with the fewest and mildest changes that save memory.
 
-Each combination is estimated by formula, corrected by the compiler's answers so far; the first below the limit is
-compiled. If the compiler refuses it, the search continues with the next one.
+Combinations of the changes in `LADDER` are tried from the mildest to the most intrusive. A formula estimates each one,
+corrected by the compiler's answers so far. The first combination below the limit is compiled; if it does not fit, the
+search continues with the next one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,9 @@ from workings.ways.parts.teacher import TeacherModel
 KeyValues = dict[str, Any]
 """Dotted keys and their values."""
 Change = Callable[[Recipe, Target], KeyValues]
-"""What to change in a recipe for a target; nothing where that does not help."""
+"""Gives the keys of a recipe to change for a target; empty if the change would not save memory."""
+MAX_COMPILATIONS = 4
+"""Candidates that are compiled before the search gives up; each may take minutes."""
 
 
 def with_changes(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a candidate of the search") -> Recipe:
@@ -42,7 +45,7 @@ def with_changes(recipe: Recipe, changes: Mapping[str, Any], origin: str = "a ca
 
 
 def with_counted_steps(loaded: LoadedRecipe, steps: int, explanation: str) -> LoadedRecipe:
-    """A recipe in epochs with its number of steps, which ``explanation`` derives from them."""
+    """A recipe that counts epochs, with its number of steps; ``explanation`` says how they follow from the epochs."""
     recipe = with_changes(loaded.recipe, {"training.steps": steps}, f"{loaded.origin}, {steps} steps")
     return replace(loaded, recipe=recipe, chosen=(*loaded.chosen, f"training.steps: {explanation}"))
 
@@ -61,44 +64,39 @@ def overrides_between(before: Recipe, after: Recipe) -> tuple[str, ...]:
     return (*(f"{key}={value}" for key, value in new_values.items() if old_values.get(key) != value), *sections)
 
 
-MAX_COMPILATIONS = 4
-"""Candidates that are compiled before the search gives up; each may take minutes."""
-
-
 def on_all_devices(recipe: Recipe, target: Target) -> KeyValues:
-    """All devices; with fewer rows on each if they divide, so that the global batch stays."""
+    """Uses all devices. The global batch stays the same if its rows can be divided evenly; otherwise it grows."""
     if target.platform == "cpu":
         return {}
     factor = target.devices // mesh_of(recipe, target).devices
     if factor == 1:
         return {}
     batch = recipe.batch
-    # The rows do not divide: all devices are used nevertheless, and the global batch grows.
-    if batch.micro_batch * batch.accumulation % factor:
-        return {"mesh.fsdp": "auto"}
-    # Accumulation is given up before rows are: it keeps a second copy of the gradients.
+    # Accumulation is reduced before rows are: it keeps a second copy of the gradients.
     fewer = gcd(batch.accumulation, factor)
-    if batch.micro_batch * fewer // factor % recipe.algorithm.rows_per_example:
+    rows, remainder = divmod(batch.micro_batch * fewer, factor)
+    if remainder or rows % recipe.algorithm.rows_per_example:
         return {"mesh.fsdp": "auto"}
-    return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer,
-            "batch.micro_batch": batch.micro_batch * fewer // factor}
+    return {"mesh.fsdp": "auto", "batch.accumulation": batch.accumulation // fewer, "batch.micro_batch": rows}
 
 
 def _one_copy(recipe: Recipe, target: Target) -> KeyValues:
-    """Parameters split over the devices of all copies, which keeps the rows of each."""
+    """Splits the parameters over the devices of all copies; each device keeps its rows."""
     copies, fsdp = recipe.mesh.replicate, recipe.mesh.fsdp
-    return {"mesh.replicate": 1, "mesh.fsdp": fsdp if fsdp == "auto" else copies * fsdp} if copies > 1 else {}
+    if copies == 1:
+        return {}
+    return {"mesh.replicate": 1, "mesh.fsdp": fsdp if fsdp == "auto" else copies * fsdp}
 
 
 def _attention(recipe: Recipe, target: Target) -> KeyValues:
-    # On a CPU `auto` means plain attention, which holds the whole square of scores.
-    attention = "chunked" if target.platform == "cpu" else "auto"
-    is_plain = recipe.memory.attention in ("plain", *(["auto"] if target.platform == "cpu" else []))
-    return {"memory.attention": attention} if is_plain else {}
+    """Replaces plain attention, which keeps the scores of all pairs of positions. On a CPU ``auto`` is plain."""
+    if target.platform == "cpu":
+        return {"memory.attention": "chunked"} if recipe.memory.attention in ("plain", "auto") else {}
+    return {"memory.attention": "auto"} if recipe.memory.attention == "plain" else {}
 
 
 def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
-    """The global batch stays: half the rows at a time, twice as often."""
+    """Takes half of the rows at a time, twice as often; the global batch stays the same."""
     rows = recipe.batch.micro_batch
     if rows % (2 * recipe.algorithm.rows_per_example):
         return {}
@@ -106,37 +104,44 @@ def halved_micro_batch(recipe: Recipe, target: Target) -> KeyValues:
 
 
 def _no_accumulation(recipe: Recipe, target: Target) -> KeyValues:
-    """The global batch stays: all rows at once, so that no second copy of the gradients is kept."""
+    """Takes all rows of the global batch at once, so that no second copy of the gradients is kept."""
     batch = recipe.batch
-    return {"batch.micro_batch": batch.micro_batch * batch.accumulation, "batch.accumulation": 1} \
-        if batch.accumulation > 1 else {}
+    if batch.accumulation == 1:
+        return {}
+    return {"batch.micro_batch": batch.micro_batch * batch.accumulation, "batch.accumulation": 1}
 
 
 def _optimizer(recipe: Recipe, target: Target) -> KeyValues:
     if recipe.optimizer.name == "adafactor":
         return {}
-    words: KeyValues = {"optimizer": {"name": "adafactor", "weight_decay": recipe.optimizer.weight_decay,
-                                  "clip_norm": recipe.optimizer.clip_norm}}
+    changes: KeyValues = {"optimizer": {"name": "adafactor", "weight_decay": recipe.optimizer.weight_decay,
+                                        "clip_norm": recipe.optimizer.clip_norm}}
     # Factored moments are a few vectors, so their format saves nothing.
-    return words | ({"precision.moments": "fp32"} if recipe.precision.moments == "bf16" else {})
+    if recipe.precision.moments == "bf16":
+        changes["precision.moments"] = "fp32"
+    return changes
 
 
 def _parameters(recipe: Recipe, target: Target) -> KeyValues:
     if recipe.precision.parameters != "fp32":
         return {}
-    words = {"precision.parameters": "bf16"}  # frozen weights are never updated, so nothing rounds
-    return words | ({"precision.rounding": "stochastic"} if recipe.method.name == "full" else {})
+    if recipe.method.name == "full":
+        return {"precision.parameters": "bf16", "precision.rounding": "stochastic"}
+    return {"precision.parameters": "bf16"}  # frozen weights are never updated, so nothing is rounded
 
 
 def _method(recipe: Recipe, target: Target) -> KeyValues:
-    """Adapters next to frozen weights, then next to frozen weights in four bits."""
+    """Trains adapters of frozen weights; the second time, stores these weights in four bits."""
     method = recipe.method
     if method.name == "qlora":
         return {}
-    words: KeyValues = {"method": {"name": "lora"}} if method.name == "full" else {
-        "method": method.model_dump(mode="json", exclude_defaults=True) | {"name": "qlora"}}
-    # Adapters are trained in float32, so there is nothing to round at random.
-    return words | ({"precision.rounding": "nearest"} if recipe.precision.rounding != "nearest" else {})
+    changes: KeyValues = {"method": {"name": "lora"}}
+    if method.name == "lora":
+        changes["method"] = method.model_dump(mode="json", exclude_defaults=True) | {"name": "qlora"}
+    # Adapters are trained in float32, so nothing is rounded.
+    if recipe.precision.rounding != "nearest":
+        changes["precision.rounding"] = "nearest"
+    return changes
 
 
 def _one_key(key: str, value: Any, helps: Callable[[Recipe], bool]) -> Change:
@@ -145,30 +150,30 @@ def _one_key(key: str, value: Any, helps: Callable[[Recipe], bool]) -> Change:
 
 LADDER: tuple[tuple[Change, int], ...] = (
     (_method, 2), (_parameters, 1), (_optimizer, 1),
-    # Instead of nearest: without a master, small updates of bf16 weights would be rounded away.
+    # Rounding to nearest would lose small updates of bf16 weights that have no fp32 master.
     (_one_key("precision.rounding", "stochastic", lambda recipe: recipe.precision.rounding == "master_fp32"), 1),
-    # Adafactor's moments are factored and small, and 8-bit ones are smaller than bf16 already.
+    # Adafactor's moments are small, and 8-bit moments are smaller than bf16.
     (_one_key("precision.moments", "bf16", lambda recipe: recipe.precision.moments == "fp32"
               and recipe.optimizer.name == "adamw"), 1),
     (lambda recipe, target: way_of(recipe).smaller_teacher(), 3),
     (halved_micro_batch, 6), (_no_accumulation, 1),
     (_one_key("memory.remat", "layer", lambda recipe: recipe.memory.remat == "none"), 1),
-    # 128 positions: smaller chunks save little, and the products get too narrow for matrix units.
+    # Chunks of fewer positions save little, and their products are too narrow for matrix units.
     (_one_key("memory.loss_chunk", 128, lambda recipe: not 0 < recipe.memory.loss_chunk <= 128), 1),
     (_attention, 1), (_one_copy, 1), (on_all_devices, 1))
-"""Changes and how often each may be made: first what changes the training most, last what only uses more devices."""
+"""Changes and how often each may be made. The first ones change the training most; the last only uses more devices."""
 TABLE_TO_HOST = _one_key("memory.per_layer_embeddings", "host",
                          lambda recipe: recipe.memory.per_layer_embeddings == "device")
 
 
 def candidates(recipe: Recipe, target: Target, shape: ModelShape) -> Iterator[Recipe]:
-    """All combinations of changes, from the least to the most intrusive: a rung is tried after all rungs below it."""
+    """All combinations of changes, from the mildest to the most intrusive one."""
     ladder = (*LADDER, (TABLE_TO_HOST, 1)) if _can_move_table_to_host(recipe, shape) else LADDER
     return (candidate for candidate in _combinations(recipe, target, ladder) if candidate != recipe)
 
 
 def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change, int]]) -> Iterator[Recipe]:
-    """The recipe with every combination of changes of a ladder; those of the lower rungs come first."""
+    """The recipe with every combination of a ladder's changes; those of the last changes come first."""
     if not ladder:
         yield recipe
         return
@@ -176,7 +181,6 @@ def _combinations(recipe: Recipe, target: Target, ladder: Sequence[tuple[Change,
     yield from _combinations(recipe, target, below)
     for _ in range(max_times):
         changes = change(recipe, target)
-        # Without an effect, the combinations below were yielded in the round before.
         if not changes:
             return
         recipe = with_changes(recipe, changes)
@@ -203,7 +207,7 @@ def fewer_answers(recipe: Recipe) -> Iterator[Recipe]:
 
 def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, search: bool = True,
                       teacher: TeacherModel | None = None) -> Plan:
-    """The requested plan; if it does not fit, with the nearest one that does, if the ladder has one."""
+    """The requested plan. If it does not fit, the result also has the nearest plan that does, if there is one."""
     requested = make_plan(recipe, shape, target, teacher=teacher)
     if requested.verdict.fits or not search:
         return requested
@@ -217,7 +221,7 @@ def plan_with_nearest(recipe: Recipe, shape: ModelShape, target: Target, *, sear
 
 
 def nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
-    """The overrides of the nearest plan, and what else they change."""
+    """Sentences with the overrides of the nearest plan and their other consequences."""
     remarks = [f"nearest plan that fits ({nearest.source}): " + " ".join(nearest.overrides)]
     if nearest.rows != requested_rows:
         remarks.append(f"its global batch has {nearest.rows} rows instead of {requested_rows}: devices do not share a "
@@ -230,15 +234,15 @@ def nearest_remarks(nearest: Nearest, requested_rows: int) -> list[str]:
 
 def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: Plan,
                  teacher: TeacherModel | None = None) -> Nearest | None:
-    """The first candidate that the compiler (or, for a GPU, the estimate) lets through."""
+    """The first candidate that fits by its own plan, compiled if the engine can compile for the target."""
     compiled = 0
     limit = requested.verdict.limit_bytes
     engine = find_planning_engine(recipe.engine)
     estimate_peaks = partial(estimated_programs, shape=shape, target=target, teacher=teacher, engine=engine)
-    # Formulas are off by a factor that mostly carries over from one candidate to the next.
+    # Formulas are wrong by a factor that is similar for all candidates.
     factor = requested.verdict.peak_bytes / max(1, *estimate_peaks(recipe).values())
     for changed_recipe in _candidates_for_program(recipe, target, shape, requested.program):
-        # A tenth stays free here already, so that fewer compilations end in a refusal.
+        # A tenth of the limit stays free, so that fewer compilations end in a refusal.
         candidate = _with_fewer_answers_if_needed(changed_recipe, MARGINAL_SHARE * limit / factor, estimate_peaks)
         if candidate is None:
             continue
@@ -258,37 +262,34 @@ def find_nearest(recipe: Recipe, shape: ModelShape, target: Target, requested: P
 
 def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
                                   estimate_peaks: Callable[[Recipe], Mapping[ProgramName, int]]) -> Recipe | None:
-    """The recipe if it needs at most this many bytes by formula, with fewer answers at a time if that suffices.
+    """The recipe if all its programs need at most this many bytes by formula; None if they need more.
 
-    None if its other programs need more. Fewer answers do not change the training, so every other change comes later.
+    If only the answers to items need more, the result is the recipe with fewer answers at a time.
     """
-    peaks = dict(estimate_peaks(recipe))
-    if max(peaks.values()) <= free_bytes:
+    too_large = {name for name, peak in estimate_peaks(recipe).items() if peak > free_bytes}
+    if not too_large:
         return recipe
-    # Fewer answers at a time help only if the generation alone is too large.
-    if peaks.pop("generation", 0) <= free_bytes or max(peaks.values()) > free_bytes:
+    if too_large != {"generation"}:
         return None
     return next((fewer for fewer in fewer_answers(recipe) if estimate_peaks(fewer)["generation"] <= free_bytes), None)
 
 
 def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, program: ProgramName
                             ) -> Iterator[Recipe]:
-    """Candidates for a run whose ``program`` needs too much memory, the least change first."""
-    every, way, change = candidates(recipe, target, shape), way_of(recipe), partial(with_changes, recipe)
-    # If only the answers do not fit, training need not change; often the step does not fit either.
+    """Candidates for a run whose ``program`` needs too much memory, the mildest change first."""
+    of_ladder, way, change = candidates(recipe, target, shape), way_of(recipe), partial(with_changes, recipe)
     if program == "generation":
-        return chain(fewer_answers(recipe), every)
-    # The ladder's changes help as far as they shrink what stays in memory during a rollout.
+        return chain(fewer_answers(recipe), of_ladder)
     if program == "drawing":
-        return chain(map(change, way.smaller_rollouts(recipe, mesh_of(recipe, target).row_devices)),
-                     every, map(change, way.shorter_completions(recipe)))
-    return every
+        smaller_rollouts = way.smaller_rollouts(recipe, mesh_of(recipe, target).row_devices)
+        return chain(map(change, smaller_rollouts), of_ladder, map(change, way.shorter_completions(recipe)))
+    return of_ladder
 
 
 def estimated_programs(recipe: Recipe, shape: ModelShape, target: Target, teacher: TeacherModel | None = None, *,
                        engine: PlanningEngine | None = None) -> dict[ProgramName, int]:
-    """Closed-form peak of each program of a recipe on a target, bytes per device; ``engine``: that would run there."""
-    # A CPU is planned as one device, and a larger mesh of the recipe would be refused.
+    """Estimated peak of each program of a recipe on a target, in bytes per device; ``engine``: would run there."""
+    # A CPU is planned as one device, and a larger mesh would be refused.
     if target.platform == "cpu":
         recipe = with_changes(recipe, {"mesh.fsdp": 1, "mesh.replicate": 1})
     run = PlannedRun.on_target(recipe, shape, target, engine)

@@ -1,39 +1,28 @@
-"""Memory of a step by formula: an estimate for one device. A compiler may need more or less.
+"""Estimated memory of a training step, in bytes per device. A compiled step may need more or less.
 
-A step has three phases that never need their memory at the same time: the loss, the backward pass of a layer, and the
-gradient of the embedding. The one that needs the most counts. The formulas were fitted to the compiled steps of
+A step has three phases, one after the other: the loss, the backward pass of each layer, and the gradient of the
+embedding. The phase that needs the most memory decides. The formulas were fitted to the compiled steps of
 `benchmarks.what_fits`.
 """
 
-from dataclasses import dataclass
-
-from workings.config.training import BYTES_OF_FORMAT
 from workings.engines.base import EngineRequest, ProgramShape
 from workings.models.family import EMBEDDING, HEAD
 from workings.models.weights import projections
-from workings.planning.memory_formulas import (
-    CURRENT_LAYER_WEIGHTS,
-    FEED_FORWARD_CHUNKS,
-    FEED_FORWARD_POSITIONS,
-    INPUT_SPLIT,
-    LAYER_ARRAYS,
-    attention_score_elements,
-    current_layer_weight_bytes,
-    feed_forward_elements,
-    linear_attention_bytes_per_token,
-    local_tensors,
-    step_long_elements_per_token,
-    trained_tensors,
-)
+from workings.planning.forward_memory import FEED_FORWARD_CHUNKS, FEED_FORWARD_POSITIONS, LAYER_ARRAYS, LayerMemory
+from workings.planning.memory_formulas import INPUT_SPLIT, local_tensors, trained_tensors
 
 TABLES = (EMBEDDING, HEAD)
 KERNEL_MULTIPLE = 128
-"""GPU kernels need a multiple of this as the length of the axis that they sum over, and copy a matrix to pad it."""
+"""GPU kernels pad the axis that they sum over to a multiple of this length; for that they copy the matrix."""
 
 
 def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, tp: int,
                     platform: str) -> dict[str, int]:
-    """Bytes per device of the phase of a step that needs the most; ``gradients`` are those that exist in it."""
+    """Bytes per device of the phase of a step that needs the most, by part.
+
+    ``batch`` is (accumulation, rows of a micro batch, positions), as in `BatchShape`. The part ``gradients`` counts the
+    gradients that exist in this phase.
+    """
     _, rows, positions = batch
     device = _DeviceStep(request=request, rows=rows // fsdp, length=positions, fsdp=fsdp, tp=tp, platform=platform)
     phases = [device.loss_phase(), device.layer_phase()]
@@ -42,71 +31,54 @@ def largest_phase_parts(request: EngineRequest, batch: ProgramShape, fsdp: int, 
     return max(phases, key=lambda parts: sum(parts.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _DeviceStep:
-    """The share of one device of a micro batch of ``rows`` sequences."""
-
-    request: EngineRequest
-    rows: int
-    length: int
-    fsdp: int
-    tp: int
-    platform: str
-
-    @property
-    def tokens(self) -> int:
-        return self.rows * self.length
-
-    @property
-    def compute_bytes(self) -> int:
-        return BYTES_OF_FORMAT[self.request.precision.activations]
-
-    @property
-    def stored_bytes(self) -> int:
-        return BYTES_OF_FORMAT[self.request.precision.parameters]
+class _DeviceStep(LayerMemory):
+    """One device's part of a step: ``rows`` sequences of ``length`` tokens in each micro batch."""
 
     @property
     def vocabulary_shards(self) -> int:
         devices = self.fsdp * self.tp
-        # As in the engines: a vocabulary that does not divide is copied to every device.
-        return devices if self.request.shape.vocab_size % devices == 0 else 1
+        # Engines copy a vocabulary that cannot be divided evenly to every device.
+        return devices if self.shape.vocab_size % devices == 0 else 1
 
     @property
     def local_vocabulary(self) -> int:
-        return self.request.shape.vocab_size // self.vocabulary_shards
+        return self.shape.vocab_size // self.vocabulary_shards
 
     @property
     def table_elements(self) -> int:
         """Elements of the embedding or the head on one device."""
-        return self.local_vocabulary * self.request.shape.width
+        return self.local_vocabulary * self.shape.width
 
     def loss_phase(self) -> dict[str, int]:
         """Parts of the loss: no layer has a gradient yet, or is being computed."""
         chunk = min(self.request.memory.loss_chunk or self.tokens, self.tokens)
         # Devices that share the vocabulary compute their slice for the positions of all of them.
         positions = chunk * (self.fsdp if self.vocabulary_shards > 1 else 1)
-        # Logits are float32. A GPU writes their gradient next to them in the format of the products; a TPU computes it
-        # again on the way into each product.
+        # Logits are float32. A GPU also stores their gradient, in the format of the products. A TPU computes the
+        # gradient again for each product.
         element_bytes = 4 if self.platform == "tpu" else 4 + self.compute_bytes
         return {"gradients": 0, **self._parts_of_all_phases(),
                 "logits": positions * self.local_vocabulary * element_bytes,
                 "copy of the head for products": self._head_copy_bytes()}
 
     def layer_phase(self) -> dict[str, int]:
-        """Parts of the backward pass of a layer; the gradients of all layers have their memory already."""
-        return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(), **self._parts_of_one_layer(),
-                CURRENT_LAYER_WEIGHTS: current_layer_weight_bytes(self.request, self.tokens, self.fsdp, self.tp)}
+        """Parts of the backward pass of the widest layer; memory for the gradients of all layers is taken already."""
+        widest = max(map(self._layer_activation_bytes, range(self.shape.layers)))
+        step_long = self.compute_bytes * self.tokens * self.step_long_elements_per_token()
+        # Activations exist together with their gradients.
+        return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
+                "activations of the layer at hand": 2 * widest + step_long, **self.weights_and_scores()}
 
     def embedding_phase(self) -> dict[str, int]:
-        """Parts of the gradient of the input embeddings, which comes last: a table next to the gradient of the head."""
-        # Added up in the format of the products, then rounded to that of the weights.
+        """Parts of the gradient of the input embeddings, which comes last; the gradient of the head exists as well."""
+        # The gradient is added up in the format of the products and then rounded to that of the weights.
         element_bytes = self.stored_bytes + (self.compute_bytes if self.compute_bytes != self.stored_bytes else 0)
         return {"gradients": self._layer_gradient_bytes(), **self._parts_of_all_phases(),
                 "gradient of the embedding": element_bytes * self.table_elements}
 
     def _parts_of_all_phases(self) -> dict[str, int]:
-        """Parts of all three phases: compilers free them after the last one."""
-        # The head's gradient is a float32 sum over chunks of positions, to which the embedding's is added at the end.
+        """Parts that exist in all three phases: compilers free them after the last one."""
+        # The head's gradient is a float32 sum over chunks of positions. The embedding's gradient is added at the end.
         return {"activations kept for backward": self._kept_activation_bytes(),
                 "head gradient in fp32": 4 * self.table_elements * self.request.method.trains_all_weights,
                 "weights laid out for gathering": self._layout_copy_bytes()}
@@ -118,55 +90,43 @@ class _DeviceStep:
         return element_bytes * sum(tensor.elements for tensor in layers)
 
     def _head_copy_bytes(self) -> int:
-        """Bytes of a copy of the head in the format and size of its products; 0 if it is stored so."""
-        if self.compute_bytes != self.stored_bytes:
-            return self.compute_bytes * self.table_elements
-        padded = self.platform == "gpu" and self.local_vocabulary % KERNEL_MULTIPLE
-        return self.compute_bytes * self.table_elements if padded else 0
+        """Bytes of a copy of the head in the format and size of its products; 0 if the stored head serves as it is."""
+        is_converted = self.compute_bytes != self.stored_bytes
+        is_padded = self.platform == "gpu" and self.local_vocabulary % KERNEL_MULTIPLE != 0
+        return self.compute_bytes * self.table_elements if is_converted or is_padded else 0
 
     def _kept_activation_bytes(self) -> int:
         """Bytes of activations kept for backward: inputs of the layers, or all activations inside them."""
-        shape = self.request.shape
-        if self.request.memory.remat == "layer":
-            return self.compute_bytes * shape.layers * self.tokens * shape.width
-        scores = self._score_bytes() * shape.layers if self.request.memory.remat == "none" else 0
-        return sum(map(self._layer_activation_bytes, range(shape.layers))) + scores
-
-    def _parts_of_one_layer(self) -> dict[str, int]:
-        """Activations of the widest layer with their gradients, and the scores of one layer."""
-        shape = self.request.shape
-        widest = max(map(self._layer_activation_bytes, range(shape.layers)))
-        return {"activations of the layer at hand": 2 * widest
-                + self.compute_bytes * self.tokens * step_long_elements_per_token(shape),
-                "attention scores": self._score_bytes()}
+        layers, remat = self.shape.layers, self.request.memory.remat
+        if remat == "layer":
+            return self.compute_bytes * layers * self.tokens * self.shape.width
+        scores = self.score_bytes() * layers if remat == "none" else 0
+        return sum(map(self._layer_activation_bytes, range(layers))) + scores
 
     def _layer_activation_bytes(self, layer: int) -> int:
-        """Bytes of one layer's activations. Recomputed layers run their feed-forward in chunks of positions."""
-        shape, tokens = self.request.shape, self.tokens
-        # As `engines/jax/feed_forward.py` cuts them: a minimum of positions per chunk, a maximum of chunks.
-        chunked = max(min(tokens, FEED_FORWARD_POSITIONS), tokens // FEED_FORWARD_CHUNKS)
-        wide = chunked if self.request.memory.remat == "layer" else tokens
-        feed_forward = self.compute_bytes * wide * feed_forward_elements(shape, layer, self.tp)
+        """Bytes of one layer's activations."""
+        shape, feed_forward_tokens = self.shape, self.tokens
+        if self.request.memory.remat == "layer":
+            # Recomputed layers run their feed-forward in chunks (`engines/jax/feed_forward.py`).
+            feed_forward_tokens = max(min(self.tokens, FEED_FORWARD_POSITIONS), self.tokens // FEED_FORWARD_CHUNKS)
+        feed_forward = self.compute_bytes * feed_forward_tokens * self.feed_forward_elements(layer)
         if shape.is_linear(layer):
-            return tokens * (self.compute_bytes * LAYER_ARRAYS * shape.width
-                             + linear_attention_bytes_per_token(shape)) + feed_forward
-        keys = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
+            return feed_forward + self.tokens * (
+                self.compute_bytes * LAYER_ARRAYS * shape.width + self.linear_attention_bytes_per_token())
         # Queries and attended values have all heads; keys and values have their own number.
-        numbers = LAYER_ARRAYS * shape.width + (2 * shape.heads + 2 * keys) * shape.head_dim_of(layer) // self.tp
-        return self.compute_bytes * tokens * numbers + feed_forward
-
-    def _score_bytes(self) -> int:
-        heads = max(1, self.request.shape.heads // self.tp)
-        return 4 * self.rows * heads * attention_score_elements(self.request, self.length, self.platform)
+        kv_heads = 0 if shape.shares_keys(layer) else shape.kv_heads_of(layer)
+        head_elements = (2 * shape.heads + 2 * kv_heads) * shape.head_dim_of(layer) // self.tp
+        return feed_forward + self.compute_bytes * self.tokens * (LAYER_ARRAYS * shape.width + head_elements)
 
     def _layout_copy_bytes(self) -> int:
-        """Bytes of the copies of split matrices whose split axis is not their first in memory."""
+        """Bytes of transposed copies of the matrices that ``fsdp`` does not split along their first axis in memory."""
         # GPUs gather along the first axis only, and the compiler transposes the matrices of all layers in advance.
         if self.platform != "gpu" or self.fsdp == 1:
             return 0
-        names = {f"{name}.weight" for name in projections(self.request.shape)}
+        names = {f"{name}.weight" for name in projections(self.shape)}
         # Matrices in four bits are stored transposed, with the input axis first.
-        quantized = self.request.method.name == "qlora"
-        elements = sum(tensor.elements for tensor in local_tensors(self.request.shape, self.fsdp, self.tp)
-                       if tensor.name in names and tensor.name.endswith(INPUT_SPLIT) == quantized)
-        return elements * 9 // 16 if quantized else elements * self.stored_bytes
+        in_four_bits = self.request.method.name == "qlora"
+        elements = sum(tensor.elements for tensor in local_tensors(self.shape, self.fsdp, self.tp)
+                       if tensor.name in names and tensor.name.endswith(INPUT_SPLIT) == in_four_bits)
+        # Half a byte an element, and a scale of four bytes for each block of 64.
+        return elements * 9 // 16 if in_four_bits else elements * self.stored_bytes

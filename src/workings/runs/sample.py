@@ -8,7 +8,8 @@ from workings.engines.base import EngineRequest, GenerationShape, Inspection, Me
 from workings.engines.prefill import MAX_PROMPTS
 from workings.evaluation.unit import refuse_existing
 from workings.hardware.device import DeviceFacts
-from workings.planning.memory_formulas import FORMULA_VERSIONS, forward_program_parts
+from workings.planning.forward_memory import forward_program_parts
+from workings.planning.memory_formulas import FORMULA_VERSIONS
 from workings.planning.verdict import memory_verdict
 from workings.record.canonical import loads
 from workings.record.layout import EVALUATION_CONFIG, partial_unit_path

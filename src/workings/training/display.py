@@ -1,4 +1,4 @@
-"""Progress display of a run in training: a live bar on a terminal, a line now and then elsewhere."""
+"""Progress display of training: a live bar on a terminal; elsewhere a line at intervals."""
 
 import sys
 from collections import deque
@@ -19,15 +19,16 @@ from workings.repetition import counted
 from workings.training.loop import Progress
 
 LOG_WIDTH = 120
-"""Characters of a sample's line where no terminal says how wide it is."""
+"""Characters of a sample's line without a terminal."""
 CUT_OFF_SHARE = 0.1
-"""Share of cut-off completions from which on a step's line names it."""
+"""A step's line shows the share of cut-off completions if it is larger than this."""
 
 
 class Display(ProgressListener):
-    """Live progress on standard error, and the same in words to the run's log, which ``log`` writes.
+    """Live progress on standard error, and lines for the run's log.
 
-    ``memory``: contents of `plan/plan.json`, and of `plan/measured.json` before the first step.
+    ``start``: progress before the first step; ``log`` writes a line to the run's log; ``memory``: contents of
+    `plan/plan.json`, and of `plan/measured.json` before the first step.
     """
 
     def __init__(self, name: str, steps: int, start: Progress, log: Callable[[str], None],
@@ -39,11 +40,11 @@ class Display(ProgressListener):
         self._first = start.step + 1
         self._console = Console(stderr=True)
         self._bar = RichProgress(
-            # On a narrow terminal the bar is short, and the numbers, which say more, are cut at their end.
+            # On a narrow terminal the bar is short, and the numbers are cut at their end.
             TextColumn("{task.description}"), BarColumn(bar_width=min(40, self._console.width // 5)),
             MofNCompleteColumn(), TextColumn("{task.fields[facts]}", markup=False, table_column=Column(
                 ratio=1, no_wrap=True, overflow="ellipsis")), expand=True,
-            # Disabled without a terminal: a bar that redraws itself would fill a log file with control characters.
+            # Without a terminal the bar would fill a log file with control characters.
             console=self._console, disable=not self._console.is_terminal, refresh_per_second=4)
         self._task = self._bar.add_task(name, total=steps, completed=start.step, facts="")
         self._going_on: list[str] = []
@@ -51,7 +52,7 @@ class Display(ProgressListener):
 
     def __enter__(self) -> "Display":
         self._bar.start()
-        # Where the bar is seen, it says what is waited for; its own line would be drawn over it.
+        # A line about a slow operation would disturb the bar, so the bar shows it.
         if self._console.is_terminal:
             self._heard.enter_context(report_progress_to(self))
         return self
@@ -62,8 +63,7 @@ class Display(ProgressListener):
         self._bar.stop()
 
     def begins(self, what: str) -> None:
-        """Shows the task in the bar."""
-        # A stack: a slow operation may consist of further ones, and the innermost is shown.
+        """Shows a task in the bar; it may be a part of another task."""
         self._going_on.append(what)
         self._do(f"{what} …")
 
@@ -72,7 +72,7 @@ class Display(ProgressListener):
         self._do(f"{self._going_on[-1]} … {done} of {total} {unit}".strip())
 
     def first_step_begins(self) -> None:
-        """Says from now on that the first step is waited for."""
+        """Shows from now on that the first step is being taken."""
         self._first_step.enter_context(slow_operation("taking the first step"))
 
     def ends(self) -> None:
@@ -89,11 +89,9 @@ class Display(ProgressListener):
         self._lines.append(line)
         now = pace(list(self._lines), self._steps, first=self._first)
         speed = "" if now is None else f"  {now.text}"
-        # With rewards the loss says next to nothing: advantages of a group add up to zero. With a teacher it says
-        # little from the second update of a rollout on.
+        # With rewards or a teacher, the loss does not show the progress of learning.
         goal = next((f"{name} {line[name]:.3f}" for name in ("reward", "kl_teacher") if name in line),
                     f"loss {line['loss']:.4f}")
-        # A few completions that are too long are normal; more of them cost what could be learned.
         if line.get("truncated", 0) > CUT_OFF_SHARE:
             goal += f"  {percent(line['truncated'], 0)} cut off"
         self._bar.update(self._task, completed=progress.step,
@@ -108,19 +106,19 @@ class Display(ProgressListener):
         self._print(text)
 
     def sample(self, text: str) -> None:
-        """Writes a completion: complete to the log, shortened to one line on the terminal."""
+        """Writes a completion: the whole text to the log, and one line to the terminal."""
         self._log(text)
         self._print(one_line(text, self._console.width if self._console.is_terminal else LOG_WIDTH))
 
     def _print(self, text: str) -> None:
         if self._console.is_terminal:
-            # Through the bar's console, which moves the bar down; without markup, because completions hold brackets.
+            # Through the bar's console, which moves the bar down. Completions may have brackets, which are no markup.
             self._bar.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
 
 
 def one_line(text: str, width: int) -> str:
-    """The text with repetitions counted, cut to ``width`` characters."""
+    """The text with repetitions replaced by their number, cut to ``width`` characters."""
     short = counted(text)
     return short if len(short) <= width else short[:max(0, width - 1)] + "…"

@@ -1,4 +1,4 @@
-"""The training loop: one for every engine, whose order of operations has reasons."""
+"""The training loop, which is the same for every engine and every way of training."""
 
 import math
 import time
@@ -20,12 +20,12 @@ from workings.ways.parts.experience import Experience, PreparedBatch
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Position of a run between two steps. All fields are saved in each checkpoint."""
+    """Progress of a run between two steps. All fields are saved in each checkpoint."""
 
     step: int
     """Updates taken so far."""
     position: Position
-    """Where the next batch starts in the data."""
+    """Where the next batch begins in the data."""
     tokens: int = 0
     """Real (unpadded) tokens seen so far."""
     supervised_tokens: int = 0
@@ -41,7 +41,7 @@ class Progress:
 
 
 class RunHooks:
-    """The run around the loop: its record, its display, its checkpoints, and requests to stop. Here there is none."""
+    """What the loop calls: record, display, checkpoints, and requests to stop. These methods do nothing."""
 
     def write_metrics(self, line: dict[str, Any]) -> None:
         """Writes a step's metrics line."""
@@ -63,7 +63,7 @@ class RunHooks:
         """Saves a checkpoint."""
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step. Called after its checkpoint, so the step counts regardless of what is raised here."""
+        """Shows a finished step, after its checkpoint. If this raises, the step still counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,23 +75,20 @@ class Outcome:
     progress: Progress
     reason: str = ""
     out_of_memory: str = ""
-    """The library's message if memory ran out, else empty."""
+    """The library's message if memory ran out; else empty."""
 
 
 @dataclass(kw_only=True)
 class TrainingLoop:
-    """Takes steps until the last one, a request to stop, a step that is not finite, or the end of memory or patience.
+    """Takes steps until the last one, a request to stop, an early end, or a failure.
 
-    The order within a step matters:
+    A failure is a loss or gradient that is not finite, a lack of memory, or `TrainingFailed`. The order matters:
 
-    1. *Stop before, never within*: a request is honoured between steps, where state and progress agree.
-    2. *Judge before writing*: the update of a step with a loss that is not finite has already spoilt the weights, so
-       nothing of it is saved; the last checkpoint is the last good state.
-    3. *Evaluate after the update*: evaluation uses the weights that a checkpoint of this step would hold.
-    4. *Metrics before checkpoint*: a checkpoint is never ahead of the log, so a resumed run finds its lines.
-    5. *Progress is what is written down*: where memory runs out, nothing of the step that died is counted.
-
-    A batch that follows from its position alone is made during the step before; nothing above depends on when.
+    1. A request to stop is honoured between steps, where state and progress agree.
+    2. A step with a loss that is not finite has spoilt the weights, so nothing of it is saved.
+    3. Evaluation follows the update: it uses the weights that a checkpoint of this step has.
+    4. Metrics are written before the checkpoint, so a resumed run finds the lines of all its steps.
+    5. Progress counts a step only after its metrics are written.
     """
 
     engine: Engine
@@ -101,19 +98,18 @@ class TrainingLoop:
     """None for a run without held-out data."""
     hooks: RunHooks
     progress: Progress
-    """Of the first state; later that of the last step."""
+    """Progress of the first state; later that of the last step."""
     saved_step: int | None = None
     """Step of the last checkpoint."""
 
     def run(self, make_state: Callable[[], State]) -> Outcome:
-        """Takes all steps; ``make_state`` makes or restores the first state, in which memory may run out, too."""
+        """Takes all steps; ``make_state`` makes or restores the first state."""
         try:
             with _background_thread() as thread:
+                # The first batch is made while the state is read.
                 if self.progress.step < self.training.steps:
-                    # Before the state is made, which may read gigabytes: both run at once.
                     self.experience.prefetch(self.progress.position, thread)
                 state = make_state()
-                # Before the clock of the first step starts: this is no part of it.
                 self.experience.prepare(state, self.progress.step)
                 while self.progress.step < self.training.steps:
                     if reason := self.hooks.early_end():
@@ -126,10 +122,9 @@ class TrainingLoop:
                     # Waiting for the batch counts as time of the step; evaluation and saving do not.
                     started = time.perf_counter()
                     prepared = self.experience.next_batch(state, self.progress.position, step)
+                    # The next batch is made during the step.
                     if step < self.training.steps:
-                        # Before the step, which returns only when the device is done: the next batch is made meanwhile.
                         self.experience.prefetch(prepared.after, thread)
-                    # The old state is consumed: from here on nothing but the new one may be used.
                     state, result = self.engine.step(state, prepared.batch, self.training.rate_at(step))
                     seconds = time.perf_counter() - started
                     if not (math.isfinite(result.loss) and math.isfinite(result.grad_norm)):
@@ -137,11 +132,9 @@ class TrainingLoop:
                                                              f"{result.grad_norm}")
                     self._finish_step(step, state, prepared, result, seconds)
                 return self._outcome("complete", state)
-        # Going on would be of no use. The step that showed it does not count: the last checkpoint is the last good
-        # state.
         except TrainingFailed as error:
             return self._outcome("failed", None, str(error))
-        # XLA and PyTorch report a lack of memory as a RuntimeError, and much else as well.
+        # XLA and PyTorch report a lack of memory, and many other errors, as a RuntimeError.
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -150,33 +143,27 @@ class TrainingLoop:
 
     def _finish_step(self, step: int, state: State, prepared: PreparedBatch, result: StepResult,
                      seconds: float) -> None:
-        """Measures, writes and shows a step that was taken."""
-        # After the step, so that its own peak is included.
+        """Evaluates, records and shows a step that was taken."""
         memory, batch, positions = self.engine.memory(), prepared.batch, prepared.batch.tokens.size
         line = {
             "step": step, "loss": result.loss, "learning_rate": self.training.rate_at(step),
             "grad_norm": result.grad_norm, "share_of_weights_changed": result.share_of_weights_changed,
-            "tokens": batch.real_tokens,
-            "supervised_tokens": batch.supervised_tokens, "positions": positions,
+            "tokens": batch.real_tokens, "supervised_tokens": batch.supervised_tokens, "positions": positions,
             "padding": padding_share(batch.real_tokens, positions), "batch_digest": prepared.digest, "seconds": seconds,
-            "memory_bytes": memory.peak_bytes, "memory_source": memory.source,
-            **result.metrics, **prepared.metrics}
-        # Before the observer: it raises where the run cannot be learning, and then neither evaluation nor line is
-        # wanted.
+            "memory_bytes": memory.peak_bytes, "memory_source": memory.source, **result.metrics, **prepared.metrics}
+        # Raises if the run cannot be learning; then the step is neither evaluated nor recorded.
         line |= self.experience.after_step(step, prepared, result)
         if self.observer is not None and self.observer.is_due(step):
             line |= self.observer.evaluate(state, step)
         self.hooks.write_metrics(line)
-        # Only now does the step count: where something above fails, `progress` does not have it.
         self.progress = self.progress.after(prepared, seconds)
         if self.hooks.checkpoint_is_due(step) or step == self.training.steps:
             self._save(state)
-        # Last, because callbacks of the caller run in it: if they raise, the step still counts and has its
-        # checkpoint.
+        # Last, because callbacks of the caller may raise in it.
         self.hooks.step_done(line, self.progress)
 
     def _save(self, state: State) -> None:
-        # A checkpoint of this very step may be there already, and costs as much the second time.
+        """Saves a checkpoint, unless there is one of this step already."""
         if self.saved_step != self.progress.step:
             self.hooks.save_checkpoint(state, self.progress)
             self.saved_step = self.progress.step
@@ -188,7 +175,7 @@ class TrainingLoop:
 
 @contextmanager
 def _background_thread() -> Iterator[Executor]:
-    """One thread that makes batches ahead; tasks that have not begun when the loop ends are dropped."""
+    """One thread that makes batches in advance; at the end, tasks that have not begun are dropped."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="background of the training loop")
     try:
         yield thread

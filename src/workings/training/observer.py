@@ -1,4 +1,4 @@
-"""Evaluation loss, samples and the score on held-out items, at intervals during training."""
+"""Measures the model at intervals during training: evaluation loss, samples, and the score on held-out items."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from workings.scoring.worker_pool import ScoringProcess
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutObserver:
-    """Measures the model every ``every_steps`` steps and at the last one, by functions of the weights alone."""
+    """Measures the model every ``every_steps`` steps, and after the last step."""
 
     engine: Engine
     batches: Sequence[Batch]
-    """Of held-out traces, for the loss."""
+    """Batches of held-out traces, for the loss."""
     questions: Sequence[Item]
     """Items whose answers are shown."""
     items: Sequence[Item]
@@ -31,20 +31,19 @@ class HeldOutObserver:
     template: ChatTemplate
     max_new_tokens: int
     batch_size: int
-    """Items that are answered at a time."""
+    """Number of items that are answered at a time."""
     every_steps: int
     last_step: int
     log_sample: Callable[[str], None]
-    """Shows and logs a sample: question, answer and end in one line."""
+    """Shows and logs a sample: question, answer and finish reason in one line."""
 
     def is_due(self, step: int) -> bool:
         """Whether the model is measured after this step."""
-        # The last step in any case, so that the curve ends where the run does.
-        return bool(self.batches or self.questions or self.items) and (
-            step % self.every_steps == 0 or step == self.last_step)
+        has_work = bool(self.batches or self.questions or self.items)
+        return has_work and (step % self.every_steps == 0 or step == self.last_step)
 
     def evaluate(self, state: State, step: int) -> dict[str, Any]:
-        """Fields for the metrics line of this step; samples go to the log."""
+        """Fields for the metrics line of this step. Samples are logged."""
         with slow_operation(f"looking at the model after step {step}"):
             for item, completion in zip(self.questions, self._answers(state, self.questions), strict=True):
                 text = self.tokenizer.decode(completion.tokens)
@@ -52,11 +51,10 @@ class HeldOutObserver:
             return self.score(state) | self._loss(state)
 
     def score(self, state: State) -> dict[str, Any]:
-        """Fields of a metrics line; none without items. An answer that cannot be scored is wrong."""
+        """Fields of a metrics line; empty without items. An answer that cannot be scored is wrong."""
         if self.scorer is None:
             return {}
         marks = ""
-        # As many at a time as after training: the plan counted this batch size.
         for start in range(0, len(self.items), self.batch_size):
             items = self.items[start:start + self.batch_size]
             judgements = self.scorer.judge([
@@ -70,7 +68,7 @@ class HeldOutObserver:
         """The mean negative log likelihood over all supervised tokens of the batches, in nats."""
         if not self.batches:
             return {}
-        # Sums and not means, as if all were one batch; in the order given, so that it repeats exactly.
+        # Sums instead of means, as if all batches were one.
         sums = [self.engine.evaluate(state, batch) for batch in self.batches]
         tokens = sum(part.supervised_tokens for part in sums)
         return {"evaluation_loss": sum(part.loss_sum for part in sums) / tokens, "evaluation_supervised_tokens": tokens}

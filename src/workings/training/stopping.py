@@ -1,4 +1,4 @@
-"""Signals as a request to stop: the loop finishes its step, saves a checkpoint, and prints how to resume."""
+"""Turns a signal such as Ctrl-C into a request to stop: the training loop finishes its step and saves a checkpoint."""
 
 import os
 import signal
@@ -11,23 +11,25 @@ from types import FrameType
 from typing import Any
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
-"""Ctrl-C; schedulers and `kill`; a terminal that is closed; Ctrl-\\; Slurm's `--signal=USR1` before the time is up."""
+"""Ctrl-C; schedulers and `kill`; a closed terminal; Ctrl-\\; Slurm's `--signal=USR1` before the time limit."""
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
-"""The signals of `NAMES` that this system has: Windows has the first two."""
+"""The signals of `NAMES` that this system has; Windows has the first two."""
+ASKED = "stopping when the step under way is done and saved"
+"""Message that is printed as soon as a signal arrives."""
 
 
 def lead_nowhere(descriptor: int) -> None:
-    """Let what this process and its children read or write as standard stream 0, 1 or 2 be the null device."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    if nowhere == descriptor:  # it was closed, and the lowest free number
+    """Redirect standard stream 0, 1 or 2 of this process and its children to the null device."""
+    null = os.open(os.devnull, os.O_RDWR)
+    if null == descriptor:  # the stream was closed, and its number was free
         os.set_inheritable(descriptor, True)
     else:
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        os.dup2(null, descriptor)
+        os.close(null)
 
 
 def leave_closed_terminal(number: int) -> None:
-    """At a hang-up, let what is still said go nowhere if the terminal is gone: a write would fail."""
+    """After a hang-up signal, redirect standard streams to the null device if the terminal is gone."""
     if number != getattr(signal, "SIGHUP", None):
         return
     for descriptor in (1, 2):
@@ -37,16 +39,11 @@ def leave_closed_terminal(number: int) -> None:
             lead_nowhere(descriptor)
 
 
-ASKED = "stopping when the step under way is done and saved"
-"""Said as soon as a signal comes."""
-
-
 class StopRequest:
-    """While entered, the first signal of `SIGNALS` sets `requested`; a second one is not caught any more.
+    """In this context the first signal of `SIGNALS` sets `requested`; a second signal ends the process as usual.
 
-    The first one is answered at once. Python runs a handler only when the engine's current call returns, which may take
-    minutes; the number of the signal comes through a socket, to a thread, before that. A hang-up that is ignored
-    (`nohup`) stays ignored.
+    The first signal prints `ASKED` at once, by a thread: Python runs a signal's handler only when the engine's current
+    call returns, which may take minutes. A hang-up that is ignored (`nohup`) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -55,7 +52,7 @@ class StopRequest:
         self._watch = ExitStack()
 
     def __enter__(self) -> "StopRequest":
-        # `signal.signal` raises ValueError in any other thread, and a server may train in one.
+        # Only the main thread can handle signals; a server may train in another one.
         if threading.current_thread() is not threading.main_thread():
             return self
         for number in SIGNALS:
@@ -81,24 +78,24 @@ class StopRequest:
 
 @contextmanager
 def _answered(numbers: set[int]) -> Iterator[None]:
-    """Meanwhile say `ASKED` on standard error when the first signal of these numbers comes."""
-    heard, bell = socket.socketpair()
-    # Python's own low-level handler writes the signal's number there, regardless of what the main thread computes.
-    bell.setblocking(False)
-    before = signal.set_wakeup_fd(bell.fileno(), warn_on_full_buffer=False)
-    thread = threading.Thread(target=_answer_first, args=(heard, numbers), daemon=True)
+    """In this context print `ASKED` when the first signal with one of these numbers arrives."""
+    receiver, sender = socket.socketpair()
+    # Python's low-level handler writes the signal's number to the socket at once.
+    sender.setblocking(False)
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=_answer_first, args=(receiver, numbers), daemon=True)
     thread.start()
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        bell.close()
+        sender.close()
         thread.join()
-        heard.close()
+        receiver.close()
 
 
-def _answer_first(heard: socket.socket, numbers: set[int]) -> None:
-    while number := heard.recv(1):
+def _answer_first(receiver: socket.socket, numbers: set[int]) -> None:
+    while number := receiver.recv(1):
         if number[0] in numbers:
             leave_closed_terminal(number[0])
             with suppress(OSError):

@@ -1,7 +1,10 @@
-"""Child process: compiles one program of a run for devices that are not here, and prints the memory that it needs.
+"""A child process that compiles one program of a run for devices that are not here, and prints the memory it needs.
 
-``python -m workings.engines.jax.aot_compile`` takes a JSON request on standard input and answers with JSON as the last
-line of standard output; `target.py` starts it. The program is built by the same functions as `JaxEngine` builds it.
+`target.compile_for` starts it. Question and answer are JSON; the answer is the last line of standard output:
+
+    python -m workings.engines.jax.aot_compile < QUESTION.json
+
+The program is built by the same functions that `JaxEngine` uses.
 """
 
 import time
@@ -10,7 +13,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,14 +40,24 @@ from workings.models.batch import BatchShape
 from workings.objectives.top_tokens import TopTokens
 
 FORWARD: dict[str, Callable[..., Any]] = {"evaluation": evaluate, "log_probs": log_probs}
-"""Programs that take a batch without updating, by name."""
+"""Programs that read a batch without an update, by name."""
+
+
+class LoweredProgram(NamedTuple):
+    """A program that can be compiled, and memory that is not among its compiler's numbers. Bytes are per device."""
+
+    lowered: Any
+    waiting_bytes: int
+    """State that is no argument of the program and stays in memory meanwhile: the optimizer's."""
+    batch_bytes: int
+    """The part of its arguments that are the batch."""
 
 
 def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[str, Any],
                      size: GenerationShape, *, drawn: int) -> Any:
-    """Completions of prompts, as `Generator` compiles it, which also pads ``size``.
+    """The program that `Generator` compiles for prompts of this size.
 
-    ``drawn``: completions that are sampled of each prompt, with noise for every token of the vocabulary; 0: greedy.
+    ``drawn``: completions that are sampled of each prompt; 0: greedy.
     """
     prompts, rows, prompt, room = generation_sizes(size, spec.layout.shape.row_devices, drawn)
     # Shardings come with the parameters, because `Generator` jits without input shardings.
@@ -52,14 +65,14 @@ def lower_generation(spec: StepSpec, abstract: dict[str, Any], shardings: dict[s
                           abstract["params"], shardings["params"])
     array = jax.ShapeDtypeStruct
     jitted = jax.jit(partial(generate, spec, room, drawn > 0), out_shardings=spec.layout.sharding())
-    # Another number of stop tokens than these two is another program, but differs by bytes only.
+    # The number of stop tokens, here two, changes the memory by a few bytes only.
     return jitted.lower(params, array((prompts, prompt), np.int32), array((rows,), np.int32), array((), np.int32),
                         array((2,), np.int32), array((rows,), np.bool_), array((), jnp.float32),
                         array((rows,), np.uint32))
 
 
 def generation_sizes(size: GenerationShape, devices: int, drawn: int) -> tuple[int, int, int, int]:
-    """Padded numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens."""
+    """Numbers of prompts (split over ``devices``), rows, prompt tokens and new tokens, padded as `Generator` does."""
     copies = largest_divisor(drawn, min(MAX_PROMPTS, size.prompts) // devices)
     prompts = padded_prompts(size.prompts // copies, copies, devices)
     return prompts, prompts * copies, bucket(size.prompt_tokens), bucket(size.new_tokens)
@@ -85,10 +98,10 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
     state = abstract_state(spec)
     shardings = state_shardings(spec, state)
     start = time.monotonic()
-    lowered, resident_bytes, batch_bytes = _lower(ask, spec, state, shardings)
+    program = _lower(ask, spec, state, shardings)
     seconds, start = {"lower": round(time.monotonic() - start, 1)}, time.monotonic()
     try:
-        compiled = lowered.compile()
+        compiled = program.lowered.compile()
     except jax.errors.JaxRuntimeError as error:
         answer = refusal(error)
         if answer is None:
@@ -101,30 +114,31 @@ def main(ask: Mapping[str, Any]) -> dict[str, Any]:
             expected = size._replace(rows=size.rows // layout.shape.row_devices)
             if tokens != expected:  # a library that read this host's platform while tracing left the batch whole
                 return {"failed": f"each device's program takes tokens {list(tokens)} and not {list(expected)}"}
-    # Wall-clock seconds depend on other processes; processor time is that of the whole child.
     seconds |= {"compile": round(time.monotonic() - start, 1), "compile_cpu": round(time.process_time(), 1)}
     return {"inspection": asdict(replace(
-        answer, peak_bytes=answer.peak_bytes + resident_bytes, versions=versions,
-        exact=exact_bytes(state, shardings) | {"batch": batch_bytes}, seconds=seconds))}
+        answer, peak_bytes=answer.peak_bytes + program.waiting_bytes, versions=versions,
+        exact=exact_bytes(state, shardings) | {"batch": program.batch_bytes}, seconds=seconds))}
 
 
 def _devices(target: Mapping[str, Any]) -> tuple[jax.Device, ...]:
-    """Devices of the target machine; except for the CPU, none of them is here."""
+    """Devices of the target machine; those of a GPU or TPU need not be here."""
     if target["platform"] == "cpu":
         return tuple(jax.devices("cpu"))
     if target["platform"] == "tpu":
         options = {key: tuple(value) if isinstance(value, list) else value for key, value in target["options"].items()}
-        return tuple(topologies.get_topology_desc(platform="tpu", topology_name=target["topology"], **options).devices)
-    return tuple(topologies.get_topology_desc(
-        platform="cuda", topology_name=target["card"]["name"], topology=target["topology"],
-        target_config=target_config(target["card"])).devices)
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=target["topology"], **options)
+    else:
+        topology = topologies.get_topology_desc(
+            platform="cuda", topology_name=target["card"]["name"], topology=target["topology"],
+            target_config=target_config(target["card"]))
+    return tuple(topology.devices)
 
 
 def target_config(card: Mapping[str, Any]) -> str:
     """XLA's description of a GPU (text of `GpuTargetConfigProto`), from a file of `hardware/gpu_configs`."""
     known = {key: value for key, value in card.items()
              if key not in ("name", "kind", "derived", "source", "compute_capability")}
-    # An `a` after the number (`9.0a`) means instructions that only chips of this generation have.
+    # The letter in `9.0a` stands for instructions that only chips of this generation have.
     major, minor = card["compute_capability"].rstrip("a").split(".")
     extension = "ACCELERATED_FEATURES" if card["compute_capability"].endswith("a") else "NONE"
     fields = " ".join(f"{key}: {value}" for key, value in (WARPS | known).items())
@@ -134,30 +148,30 @@ def target_config(card: Mapping[str, Any]) -> str:
 
 
 def _lower(ask: Mapping[str, Any], spec: StepSpec, state: dict[str, Any],
-           shardings: dict[str, Any]) -> tuple[Any, int, int]:
-    """The program, and bytes per device of waiting state and of its batch."""
-    # The arguments of a step are the whole state. The other programs take parameters only, and moments wait.
-    program, resident = ask["program"], _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
-    size = program_shape(program, ask["batch"])
+           shardings: dict[str, Any]) -> LoweredProgram:
+    """The program that is asked for."""
+    program, size = ask["program"], program_shape(ask["program"], ask["batch"])
+    waiting = _bytes(state, shardings) - _bytes(state["params"], shardings["params"])
     if isinstance(size, GenerationShape):
         drawn = ask["request"]["completions_of_a_prompt"] if program == "drawing" else 0
         lowered = lower_generation(spec, state, shardings, size, drawn=drawn)
         prompts, _, length, _ = generation_sizes(size, spec.layout.shape.row_devices, drawn)
         # Prompts are int32. Lengths, seeds and stop tokens are a few bytes per row and are left out.
-        return lowered, resident, 4 * prompts * length
+        return LoweredProgram(lowered, waiting, 4 * prompts * length)
     arrays = batch_shapes(size, spec.objective.signals if program == "step" else ())
     batch = _bytes(arrays, dict.fromkeys(arrays, spec.layout.batch()))
     if program == "step":
-        return lower_step(spec, state, shardings, size), 0, batch
+        return LoweredProgram(lower_step(spec, state, shardings, size), 0, batch)
     objective, forward = spec.objective, FORWARD[program]
     if program == "log_probs" and isinstance(objective, TopTokens):
         # With this objective the teacher is asked for its most likely tokens.
         forward = partial(most_likely, objective.top_k, spec.shape.vocab_size)
-    return forward_program(forward, spec, shardings).lower(state["params"], arrays), resident, batch
+    lowered = forward_program(forward, spec, shardings).lower(state["params"], arrays)
+    return LoweredProgram(lowered, waiting, batch)
 
 
 def _bytes(tree: Any, shardings: Any) -> int:
-    """Bytes of a tree on one device."""
+    """Bytes of a tree of arrays on one device."""
     def local(x: Any, sharding: Any) -> int:
         return int(prod(sharding.shard_shape(x.shape)) * x.dtype.itemsize)
 

@@ -1,4 +1,4 @@
-"""Attention functions. All take the same arguments, so the model does not know which one it was given.
+"""Attention functions with one signature (`Attention`): plain, and in chunks of queries to save memory.
 
 Shape suffixes: B rows, S query positions, T key positions, N query heads, K key/value heads, G = N / K, H head size.
 """
@@ -10,23 +10,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# Far enough from the lowest float32, -3.4e38, for the softmax to subtract a row's maximum without overflow.
 MASKED = -2.0e38
-"""Score of a masked pair: finite, so that a row without any allowed key gives numbers and not NaN."""
+"""Score of a masked pair. It is finite, so that a row without any allowed key gives numbers and not NaN, and above the
+lowest float32 by enough that the softmax can subtract a row's maximum."""
 QUERIES = 256
 """Query positions whose scores exist at one time in `chunked_attention`."""
 
 Attention = Callable[..., jax.Array]
 """``(q_BSNH, k_BSKH, v_BSKH, *, segment_ids_BS, window, slides, scale, softcap) -> BSNH``: causal attention within
-segments. ``window`` (positions seen back) and ``slides`` are scalars of the layer at hand, known only when it runs;
-``slides`` is a bool where it is known before."""
+segments. A layer gives its ``window`` (number of positions that a query sees, its own included) and whether it
+``slides`` as traced scalars; ``slides`` is a Python bool if it is the same for all layers of the scan."""
 
 
 def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Array:
     """``[B, K, G, S, T]`` float32 scores before masking."""
     batch, queries, heads, size = q.shape
     groups = heads // k.shape[2]
-    # Heads that share a key head are neighbors in Hugging Face's weights; keys are not repeated in memory.
+    # Query heads that share a key head are neighbors in Hugging Face's weights.
     grouped = q.reshape(batch, queries, k.shape[2], groups, size)
     raw = jnp.einsum("bskgh,btkh->bkgst", grouped, k, preferred_element_type=jnp.float32) * scale
     return softcap * jnp.tanh(raw / softcap) if softcap else raw
@@ -34,48 +34,46 @@ def scores(q: jax.Array, k: jax.Array, scale: float, softcap: float) -> jax.Arra
 
 def _attended(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
               softcap: float) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Attention ``[B, S, N, H]``, and ``[B, K, G, S, T]`` float32 weights of the keys and scores, all at once.
+    """Attention ``[B, S, N, H]``, the float32 weights of the keys and the scores, both ``[B, K, G, S, T]``.
 
-    q ``[B, S, N, H]``, k and v ``[B, T, K, H]``; ``allowed`` ``[B, S, T]``: where a query may look; ``softcap``: bound
-    of the scores, 0 for none.
+    q ``[B, S, N, H]``, k and v ``[B, T, K, H]``; ``allowed`` ``[B, S, T]``: keys that a query may attend to;
+    ``softcap``: bound of the scores, 0 for none.
     """
-    bent = scores(q, k, scale, softcap)
-    # The softmax is float32; its weights are rounded to v's dtype where they enter a product.
-    weights = jax.nn.softmax(jnp.where(allowed[:, None, None], bent, MASKED), axis=-1)
-    return jnp.einsum("bkgst,btkh->bskgh", weights.astype(v.dtype), v).reshape(q.shape), weights, bent
+    raw = scores(q, k, scale, softcap)
+    # The softmax is float32; its weights are rounded to v's dtype for the product.
+    weights = jax.nn.softmax(jnp.where(allowed[:, None, None], raw, MASKED), axis=-1)
+    return jnp.einsum("bkgst,btkh->bskgh", weights.astype(v.dtype), v).reshape(q.shape), weights, raw
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def trained_attention(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
                       softcap: float) -> jax.Array:
-    """The first result of `_attended`, with a derivative by hand, which walks over the square of scores less often.
+    """Attention of `_attended` with a derivative by hand, which reads the scores less often than the automatic one.
 
-    Every query must be allowed a key.
+    Every query must be allowed at least one key.
     """
     return _attended(q, k, v, allowed, scale, softcap)[0]
 
 
 def _forward(q: jax.Array, k: jax.Array, v: jax.Array, allowed: jax.Array, scale: float,
              softcap: float) -> tuple[jax.Array, Any]:
-    # Backward gets the float32 square of weights (with a soft cap two squares), of every layer without remat.
-    out, weights, bent = _attended(q, k, v, allowed, scale, softcap)
-    return out, (q, k, v, out, weights, bent if softcap else None)
+    out, weights, raw = _attended(q, k, v, allowed, scale, softcap)
+    return out, (q, k, v, out, weights, raw if softcap else None)
 
 
 def _backward(scale: float, softcap: float, residuals: Any,
               d_out: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
-    q, k, v, out, weights, bent = residuals
+    q, k, v, out, weights, capped_scores = residuals
     grouped = (*q.shape[:2], k.shape[2], -1, q.shape[3])
     d_grouped = d_out.reshape(grouped)
-    # Each query's sum of weights times their gradients, from two arrays that are smaller than the square.
+    # Each query's sum of weights times their gradients equals that of outputs times theirs, which are smaller arrays.
     total = jnp.sum((d_out * out).astype(jnp.float32).reshape(grouped), -1).transpose(0, 2, 3, 1)
     d_weights = jnp.einsum("bskgh,btkh->bkgst", d_grouped, v, preferred_element_type=jnp.float32)
-    # The softmax's derivative. The weight of a masked pair is 0, and so is its gradient: no mask is needed here.
+    # The derivative of the softmax. It is 0 for a masked pair, whose weight is 0.
     d_scores = weights * (d_weights - total[..., None]) * scale
-    if bent is not None:
+    if capped_scores is not None:
         # The derivative of tanh, from its value.
-        d_scores = d_scores * (1 - jnp.square(bent / softcap))
-    # Rounded once, so that the products below run in the model's number format.
+        d_scores = d_scores * (1 - jnp.square(capped_scores / softcap))
     d_scores = d_scores.astype(q.dtype)
     d_q = jnp.einsum("bkgst,btkh->bskgh", d_scores, k).reshape(q.shape)
     # The narrow operand comes first: the compiler for CPUs transposes the left one.
@@ -89,10 +87,9 @@ trained_attention.defvjp(_forward, _backward)
 
 def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                     slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
-    """Attention with the whole ``[S, S]`` square of scores in memory."""
-    del slides  # the window says it all
+    """Attention with the scores of all pairs of positions in memory."""
+    del slides  # the window is enough
     index = jnp.arange(segment_ids.shape[-1])
-    # By place in the row: within a segment that is the distance of positions, too.
     distance = index[:, None] - index[None, :]
     allowed = (distance >= 0) & (distance < window) & (segment_ids[..., :, None] == segment_ids[..., None, :])
     return trained_attention(q, k, v, allowed, scale, softcap)
@@ -100,13 +97,13 @@ def plain_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: ja
 
 def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                       slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
-    """The numbers of `plain_attention`, the scores of `QUERIES` positions in memory; recomputed in backward."""
+    """Attention with the scores of `QUERIES` positions in memory at a time; backward computes them again."""
     del slides
     batch, length, heads, size = q.shape
     chunk = min(QUERIES, length)
     count = -(-length // chunk)
     rest = count * chunk - length
-    # The last chunk is filled up with queries whose results are cut off at the end.
+    # The last chunk is padded with queries whose results are cut off at the end.
     padded = jnp.pad(q, ((0, 0), (0, rest), (0, 0), (0, 0))).reshape(batch, count, chunk, heads, size)
     ids = jnp.pad(segment_ids, ((0, 0), (0, rest))).reshape(batch, count, chunk)
     keys = jnp.arange(length)
@@ -118,6 +115,5 @@ def chunked_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: 
         allowed = (distance >= 0) & (distance < window) & (part_ids[:, :, None] == segment_ids[:, None, :])
         return _attended(part, k, v, allowed, scale, softcap)[0]
 
-    # The walk is sequential: the scores of one chunk exist at a time, `[B, K, G, 256, T]` in float32.
     out = jax.lax.map(one, (padded.swapaxes(0, 1), ids.swapaxes(0, 1), jnp.arange(count)))
     return out.swapaxes(0, 1).reshape(batch, count * chunk, heads, size)[:, :length]

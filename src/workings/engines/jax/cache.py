@@ -1,8 +1,10 @@
-"""Key/value cache of generation, as ring buffers: a layer has no more slots than the tokens that it can attend to.
+"""Key/value cache of generation. Each layer has a ring buffer of R slots, one for each token that it can attend to.
 
-All rows of a batch use the same slot for the same step. Prompts are padded on the left, so that their last tokens are
-in one slot; new token number c of every row goes to slot ``c mod R``, over the oldest one. So one slice is written per
-step, and the distance to a slot is the same for all rows.
+All rows of a batch use the same slots. Prompts are padded on the left, so that their last tokens are in slot R - 1. New
+token number c of every row goes to slot ``c mod R`` and replaces the oldest token. With R = 4, a prompt ``a b`` and new
+tokens ``c d e``:
+
+    - - a b  ->  c - a b  ->  c d a b  ->  c d e b
 
 Shape suffixes: L layers, l layers of one kind, B rows, P padded prompt length, C room for new tokens, R slots of a
 ring, N query heads, K key/value heads, H head size, G = N / K.
@@ -35,7 +37,7 @@ class Ring(NamedTuple):
 
 
 Caches = dict[str, Ring]
-"""The rings of `LOCAL` (sliding) and `GLOBAL` layers, where the model has such layers."""
+"""The rings of `LOCAL` (sliding) and of `GLOBAL` layers, if the model has such layers."""
 
 
 def layers_of(shape: ModelShape) -> dict[str, list[int]]:
@@ -46,37 +48,38 @@ def layers_of(shape: ModelShape) -> dict[str, list[int]]:
 
 
 def index_in_kind(shape: ModelShape) -> np.ndarray:
-    """``[L]`` int32: index in its kind's ring of the keys and values that a layer attends to."""
+    """``[L]`` int32: where each layer finds the keys and values that it attends to, in the ring of its kind."""
     index = {layer: i for layers in layers_of(shape).values() for i, layer in enumerate(layers)}
     return np.array([index[shape.key_layer(i)] for i in range(shape.layers)], np.int32)
 
 
-def select_layers(shape: ModelShape, kv_by_stack: dict[str, KeysValues], part: int, layers: list[int]) -> jax.Array:
-    """``[l, B, S, K, H]`` keys (``part`` 0) or values (``part`` 1) of these layers, from those of each stack."""
-    if len(kv_by_stack) == 1:
-        x = next(iter(kv_by_stack.values()))[part]
-        # A gather copies the cache; where all layers are of one kind it is left out.
-        return x if len(layers) == shape.layers else x[np.array(layers)]
+def select_layers(shape: ModelShape, kv_by_stack: dict[str, KeysValues], layers: list[int]) -> Ring:
+    """Keys and values ``[l, B, S, K, H]`` of these layers, from those of each stack ``[n, B, S, K, H]``."""
     location = {layer: (prefix, i) for stack, prefix in stacks(shape).items() for i, layer in enumerate(stack)}
-    return jnp.stack([kv_by_stack[prefix][part][i] for prefix, i in map(location.__getitem__, layers)])
+
+    def select(part: int) -> jax.Array:
+        if len(kv_by_stack) > 1:
+            return jnp.stack([kv_by_stack[prefix][part][i] for prefix, i in map(location.__getitem__, layers)])
+        x = next(iter(kv_by_stack.values()))[part]
+        # Indexing would copy the cache, also if it selects all layers.
+        return x if len(layers) == shape.layers else x[np.array(layers)]
+
+    return Ring(select(0), select(1))
 
 
 def from_prompts(shape: ModelShape, layout: Layout, kv_by_stack: dict[str, KeysValues], room: int) -> Caches:
-    """Rings with the last tokens of the prompts, as many as each kind of layer can attend to.
+    """Rings that begin with the last tokens of the prompts, as many as each kind of layer can attend to.
 
     ``kv_by_stack``: ``[n, B, P, K, H]`` of prompts that are padded on the left; ``room``: new tokens of a row.
     """
-    def last_tokens(part: int, kind: str, layers: list[int]) -> jax.Array:
-        x = select_layers(shape, kv_by_stack, part, layers)
+    def last_tokens(kind: str, x: jax.Array) -> jax.Array:
         padded = x.shape[2]
-        # A sliding layer needs no more slots than its window.
-        count = min(shape.sliding_window, padded + room) if kind == LOCAL else padded + room
-        # Free slots come first: the last token of a prompt is in slot R - 1, and new token 0 goes to slot 0.
-        x = x[:, :, max(0, padded - count):]
-        x = jnp.pad(x, ((0, 0), (0, 0), (max(0, count - padded), 0), (0, 0), (0, 0)))
-        return _shard(layout, x)
+        slots = min(shape.sliding_window, padded + room) if kind == LOCAL else padded + room
+        x = x[:, :, max(0, padded - slots):]
+        free = max(0, slots - padded)
+        return _shard(layout, jnp.pad(x, ((0, 0), (0, 0), (free, 0), (0, 0), (0, 0))))
 
-    return {kind: Ring(*(last_tokens(part, kind, layers) for part in (0, 1)))
+    return {kind: Ring(*(last_tokens(kind, x) for x in select_layers(shape, kv_by_stack, layers)))
             for kind, layers in layers_of(shape).items()}
 
 
@@ -86,9 +89,9 @@ def repeat_rows(layout: Layout, caches: Caches, copies: int) -> Caches:
 
 
 def fills_by_head(layout: Layout) -> bool:
-    """Whether prompts are read into rings in the order of `by_head`, from which XLA's programs for GPUs decode.
+    """Whether prompts are read into rings in the order of `by_head`.
 
-    They would copy a cache in another order as a whole before the first token. For other devices XLA chooses the order.
+    XLA's programs for GPUs decode from this order, and would copy the whole cache into it before the first token.
     """
     return bool(layout.mesh.devices.flat[0].platform == "gpu")
 
@@ -113,37 +116,34 @@ def _shard(layout: Layout, x: jax.Array) -> jax.Array:
 def append(shape: ModelShape, layout: Layout, caches: Caches, kv_by_stack: dict[str, KeysValues],
            count: jax.Array) -> Caches:
     """The rings with new token number ``count`` of every row, from its keys and values ``[n, B, 1, K, H]``."""
-    def write(ring: jax.Array, part: int, layers: list[int]) -> jax.Array:
-        x = select_layers(shape, kv_by_stack, part, layers)
+    on_tpu = layout.mesh.devices.flat[0].platform == "tpu"
+
+    def write(ring: jax.Array, x: jax.Array) -> jax.Array:
         if on_tpu:
-            # With rows next to each other, as a layer makes them, XLA's TPU programs would keep the whole ring in an
-            # order that attention does not read, and copy it for every token.
+            # In the order that a layer gives, XLA's TPU programs would copy the whole ring for every token.
             x = with_layout_constraint(x, DeviceLayout((0, 1, 3, 2, 4)))
-        # One slice serves all rows and layers, because every row is at the same count.
         return jax.lax.dynamic_update_slice_in_dim(ring, x.astype(ring.dtype), count % ring.shape[2], 2)
 
-    on_tpu = layout.mesh.devices.flat[0].platform == "tpu"
-    return {kind: Ring(write(caches[kind].keys, 0, layers), write(caches[kind].values, 1, layers))
+    return {kind: Ring(*map(write, caches[kind], select_layers(shape, kv_by_stack, layers)))
             for kind, layers in layers_of(shape).items()}
 
 
 def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index: jax.Array, position: jax.Array,
                     count: jax.Array, *, window: jax.Array, scale: float, softcap: float) -> jax.Array:
-    """Attention ``[B, 1, N, H]`` of new token number ``count`` over a layer's ring and itself.
+    """Attention ``[B, 1, N, H]`` of new token number ``count`` to the tokens of a layer's ring and to itself.
 
-    q ``[B, 1, N, H]``; k and v ``[B, 1, K, H]`` are the token's own, which the ring does not have yet; ``index``: the
-    layer's in the ring; ``position`` ``[B]``: of the token in its row; ``window``: positions that the layer attends to,
+    q ``[B, 1, N, H]``; k and v ``[B, 1, K, H]``: the token's own, which the ring does not have yet; ``index``: of the
+    layer in the ring; ``position`` ``[B]``: of the token in its row; ``window``: positions that the layer attends to,
     the token's own included; ``softcap``: bound of the scores, 0 for none.
     """
     keys, values = ring.keys[index], ring.values[index]
     size = keys.shape[1]
     distance = size - (jnp.arange(size) - count) % size  # from the token back to the token in each slot: 1 to R
-    # Left padding and empty slots are further back than the row's first token.
+    # Padding and free slots are further back than the row's first token.
     visible = (distance[None] <= position[:, None]) & (distance < window)[None]
     old = jnp.where(visible[:, None, None, None], scores(q, keys, scale, softcap), MASKED)
     own = scores(q, k, scale, softcap)
     # One softmax over slots and the token itself, without joining the two arrays.
-    # The token always attends to itself, so the maximum is a real score even where every slot is masked.
     top = jnp.maximum(jnp.max(old, -1, keepdims=True), own)
     old, own = jnp.exp(old - top), jnp.exp(own - top)
     total = jnp.sum(old, -1, keepdims=True) + own
@@ -154,7 +154,7 @@ def attend_to_cache(q: jax.Array, k: jax.Array, v: jax.Array, ring: Ring, index:
 
 def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count: jax.Array, scale: float,
                   layers: Sequence[int]) -> Attend:
-    """Attention of one new token a row, for the layers of this stack, whose inputs have ``index`` (`index_in_kind`)."""
+    """The attention of one new token per row, for the layers of a stack; their inputs have ``index``."""
     def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
         def to_ring(kind: str) -> Any:
             return lambda: attend_to_cache(q, k, v, caches[kind], inputs["index"], position, count,
@@ -165,7 +165,7 @@ def attend_cached(shape: ModelShape, caches: Caches, position: jax.Array, count:
         local = slides(shape, layers, inputs)
         if isinstance(local, bool):
             return to_ring(LOCAL if local else GLOBAL)()
-        # The two rings have different numbers of slots, so a scan over layers must branch; only one side runs.
+        # The rings have different numbers of slots, so a scan over both kinds of layers must branch.
         return jax.lax.cond(local, to_ring(LOCAL), to_ring(GLOBAL))
 
     return attend

@@ -1,7 +1,9 @@
-"""State to safetensors and back: Hugging Face's names, layers unstacked, one tensor at a time.
+"""Writes a state to safetensors and reads it back, one tensor at a time, with Hugging Face's names.
 
-A checkpoint holds the weights and the optimizer's state of what is trained. Where adapters are trained, the weights are
-those of the adapters alone: ``adapter_model.safetensors`` with peft's names in place of ``model.safetensors``.
+A checkpoint holds two files: the weights, ``model.safetensors``, and ``optimizer.safetensors``. If adapters are trained
+it holds no other weights: ``adapter_model.safetensors`` with peft's names. A stack of layers
+``layers.self_attn.q_proj.weight`` ``[L, ...]`` becomes one tensor per layer,
+``model.layers.0.self_attn.q_proj.weight`` and so on.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +33,7 @@ from workings.models.weights import PEFT_PREFIX, layer_name, layer_shapes
 
 
 def unstacked(name: str, layers: int) -> list[str]:
-    """Hugging Face's names (peft's, for an adapter) of a flat tensor: one, or one per layer of a stack of this many."""
+    """Names in a file of the tensor with this flat name: one, or one per layer of a stack of ``layers``."""
     if not name.startswith("layers."):
         return [name]
     prefix = PEFT_PREFIX if is_adapter(name) else ""
@@ -45,54 +47,57 @@ def weights_file(spec: StepSpec) -> str:
 
 @cache
 def gather(replicated: NamedSharding, of_a_stack: bool) -> Any:
-    """A program that copies an array, or the layer with the number of a second argument, to every device."""
+    """A program that copies an array to every device, or only the layer whose number is the second argument."""
     return jax.jit(lambda x, layer: x[layer] if of_a_stack else x, out_shardings=replicated)
 
 
-def _stored_names(key: str, x: Any) -> list[tuple[str, int]]:
-    """Names of a flat array's tensors in a file, and the layer of each; -1 for an array without layers."""
+def _stored_names(key: str, x: Any) -> list[tuple[str, int | None]]:
+    """Names of a flat array's tensors in a file, and the index of each in a stack; None for an array without layers.
+
+    A key may begin with a slot of the optimizer: ``SLOT|NAME`` is stored as ``SLOT.NAME``.
+    """
     slot, _, name = key.rpartition("|")
     stacked = name.startswith("layers.")
-    return [(f"{slot}.{stored}" if slot else stored, i if stacked else -1)
+    return [(f"{slot}.{stored}" if slot else stored, i if stacked else None)
             for i, stored in enumerate(unstacked(name, x.shape[0] if stacked else 0))]
 
 
 def write(path: Path, arrays: Mapping[str, Any], make: Callable[[str], jax.Array]) -> None:
-    """Write flat arrays (keys may carry a ``slot|`` in front, which becomes ``slot.``).
+    """Write flat arrays, in process 0; the other processes help to gather them.
 
-    Of ``arrays`` only shape and format are read; ``make`` gives an array when its turn has come.
+    ``arrays`` give shapes and formats; ``make`` gives each array when it is written.
     """
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-    source: dict[str, tuple[str, int]] = {}
+    source: dict[str, tuple[str, int | None]] = {}
     for key, x in arrays.items():
-        for full, layer in _stored_names(key, x):
-            plan[full] = (np.dtype(x.dtype), x.shape if layer < 0 else x.shape[1:])
-            source[full] = (key, layer)
-    # In the order of `plan` the layers of a stack are together: each stack is made once.
+        for stored, layer in _stored_names(key, x):
+            plan[stored] = (np.dtype(x.dtype), x.shape if layer is None else x.shape[1:])
+            source[stored] = (key, layer)
+    # The layers of a stack follow each other, so each array is made once.
     held: dict[str, Any] = {}
 
-    def fetch(full: str) -> np.ndarray:
-        key, i = source[full]
+    def fetch(stored: str) -> np.ndarray:
+        key, layer = source[stored]
         if key not in held:
-            # Before the next array is made, or two of them would be there.
+            # Before the next array is made, so that only one exists.
             held.clear()
             made = make(key)
             held[key] = np.asarray(made) if made.is_fully_addressable else made
         array = held[key]
         if isinstance(array, np.ndarray):
-            return array if i < 0 else array[i]
-        program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=i >= 0)
-        return np.asarray(program(array, max(i, 0)).addressable_data(0))
+            return array if layer is None else array[layer]
+        program = gather(NamedSharding(array.sharding.mesh, PartitionSpec()), of_a_stack=layer is not None)
+        return np.asarray(program(array, layer or 0).addressable_data(0))
 
     if jax.process_index() == 0:
         write_tensors(path, plan, fetch)
         return
-    for full in plan:  # the other processes take part in gathering, in the same order, and write nothing
-        fetch(full)
+    for stored in plan:
+        fetch(stored)
 
 
 def _files(state: Mapping[str, Any], spec: StepSpec) -> dict[str, dict[str, jax.Array]]:
-    """Arrays of a checkpoint by file: the weights (of adapters those alone), the optimizer's state and step count."""
+    """Arrays of a checkpoint by file: the weights, and the optimizer's state with the step count."""
     slots = {f"{slot}|{name}": x for slot, tree in state["moments"].items() for name, x in tree.items()}
     return {weights_file(spec): spec.saved(state["params"]), files.OPTIMIZER_FILE: slots | {files.STEP: state["step"]}}
 
@@ -104,46 +109,44 @@ def save(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
 
 
 def save_shards(state: Mapping[str, Any], spec: StepSpec, directory: Path) -> None:
-    """Write the parts of a state that this process's devices hold. Of equal copies the first one is written."""
+    """Write the parts of a state that this process's devices hold; of equal copies only the first one."""
     for file, arrays in _files(state, spec).items():
         _write_slices(directory, file, arrays)
 
 
 def _write_slices(directory: Path, file: str, arrays: Mapping[str, jax.Array]) -> None:
     plan: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
-    source: dict[str, tuple[jax.Array, int]] = {}
+    source: dict[str, tuple[jax.Array, int | None]] = {}
     for key, x in arrays.items():
         for shard in (shard for shard in x.addressable_shards if shard.replica_id == 0):
             starts = [side.indices(length)[0] for side, length in zip(shard.index, x.shape, strict=True)]
-            for full, layer in _stored_names(key, x):
-                first = 0 if layer < 0 else 1  # a stack is not split by layers
+            for stored, layer in _stored_names(key, x):
+                first = 0 if layer is None else 1  # a stack is not split by layers
                 size = shard.data.shape[first:]
-                name = slice_name(full, starts[first:], size, x.shape[first:])
+                name = slice_name(stored, starts[first:], size, x.shape[first:])
                 plan[name], source[name] = (np.dtype(x.dtype), size), (shard.data, layer)
 
     def fetch(name: str) -> np.ndarray:
         x, layer = source[name]
-        # JAX keeps the host's copy of an array, so one for all layers of a stack.
-        return np.asarray(x) if layer < 0 else np.asarray(x)[layer]
+        return np.asarray(x) if layer is None else np.asarray(x)[layer]
 
     write_shard(directory, file, (jax.process_index(), jax.process_count()), plan, fetch)
 
 
 _Read = Callable[[str, Index], np.ndarray]
-"""Function that reads a part of a tensor by Hugging Face's name."""
+"""Reads a part of a tensor by its name in the file."""
 
 
 def _placed(read: _Read, name: str, spec: Any, sharding: Any) -> jax.Array:
-    """A flat tensor from its file, cast to the state's dtype, layers stacked; each process reads its devices' parts."""
+    """The array of a flat name with its layers stacked, in the state's dtype; a process reads its devices' parts."""
     def part(index: tuple[slice, ...] | None) -> np.ndarray:
         assert index is not None  # only the type allows it
         if not name.startswith("layers."):
             return read(name, (*index, ...)).astype(spec.dtype, copy=False)
-        # Filled layer by layer; a list of layers and a stack of it would be two copies.
+        # Filled and cast layer by layer, so that the whole stack exists only once.
         size = [len(range(*side.indices(length))) for side, length in zip(index, spec.shape, strict=True)]
         out = np.empty(size, spec.dtype)
         for i, stored in enumerate(unstacked(name, spec.shape[0])[index[0]]):
-            # Assignment casts, so the file's own number format exists for one layer at a time.
             out[i] = read(stored, (*index[1:], ...))
         return out
 
@@ -151,7 +154,7 @@ def _placed(read: _Read, name: str, spec: Any, sharding: Any) -> jax.Array:
 
 
 def _reader(file: files.CheckpointFile, spec: Mapping[str, Any], slot: str) -> _Read:
-    """Function that reads a tensor by Hugging Face's name and checks its shape and dtype."""
+    """A function that reads tensors of one slot (empty: the weights), and checks their shapes and dtypes."""
     expected = {stored: (x.shape[1:] if name.startswith("layers.") else x.shape, np.dtype(x.dtype))
                 for name, x in spec.items() for stored in unstacked(name, x.shape[0] if x.shape else 0)}
     return lambda stored, index: file.read(f"{slot}.{stored}" if slot else stored, *expected[stored], index)
@@ -161,12 +164,11 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
             base: Callable[[], Params]) -> dict[str, Any]:
     """The state that `save` wrote, on any mesh.
 
-    ``abstract``: the state as shapes and dtypes; ``base``: gives the parameters that training started from; called only
-    with adapters. Raises `RecordError` for what is missing, damaged, or of another shape or dtype.
+    ``abstract``: the state as shapes and dtypes; ``base`` gives the frozen weights, which a checkpoint of adapters does
+    not have. Raises `RecordError` for what is missing, damaged, or of another shape or dtype.
     """
     params = saved_weights(directory, spec, abstract["params"], shardings["params"])
     optimizer = files.CheckpointFile(directory, files.OPTIMIZER_FILE)
-    # Frozen weights are not in a checkpoint; they come from where training read them.
     if spec.lora:
         params |= spec.frozen(base())
     moments: dict[str, dict[str, jax.Array]] = {}
@@ -179,7 +181,7 @@ def restore(directory: Path, spec: StepSpec, abstract: dict[str, Any], shardings
 
 
 def saved_weights(directory: Path, spec: StepSpec, abstract: Params, shardings: Params) -> dict[str, jax.Array]:
-    """The flat weights of a checkpoint, of adapters those alone. Raises `RecordError` as `restore`."""
+    """The flat weights of a checkpoint, or only its adapters. Raises `RecordError` as `restore`."""
     saved, shardings = spec.saved(abstract), flatten_params(shardings)
     read = _reader(files.CheckpointFile(directory, weights_file(spec)), saved, "")
     return {name: _placed(read, name, x, shardings[name]) for name, x in saved.items()}
@@ -205,7 +207,7 @@ def load_params(directory: Path, spec: StepSpec, abstract: Params, shardings: Pa
             arrays = _quantized(source.read, f"{stem}weight", spec)
             params |= {key: jax.make_array_from_callback(array.shape, shardings[key], array.__getitem__)
                        for key, array in zip((name, stem + nf4.ABSMAX), arrays, strict=True)}
-        # Scales are set together with their codes, and adapters are set already.
+        # Scales are read with their codes, and adapters are made above.
         elif name not in params and not name.endswith(f".{nf4.ABSMAX}"):
             params[name] = _placed(source.read, name, x, shardings[name])
     return unflatten_params(params)
@@ -222,17 +224,15 @@ def _quantized(read: Callable[[str], np.ndarray], name: str, spec: StepSpec) -> 
 
 
 def export(params: Params, spec: StepSpec, directory: Path) -> None:
-    """Full weights and ``config.json`` into an existing directory; adapters are merged, and also written separately.
+    """Write full weights and ``config.json`` into an existing directory, with adapters merged into the weights.
 
-    ``adapter/`` belongs on the weights that training started from, not on the merged ones.
+    ``adapter/`` holds the adapters alone; they belong on the weights that training started from.
     """
     tensors = flatten_params(params)
     shapes = parameter_shapes(spec.shape, spec.parameter_dtype)
-    # A merged weight is made when its turn has come, so only one at a time exists in addition to the state.
     write(directory / files.MODEL_FILE, shapes,
           lambda name: _full(tensors, name, shapes[name].shape[-1], shapes[name].dtype))
     dtype = str(next(iter(shapes.values())).dtype)
-    # Every process enters `write`, because gathering needs all of them.
     if jax.process_index() == 0:
         targets = [name.rpartition(".")[2] for name in spec.lora.targets] if spec.lora else []
         files.write_configs(directory, to_hf_config(spec.shape) | {"dtype": dtype},
@@ -249,13 +249,13 @@ def _full(tensors: dict[str, jax.Array], name: str, inner: int, dtype: Any) -> j
     if own.keys() <= {"weight"}:
         return tensors[name]
     scale = tensors.get(name.removesuffix(layer_tensor(name)) + SCALE)
-    # Compiled, so that temporaries of the product are freed inside; split arrays stay split.
+    # Compiled, so that temporary arrays are freed early and split arrays stay split.
     return jax.jit(partial(_combined, inner=inner, dtype=dtype))(own, scale)
 
 
 def _combined(tensors: dict[str, jax.Array], scale: jax.Array | None, inner: int, dtype: Any) -> jax.Array:
     if CODES in tensors:
-        # Layer by layer, because the product of codes and scales is float32; the result is `[L, out, in]`.
+        # Layer by layer, because the product of codes and scales is float32.
         weight = jax.lax.map(lambda pair: dequantize(pair[0], pair[1], inner, dtype).T,
                              (tensors[CODES], tensors[ABSMAX]))
     else:

@@ -1,4 +1,7 @@
-"""Which devices a request gets, and the programs that are kept for a CPU. Nothing is ever replaced silently."""
+"""Finds the devices of a request, and keeps compiled programs for a CPU.
+
+`auto` takes an accelerator if the machine has one; an accelerator that JAX cannot use is an error.
+"""
 
 import logging
 import os
@@ -26,7 +29,7 @@ PLUGINS = {"gpu": pip_install("cuda"), "tpu": pip_install("tpu")}
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:
-    """Devices of one platform, and why these."""
+    """All devices of one platform, and why it was chosen."""
 
     platform: str
     devices: tuple[jax.Device, ...]
@@ -34,15 +37,18 @@ class Devices:
 
 
 def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Devices:
-    """Devices for ``auto|cpu|gpu|tpu``.
+    """Devices for ``auto``, ``cpu``, ``gpu`` or ``tpu``; ``present``: see `accelerators`.
 
-    ``auto`` takes the accelerator that is there and settles for the CPU only where the machine shows no accelerator.
-    Raises `DeviceError` where the device asked for is absent, or hardware is present that JAX cannot use.
+    Raises `DeviceError` if the machine does not have the requested device, or JAX cannot use it.
     """
     present = accelerators() if present is None else present
-    platform = next((each for each in ("tpu", "gpu") if each in present), "cpu") if asked == "auto" else asked
-    reason = ("asked for" if asked != "auto" else f"auto: {present[platform]} is there" if platform in present
-              else "auto: this machine shows no accelerator")
+    accelerator = next((each for each in ("tpu", "gpu") if each in present), None)
+    if asked != "auto":
+        platform, reason = asked, "asked for"
+    elif accelerator is not None:
+        platform, reason = accelerator, f"auto: {present[accelerator]} is there"
+    else:
+        platform, reason = "cpu", "auto: this machine shows no accelerator"
     try:
         return Devices(platform=platform, devices=_open(platform), reason=reason)
     except RuntimeError as error:
@@ -50,20 +56,19 @@ def find_devices(asked: str, present: Mapping[str, str] | None = None) -> Device
             raise DeviceError(f"this machine shows no {platform.upper()}",
                               f"a machine with a {platform.upper()} that JAX can use",
                               f"device={next(iter(present), 'cpu')}") from error
-        # A card that is there and cannot be used ends the run: on the CPU instead, only the time it takes would tell.
         raise DeviceError(f"JAX cannot use {present[platform]} of this machine ({first_line(error)})",
                           f"a JAX that drives this {platform.upper()}",
                           f"{PLUGINS[platform]}, or ask for the CPU explicitly: device=cpu") from error
 
 
 def _open(platform: str) -> tuple[jax.Device, ...]:
-    """All devices of a platform. Raises RuntimeError where JAX has none."""
+    """All devices of a platform. Raises RuntimeError if JAX has none."""
     if platform == "cpu":
-        # An installed libtpu would otherwise be started on every CPU host, which asks a metadata server for minutes.
+        # Otherwise JAX starts an installed libtpu, which asks a metadata server for minutes.
         jax.config.update("jax_platforms", "cpu")
-        # A step is waited for anyway; computed by the thread that asks, its memory comes from that thread's heap.
+        # The main thread waits for every step, so it may compute it: the step's memory then comes from its own heap.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-    # JAX loads the plugins of other devices, too, to find out what they are called. What libtpu prints is its reason.
+    # JAX loads the plugins of all platforms. What libtpu prints is wanted if a TPU was asked for.
     with _plugins_that_fail() as reasons, nullcontext() if platform == "tpu" else without_noise():
         try:
             return tuple(jax.devices(platform))
@@ -73,7 +78,7 @@ def _open(platform: str) -> tuple[jax.Device, ...]:
 
 @contextmanager
 def _plugins_that_fail() -> Iterator[list[str]]:
-    """A line about each plugin that could not be loaded, in place of the traceback that JAX logs of it."""
+    """Collects a line about each plugin that cannot be loaded, and hides the traceback that JAX logs."""
     reasons: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -90,7 +95,7 @@ def _plugins_that_fail() -> Iterator[list[str]]:
 
 
 def memory_limit(device: jax.Device) -> tuple[int, str]:
-    """Bytes one device offers, and who says so."""
+    """Bytes of one device that a run may use, and the source of the number."""
     stats: dict[str, Any] = device.memory_stats() or {}
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"]), "device (memory_stats)"
@@ -98,7 +103,7 @@ def memory_limit(device: jax.Device) -> tuple[int, str]:
 
 
 def coarser_products(platform: str, compute: str) -> list[str]:
-    """A note about float32 on an accelerator: by default JAX multiplies it in a format with fewer digits."""
+    """A note that JAX by default multiplies float32 with fewer digits on this accelerator; empty if it does not."""
     if platform == "cpu" or compute != "fp32" or jax.config.values["jax_default_matmul_precision"] is not None:
         return []
     coarser = {"gpu": "TF32 (10 bits after the point instead of 23)", "tpu": "bf16 (7 bits after the point)"}[platform]
@@ -107,42 +112,38 @@ def coarser_products(platform: str, compute: str) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
+    """Versions of the libraries and of the backend."""
     backend = jax.extend.backend.get_backend()
     return library_versions(("jax", "jaxlib", "numpy")) | {"backend": " ".join(str(backend.platform_version).split())}
 
 
 def check_kernels(devices: tuple[jax.Device, ...], dtype: str = "fp32") -> dict[str, Any]:
     """`check_products` on every device."""
-    # By default a TPU multiplies float32 in bfloat16, and the check is meant for float32.
+    # By default a TPU multiplies float32 in bfloat16.
     multiply = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
     return check_products(devices, dtype, lambda left, right, device: np.asarray(
         multiply(jax.device_put(left, device), jax.device_put(right, device))))
 
 
 MAX_BYTES = 256 << 20
-"""Kept programs together; the ones that were made longest ago go first."""
+"""Largest size of all kept programs together; the oldest ones are dropped first."""
 
 
 def keep_programs() -> None:
-    """Let JAX keep what it compiles for this CPU below the cache directory, where that can be written to.
+    """Let JAX keep the programs that it compiles for this CPU in ``CACHE/programs``, so that later runs start sooner.
 
-    Without that the same recipe is compiled again at every start, which takes longer than all else before the first
-    step. Only on a CPU: what an accelerator's compiler says about memory has not been read from a kept program yet.
-    A user's own folder (``JAX_COMPILATION_CACHE_DIR``) or wish to keep nothing stays.
-
-    Raises:
-        RequestError: when someone else could put a program there.
+    Does nothing if the user has chosen another folder (``JAX_COMPILATION_CACHE_DIR``) or to keep nothing, or if the
+    folder cannot be made. Raises `RequestError` if other users could put a program there.
     """
-    asked = jax.config.values
-    if asked["jax_compilation_cache_dir"] is not None or not asked["jax_enable_compilation_cache"]:
+    settings = jax.config.values
+    if settings["jax_compilation_cache_dir"] is not None or not settings["jax_enable_compilation_cache"]:
         return
-    # A program may use instructions that another CPU lacks, and machines may share a home.
+    # One folder for each kind of CPU: machines may share a home, and another CPU may lack some instructions.
     folder = cache_directory() / "programs" / sha256(cpu_features().encode()).hexdigest()[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.stat()
-    except OSError:  # the folder cannot be made, or a full disk: every run compiles
+    except OSError:
         return
     if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
         raise RequestError(f"other users can write to {folder}, the cache of compiled programs",
@@ -156,9 +157,9 @@ def keep_programs() -> None:
 
 
 def _drop_oldest(folder: Path) -> None:
-    # JAX's own limit is not used: a process that is killed between its two files stops JAX's evictions.
+    # JAX's own limit stops working when a process is killed between writing the two files of a program.
     left = MAX_BYTES
-    with suppress(FileNotFoundError):  # another run drops them at the same time
+    with suppress(FileNotFoundError):  # another run may drop them at the same time
         for file in sorted(folder.glob("*-cache"), key=lambda file: file.stat().st_mtime, reverse=True):
             left -= file.stat().st_size
             if left < 0:

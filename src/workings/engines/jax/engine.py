@@ -1,4 +1,4 @@
-"""The JAX engine: a thin class around pure functions, which opens devices, compiles programs and moves arrays."""
+"""The JAX engine: opens devices, compiles the pure functions of this package for them, and moves arrays."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -47,21 +47,21 @@ class JaxEngine(JaxPlanning):
         self.devices = devices
         self.layout = make_layout(devices.devices, request.mesh)
         self.spec = spec.build_spec(request, self.layout, devices.platform)
-        # Shapes only: opening an engine allocates no arrays, so a program can be compiled before weights are read.
+        # Shapes only, so that programs can be compiled before any array is allocated.
         self.abstract_state = spec.abstract_state(self.spec)
         self.shardings = spec.state_shardings(self.spec, self.abstract_state)
         self._steps: dict[Any, Any] = {}
         self._forward: dict[Any, Any] = {}
         self._generator = Generator(self.spec)
         self.compilations = 0
-        """Number of step programs compiled so far (tests assert that it stays at the number of batch shapes)."""
+        """Number of step programs compiled so far: one for each batch shape."""
 
     @classmethod
     def open(cls, request: EngineRequest) -> "JaxEngine":
-        """Find the devices. Raises `DeviceError` if what was asked for is absent or unusable."""
+        """Find the devices. Raises `DeviceError` if the requested device is absent or unusable."""
         devices = device.find_devices(request.device)
         processes.refuse_strangers(devices.devices)
-        # Before anything is compiled, because JAX opens its cache once in a process.
+        # JAX opens its cache once in a process, with the first compilation.
         if devices.platform == "cpu":
             device.keep_programs()
         return cls(request, devices)
@@ -72,13 +72,14 @@ class JaxEngine(JaxPlanning):
 
     def describe(self) -> DeviceFacts:
         """The devices."""
-        platform, (limit, source) = self.devices.platform, device.memory_limit(self._own()[0])
+        platform = self.devices.platform
+        limit, source = device.memory_limit(self._own()[0])
+        reasons = [self.devices.reason, *device.coarser_products(platform, self.request.precision.compute)]
         return DeviceFacts(
             platform=platform, kind=cpu_model() if platform == "cpu" else str(self.devices.devices[0].device_kind),
             count=self.layout.shape.devices, memory_limit_bytes=limit, memory_limit_source=source,
-            mesh=dict(self.layout.mesh.shape),
-            memory_share=gpu_share() if platform == "gpu" else 1.0, versions=device.versions(), reason="; ".join(
-                [self.devices.reason, *device.coarser_products(platform, self.request.precision.compute)]))
+            mesh=dict(self.layout.mesh.shape), memory_share=gpu_share() if platform == "gpu" else 1.0,
+            versions=device.versions(), reason="; ".join(reasons))
 
     def dtypes(self) -> Mapping[str, str]:
         """Number formats of the step's arrays, read from the state and the program."""
@@ -104,7 +105,6 @@ class JaxEngine(JaxPlanning):
             return make(np.uint32(seed))
         params = checkpoint.load_params(weights, self.spec, self.abstract_state["params"], self.shardings["params"],
                                         seed)
-        # Otherwise the step's memory would come on top: malloc keeps what small programs free.
         return_free_memory()
         return params
 
@@ -116,10 +116,10 @@ class JaxEngine(JaxPlanning):
             "moments": jax.jit(self.spec.fresh_moments, out_shardings=self.shardings["moments"])(params)}
 
     def _arrays(self, batch: Batch, signals: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Arguments of the compiled programs for a batch; every process has the whole batch and passes its own rows."""
+        """A batch as arguments of the compiled programs. Every process has the whole batch and passes its own rows."""
         given = batch.arrays
         arrays = {name: given[name] for name in (*ROWS, *signals)}
-        # One process can hand NumPy arrays to the compiled program, which splits them as it was compiled for.
+        # With one process, the compiled program itself splits NumPy arrays.
         if jax.process_count() == 1:
             return arrays
         sharding = self.layout.batch()
@@ -127,16 +127,16 @@ class JaxEngine(JaxPlanning):
 
     def compiled_step(self, batch: Batch) -> Any:
         """The executable (`jax.stages.Compiled`) that `step` runs for batches of this shape; compiled once."""
-        more = self._loss_positions(batch)
-        key = batch.tokens.shape, *(x.shape for x in more.values())
+        loss_positions = self._loss_positions(batch)
+        key = batch.tokens.shape, *(x.shape for x in loss_positions.values())
         if key not in self._steps:
             self._steps[key] = spec.lower_step(self.spec, self.abstract_state, self.shardings, batch.tokens.shape,
-                                          more).compile()
+                                               loss_positions).compile()
             self.compilations += 1
         return self._steps[key]
 
     def _loss_positions(self, batch: Batch) -> dict[str, np.ndarray]:
-        """The batch's loss positions as an argument of the step; empty where the step computes all positions."""
+        """The batch's loss positions as an argument of the step; empty if the step computes all positions."""
         if batch.loss_positions is None or not self.spec.at_loss_positions:
             return {}
         return {LOSS_POSITIONS: batch.loss_positions}
@@ -147,7 +147,7 @@ class JaxEngine(JaxPlanning):
         arrays = self._arrays(batch, self.spec.objective.signals) | self._loss_positions(batch)
         run = self.compiled_step(batch)
         after, numbers, log_probs = run(state, arrays, np.float32(batch.divisor), np.float32(learning_rate))
-        # Reading the numbers waits until the device has finished the step.
+        # Reading the numbers waits for the device.
         return after, StepResult.of(np.asarray(numbers).tolist(), self.spec.objective.metrics,
                                     None if log_probs is None else np.asarray(log_probs))
 
@@ -169,7 +169,7 @@ class JaxEngine(JaxPlanning):
         """The model without its adapters. It shares the frozen arrays of ``state``, which the next step consumes."""
         require_adapters(self.request.method)
         params = flatten_params(state["params"])
-        # An adapter whose scale is zero adds nothing. The scale is one number a layer, and every stack has its own.
+        # An adapter whose scale is zero adds nothing.
         shardings = flatten_params(self.shardings["params"])
         zeros = {name: jax.jit(jnp.zeros_like, out_shardings=shardings[name])(x)
                  for name, x in params.items() if name.endswith(SCALE)}
@@ -184,7 +184,7 @@ class JaxEngine(JaxPlanning):
         return np.asarray(compute(state["params"], {name: batch.arrays[name][0] for name in ROWS}))
 
     def _run_forward(self, program: Callable[..., Any], state: State, batch: Batch, *settings: int) -> Any:
-        """Run a program of settings, a spec, parameters and a batch, compiled once for each shape."""
+        """Run ``program(*settings, spec, params, batch)``, compiled once for each shape."""
         key = program, settings, batch.tokens.shape
         if key not in self._forward:
             self._forward[key] = spec.forward_program(partial(program, *settings), self.spec, self.shardings)
@@ -197,7 +197,7 @@ class JaxEngine(JaxPlanning):
 
     def stream(self, state: State, prompt: Sequence[int], *, max_new_tokens: int, stop_ids: Sequence[int],
                tell: Callable[[int], None]) -> Completion:
-        """The completion that `generate` returns for one prompt; its tokens are passed on one by one."""
+        """The completion that `generate` returns for one prompt; ``tell`` gets its tokens one by one."""
         return self._generator.stream(state["params"], prompt, max_new_tokens, stop_ids, tell)
 
     def sample(self, state: State, prompts: Sequence[Sequence[int]], *, max_new_tokens: int, stop_ids: Sequence[int],
@@ -231,7 +231,7 @@ class JaxEngine(JaxPlanning):
     def memory(self) -> Memory:
         """Peak memory so far: the device's own count, or the process's peak resident set on a CPU."""
         peak = max((each.memory_stats() or {}).get("peak_bytes_in_use", 0) for each in self._own())
-        if peak > 0:  # a CPU keeps no statistics
+        if peak > 0:  # a CPU has no statistics
             return Memory(peak_bytes=int(peak), source="device (memory_stats)")
         return Memory(peak_bytes=peak_resident_bytes(), source=PROCESS_PEAK)
 

@@ -1,8 +1,7 @@
-"""The feed-forward block, whole or over chunks of positions.
+"""The feed-forward block of a layer, for all positions at once or in chunks of positions.
 
-Its inner activations are the widest of a layer (Gemma-2B: eight times the model's width, and backward needs five of
-them), so after the logits they decide the peak. In chunks, each device gathers a layer's three matrices once, walks
-over its own rows, and the gradients leave in one reduction.
+Chunks save memory: the inner activations are the widest of a layer (Gemma-2B: eight times the model's width). Each
+device gathers the three matrices of a layer once and walks over its own rows in chunks.
 """
 
 from collections.abc import Callable
@@ -16,9 +15,9 @@ from workings.engines.jax.sharding import FSDP, TP, Layout, P
 from workings.models.shape import ModelShape
 
 CHUNK = 2048
-"""Least positions of one device per chunk: enough rows to keep a matrix unit busy."""
+"""The least positions of one device in a chunk: enough rows to keep a matrix unit busy."""
 MAX_CHUNKS = 8
-"""Most chunks of one device: a matrix's bfloat16 gradient is a sum over chunks, and must not lose small terms."""
+"""The most chunks of one device: a matrix's bfloat16 gradient is a sum over chunks, and more would lose small terms."""
 NAMES = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 
 
@@ -26,7 +25,7 @@ def gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout,
           keep: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """``down(activation(gate(x)) * up(x))`` for x ``[B, S, D]`` and the projections gate, up, down.
 
-    ``keep`` constrains where inner activations are.
+    ``keep`` is applied to inner activations, to constrain their sharding.
     """
     gate, up, down = (partial(project, tensors=tensors, name=name, layout=layout)
                       for name, tensors in zip(NAMES, three, strict=True))
@@ -37,20 +36,19 @@ def gated(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout,
 
 
 def chunk_count(positions: int) -> int:
-    """Into how many equal chunks a device's positions are cut; 1 where they are few or do not divide."""
+    """Number of equal chunks of a device's positions; 1 if they are few or cannot be divided."""
     wanted = min(MAX_CHUNKS, positions // CHUNK)
-    # The largest number that divides: a shorter last chunk would need padding, or a second program in the loop.
     return next((count for count in range(wanted, 1, -1) if positions % count == 0), 1)
 
 
 def chunked(x: jax.Array, three: list[Tensors], shape: ModelShape, layout: Layout, inner: int) -> jax.Array:
-    """`gated` for ``[B, S, D]`` split by row over the mesh, inner activations recomputed chunk by chunk in backward.
+    """`gated` in chunks, for x ``[B, S, D]`` that is split by row; backward computes inner activations again.
 
-    ``inner`` is the layer's feed-forward width.
+    ``inner``: the layer's feed-forward width.
     """
     specs = [{key: layout.spec(f"{name}.{key}", w.shape) for key, w in tensors.items()}
              for name, tensors in zip(NAMES, three, strict=True)]
-    # Written for one device, so that gathers are outside of the loop: once a layer and not once a chunk.
+    # `_local` is the program of one device: it gathers matrices before its loop over chunks.
     run = partial(_local, shape, layout, specs, inner)
     rows = P(layout.row_axes)
     return layout.shard_map(run, (rows, specs), rows)(x, three)
@@ -65,22 +63,20 @@ def _local(shape: ModelShape, layout: Layout, specs: list[dict[str, P]], inner: 
     flat = x.reshape(-1, x.shape[-1])
     count = chunk_count(flat.shape[0])
 
-    # Of a chunk only its rows are kept, so the inner activations of one chunk exist at a time.
     @jax.checkpoint
-    def one(rows: jax.Array) -> jax.Array:
-        # Inside `shard_map` an array is one device's own, and there is nothing to constrain.
+    def run_chunk(rows: jax.Array) -> jax.Array:
+        # Inside `shard_map` there is no sharding to constrain.
         return gated(rows, three, shape, layout, lambda x: x)
 
-    out = jax.lax.map(one, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
-    # Split over tp, each device has the sum over its own part of the inner width.
+    out = jax.lax.map(run_chunk, flat.reshape(count, -1, flat.shape[1])).reshape(x.shape)
+    # If `tp` splits the matrix, each device has the sum over its own part of the inner width.
     down = next(spec for key, spec in specs[2].items() if key in ("weight", CODES))
     return jax.lax.psum(out, TP) if TP in down else out
 
 
 def _gathered(w: jax.Array, spec: P) -> jax.Array:
-    """A matrix whole along the axis that ``fsdp`` splits, if it does."""
+    """A matrix gathered along the axis that ``fsdp`` splits; unchanged if it splits none."""
     for axis, names in enumerate(spec):
         if FSDP in (names if isinstance(names, tuple) else (names,)):
-            # Its derivative is a reduce-scatter, by which each device gets the sum for its own part of the matrix.
             return jax.lax.all_gather(w, FSDP, axis=axis, tiled=True)
     return w

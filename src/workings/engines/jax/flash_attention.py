@@ -1,7 +1,7 @@
-"""Flash attention on TPU: JAX's splash kernel, which skips blocks that the mask leaves empty.
+"""Flash attention on TPU by JAX's splash kernel, which skips blocks of scores that the mask leaves empty.
 
-It takes segments, soft caps and local windows, that is every Gemma. A mask is fixed when a kernel is made, so a model
-with sliding layers has two kernels, and each layer of the scan runs the one it needs.
+It supports segments, soft caps and local windows. A kernel is made for one mask, so a model with sliding layers has
+two kernels, and each layer of a scan runs the one that it needs.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,11 @@ BLOCK = 512
 LANES = 128
 """The kernel's lengths and head sizes are multiples of this."""
 CHIPS_WITHOUT = ("TPU v2", "TPU v3")
-"""Chips for which the kernel does not compile: it multiplies bfloat16, which their matrix units do not take within a
-kernel ("Unsupported matmul RHS type")."""
+"""Chips for which the kernel does not compile ("Unsupported matmul RHS type"): it multiplies bfloat16."""
 
 
 def flash_refusal(shape: ModelShape, kind: str) -> str:
-    """Why the kernel cannot serve this model on chips of this kind; empty where it can."""
+    """Why the kernel does not support this model on chips of this kind; empty if it does."""
     if kind in CHIPS_WITHOUT:
         return f"the kernel does not compile for a {kind}"
     sizes = {shape.head_dim_of(i) for i in range(shape.layers)}
@@ -38,63 +37,61 @@ def make_flash_attention(shape: ModelShape, layout: Layout, *, interpret: bool =
     """An attention function (`workings.engines.jax.attention.Attention`) for one model on one mesh.
 
     ``interpret``: run the kernel's steps one by one on any device (tests). Raises `RequestError` for a chip or a head
-    size that the kernel does not take.
+    size that the kernel does not support.
     """
     if refusal := flash_refusal(shape, layout.mesh.devices.flat[0].device_kind):
         raise RequestError(f"memory.attention: flash does not work here: {refusal}", "a chip and a head size that fit",
                            "memory.attention=chunked")
-    # A group of query heads must find its key head on its own device, so both numbers have to divide.
+    # A group of query heads must be on the device of its key head, so `tp` must divide both numbers.
     numbers = {shape.heads, *(shape.kv_heads_of(i) for i in range(shape.layers))}
     heads_axis = TP if all(number % layout.shape.tp == 0 for number in numbers) else None
     sliding = any(shape.slides(i) for i in range(shape.layers))
 
     def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, segment_ids: jax.Array, window: jax.Array,
                   slides: bool | jax.Array, scale: float, softcap: float) -> jax.Array:
-        del window  # the kernels know it
+        del window  # fixed in the kernels
         row_length = q.shape[1]
-        # After a row's end there is room for padding up to a length that the kernel takes; causality hides it.
-        room = ((0, 0), (0, -row_length % LANES))
-        q, k, v = (jnp.pad(x, (*room, (0, 0), (0, 0))) for x in (q, k, v))
-        segment_ids = jnp.pad(segment_ids, room)
+        # Rows are padded at the end to a length that the kernel supports; causality hides the padding.
+        padding = ((0, 0), (0, -row_length % LANES))
+        q, k, v = (jnp.pad(x, (*padding, (0, 0), (0, 0))) for x in (q, k, v))
+        segment_ids = jnp.pad(segment_ids, padding)
         length = q.shape[1]
-        # The kernel does not scale scores, so queries are scaled; and it wants heads before positions.
+        # The kernel does not scale scores, and it has heads before positions.
         q, k, v = (x.swapaxes(1, 2) for x in (q if scale == 1 else q * scale, k, v))
         run = partial(_run, layout, heads_axis, q, k, v, segment_ids)
-        # The mask's tables are made for the heads of one device; undivided heads are whole on every device.
         shards = layout.shape.tp if heads_axis else 1
-        everything = _kernel(shape.heads, length, 0, softcap, interpret, shards)
-        # A window as long as the row hides no more than causality does, so one kernel serves all layers.
+        causal = _kernel(shape.heads, length, 0, softcap, interpret, shards)
+        # A window as long as the row hides nothing.
         if not sliding or shape.sliding_window >= length or slides is False:
-            out = run(everything)
+            out = run(causal)
         else:
             local = _kernel(shape.heads, length, shape.sliding_window, softcap, interpret, shards)
-            # Where it is not known before, both kernels are in the program, and a layer runs the one that it needs.
-            out = run(local) if slides is True else jax.lax.cond(slides, lambda: run(local), lambda: run(everything))
+            out = run(local) if slides is True else jax.lax.cond(slides, lambda: run(local), lambda: run(causal))
         return out.swapaxes(1, 2)[:, :row_length]
 
     return attention
 
 
 def _kernel(heads: int, length: int, window: int, softcap: float, interpret: bool, shards: int) -> Any:
-    """A splash kernel for causal attention, within ``window`` positions where it is not 0."""
-    one = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
+    """A splash kernel for causal attention to the last ``window`` positions, or to all of them if it is 0."""
+    mask = masks.LocalMask((length, length), (window - 1, 0), 0) if window else masks.CausalMask((length, length))
     block = next(b for b in (BLOCK, 256, LANES) if length % b == 0)
     sizes = splash.BlockSizes(block_q=block, block_kv=block, block_kv_compute=block, block_q_dkv=block,
                               block_kv_dkv=block, block_kv_dkv_compute=block, block_q_dq=block, block_kv_dq=block)
-    return splash.make_splash_mha(masks.MultiHeadMask([one] * heads), block_sizes=sizes, head_shards=shards,
+    return splash.make_splash_mha(masks.MultiHeadMask([mask] * heads), block_sizes=sizes, head_shards=shards,
                                   q_seq_shards=1, attn_logits_soft_cap=softcap or None, interpret=interpret)
 
 
 def _run(layout: Layout, heads_axis: str | None, q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array,
          kernel: Any) -> jax.Array:
-    """The kernel on every device's own rows and heads: ``[B, heads, S, H]``."""
-    def rows(kernel: Any, q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
-        # The kernel takes one row; `vmap` makes rows one more axis of its grid.
+    """Runs the kernel on every device's own rows and heads; all arrays are ``[B, heads, S, H]``."""
+    def run_rows(kernel: Any, q: jax.Array, k: jax.Array, v: jax.Array, ids: jax.Array) -> jax.Array:
+        # The kernel takes one row.
         return jax.vmap(lambda q, k, v, ids: kernel(q, k, v, segment_ids=splash.SegmentIds(q=ids, kv=ids)))(
             q, k, v, ids)
 
     split = P(layout.row_axes, heads_axis)
-    # The kernel carries arrays about its mask's blocks, which are split as the heads are.
+    # The kernel contains arrays about the blocks of its mask, which are split like the heads.
     sharding = kernel.manual_sharding_spec(layout.sharding(heads_axis, None))
-    return layout.shard_map(rows, (sharding, split, split, split, P(layout.row_axes)), split)(
+    return layout.shard_map(run_rows, (sharding, split, split, split, P(layout.row_axes)), split)(
         kernel, q, k, v, segment_ids)

@@ -1,9 +1,8 @@
-"""Generation in batches with a key/value cache, compiled for few padded shapes; greedy or sampled.
+"""Generates completions in batches with a key/value cache, greedy or sampled.
 
-Prompts are padded on the left to a power of two, and only prompts of the same padded length share a batch: a row's
-numbers depend neither on the length of its neighbours nor on their completions.
-
-Where several completions of one prompt are sampled, the prompt is read once and its cache is repeated.
+Prompts are padded on the left to a power of two, so that few programs are compiled. Only prompts of the same padded
+length share a batch, so a completion does not depend on the other prompts of its batch. If several completions of one
+prompt are sampled, the prompt is read once and its cache is repeated.
 
 Shape suffixes: L layers, B rows, G prompts that are read, P padded prompt length, K heads, H head size, D width,
 V vocabulary.
@@ -40,23 +39,21 @@ from workings.engines.prefill import MAX_PROMPTS, check_prompts, check_sampling,
 from workings.models.family import EMBEDDING
 
 MIN_LENGTH = 16
-"""Shortest padded length: shorter prompts share its program."""
+"""Shortest padded length."""
 
 
 def bucket(length: int, smallest: int = MIN_LENGTH) -> int:
     """The next power of two, at least ``smallest``."""
-    # Powers of two: at most half of a row is padding, and a model's context has a dozen of them.
     return max(smallest, 1 << (length - 1).bit_length())
 
 
 def _prefill(spec: StepSpec, params: Params, tokens: jax.Array,
              lengths: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
     """Last hidden state ``[G, D]`` of the prompts, and keys and values ``[n, G, P, K, H]`` of every stack of layers."""
-    # Negative at the padding on the left, which gets segment 0: no token of the prompt sees it.
+    # Negative in the padding, which is a segment of its own.
     positions = jnp.arange(tokens.shape[1])[None] - (tokens.shape[1] - lengths)[:, None]
     positions, segments = jnp.maximum(positions, 0), (positions >= 0).astype(jnp.int32)
-    attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash takes no short rows
-
+    attention = spec.attention if tokens.shape[1] % LANES == 0 else plain_attention  # flash needs multiples of LANES
     x, kv_by_stack = run_layers(params, spec.shape, tokens, positions, segments, attention=attention,
                                 dtype=spec.compute_dtype, layout=spec.layout, keep_kv=True)
     return x[:, -1], kv_by_stack
@@ -66,9 +63,8 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
                       room: int) -> tuple[jax.Array, cache.Caches]:
     """Last hidden state ``[G, D]`` of the prompts, and caches with room for new tokens.
 
-    Prompts are read in the fewest equal parts that are small enough (`workings.engines.prefill`), one after the other:
-    of each part every device has the same number of rows. The axis of rows ``[G]`` is seen as ``[devices, parts, rows
-    of a part]``.
+    Prompts are read in the fewest equal parts that are small enough (`workings.engines.prefill`), one after the other.
+    Each device reads some prompts of each part: the axis ``[G]`` becomes ``[devices, parts, rows of a part]``.
     """
     layout = spec.layout
     by_head = cache.fills_by_head(layout)
@@ -91,7 +87,7 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 3:])
 
     def shard(x: jax.Array, axis: int) -> jax.Array:
-        """Split rows on the devices that they belong to; the compiler chooses the other axes."""
+        """Keep rows on their devices; the compiler chooses the sharding of the other axes."""
         free = [P.UNCONSTRAINED] * x.ndim
         return layout.constrain(x, *free[:axis], layout.row_axes, *free[axis + 1:])
 
@@ -105,7 +101,7 @@ def _prefill_in_parts(spec: StepSpec, params: Params, tokens: jax.Array, lengths
         return write(buffers[0], x, part, 0), jax.tree.map(
             lambda buffer, rows: write(buffer, rows, part, 1), buffers[1], caches)
 
-    # Each part is written in place into the caches of all rows: stacked parts would be the whole cache once more.
+    # Each part is written into the caches of all rows in place, so that these exist once.
     x, caches = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(prefill, tokens, lengths))
     buffers = shard(split(x, 0), 0), jax.tree.map(lambda x: shard(split(x, 1), 1), caches)
     x, caches = jax.lax.fori_loop(0, parts, prefill_part, buffers)
@@ -124,28 +120,28 @@ def _decode(spec: StepSpec, params: Params, token: jax.Array, position: jax.Arra
     x = embed(params[EMBEDDING], token[:, None], spec.shape, spec.compute_dtype, spec.layout)
     inputs, transform = per_layer_inputs(params, spec.shape, token[:, None], x, spec.layout)
     inputs = {**inputs, "index": jnp.asarray(cache.index_in_kind(spec.shape))}
-    # The scan only reads the caches and returns one token's keys and values; they are written once, after it.
+    # The scan reads the caches and returns the token's keys and values, which are written after it.
     x, kv_by_stack = LayerScan(spec.shape, layer, inputs, keep_kv=True).run(params, x)
     return x[:, 0], cache.append(spec.shape, spec.layout, caches, kv_by_stack, count)
 
 
 GeneratedTokens = tuple[jax.Array, ...]
-"""Tokens, int32; where they are sampled also their log probabilities, float32."""
+"""Tokens, int32; if they are sampled also their log probabilities, float32."""
 PickToken = Callable[[Params, jax.Array, jax.Array], GeneratedTokens]
 """``(params, hidden states [B, D], number of the new token) -> [B]`` `GeneratedTokens`."""
 
 
 class DecodeState(NamedTuple):
-    """Completions while they are generated: what one step of decoding hands to the next."""
+    """Completions while they are generated, between two steps of decoding."""
 
     step: jax.Array
-    """Scalar int32: number of tokens of each row that are written."""
+    """Scalar int32: number of written tokens of each row."""
     next_tokens: GeneratedTokens
     """``[B]``: picked, and not yet written."""
     finished: jax.Array
-    """``[B]`` bool: rows that have ended, and rows that are padding."""
+    """``[B]`` bool: rows that have ended, and padding."""
     written: GeneratedTokens
-    """``[B, room]``: 0 from a row's end on."""
+    """``[B, room]``: 0 after a row's end."""
     caches: cache.Caches
     """Keys and values of the prompts and of the written tokens."""
 
@@ -154,8 +150,8 @@ def start_decoding(spec: StepSpec, room: int, pick: PickToken, params: Params, t
                    real: jax.Array) -> DecodeState:
     """The state after the prompts are read: the first token of each row is picked, and none is written.
 
-    ``tokens`` ``[G, P]``, padded on the left: the same number of rows next to each other, B / G, continue each prompt;
-    ``lengths`` ``[B]`` of the rows' prompts; ``real`` ``[B]`` bool: rows that are not padding; ``room``: new tokens of
+    ``tokens`` ``[G, P]``: prompts, padded on the left; each is continued by B / G rows, which follow each other;
+    ``lengths`` ``[B]``: of the rows' prompts; ``real`` ``[B]`` bool: rows that are not padding; ``room``: new tokens of
     a row.
     """
     copies = lengths.shape[0] // tokens.shape[0]
@@ -168,7 +164,7 @@ def start_decoding(spec: StepSpec, room: int, pick: PickToken, params: Params, t
 
 def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.Array, limit: jax.Array,
                  stop_ids: jax.Array, state: DecodeState) -> DecodeState:
-    """Generate until all rows are finished, or until rows have ``limit`` tokens."""
+    """Generate until all rows are finished or have ``limit`` tokens."""
     def goes_on(state: DecodeState) -> jax.Array:
         return (state.step < limit) & ~jnp.all(state.finished)
 
@@ -176,9 +172,8 @@ def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.A
         count, next_tokens, finished, written, caches = state
         written = tuple(jax.lax.dynamic_update_slice(buffer, jnp.where(finished, 0, x)[:, None], (0, count))
                         for buffer, x in zip(written, next_tokens, strict=True))
-        # After writing, so that a stop token is written itself, with its log probability.
+        # The stop token itself is written, too.
         finished = finished | jnp.isin(next_tokens[0], stop_ids)
-        # The last iteration computes a token that no one reads: one step of decoding, for a loop without a branch.
         x, caches = _decode(spec, params, next_tokens[0], lengths + count, count, caches)
         return DecodeState(count + 1, pick(params, x, count + 1), finished, written, caches)
 
@@ -187,7 +182,7 @@ def decode_until(spec: StepSpec, pick: PickToken, params: Params, lengths: jax.A
 
 
 def next_logits(spec: StepSpec, params: Params, x: jax.Array) -> jax.Array:
-    """``[B, V]`` float32 logits of hidden states ``[B, D]``; where the vocabulary is split, each device's own part."""
+    """``[B, V]`` float32 logits of hidden states ``[B, D]``, split like the vocabulary over the devices."""
     hidden, head = final_norm(x, params, spec.shape), unembedding(params)
     if not spec.layout.splits_vocabulary(head.shape[0]):
         return final_logits(hidden, head, spec.shape)
@@ -203,8 +198,8 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
           count: jax.Array) -> GeneratedTokens:
     """One token from ``softmax(logits / temperature)``, and its log probability there.
 
-    The largest sum of a logit and Gumbel noise wins. The noise of a row comes from its own seed and ``count`` alone, by
-    a generator that gives the same bits on every device and mesh.
+    The token with the largest sum of logit and Gumbel noise is taken. A row's noise depends on its seed and on
+    ``count`` only, and has the same bits on every device and mesh.
     """
     logits = next_logits(spec, params, x)
 
@@ -217,7 +212,7 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
         noises = spec.layout.constrain(noises, spec.layout.copies, (FSDP, TP))
     scaled = logits / temperature
     token = jnp.argmax(scaled + noises, -1).astype(jnp.int32)
-    # Compared and summed instead of gathered: where the vocabulary is split, each device adds its own part.
+    # A sum instead of a gather: each device adds its own part of the vocabulary.
     hit = jax.lax.broadcasted_iota(jnp.int32, scaled.shape, 1) == token[:, None]
     return token, jnp.sum(jnp.where(hit, scaled, 0.0), -1) - jax.nn.logsumexp(scaled, -1)
 
@@ -225,9 +220,9 @@ def _draw(spec: StepSpec, temperature: jax.Array, seeds: jax.Array, params: Para
 def generate(spec: StepSpec, room: int, sampled: bool, params: Params, tokens: jax.Array, lengths: jax.Array,
              limit: jax.Array, stop_ids: jax.Array, real: jax.Array, temperature: jax.Array,
              seeds: jax.Array) -> GeneratedTokens:
-    """``[B, room]`` tokens; a row holds 0 after its end: a stop token, or ``limit`` tokens.
+    """``[B, room]`` tokens. A row ends with a stop token or after ``limit`` tokens, and has 0 after its end.
 
-    Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` count only where tokens are ``sampled``.
+    Arguments as in `start_decoding`; ``temperature`` and ``seeds`` ``[B]`` are used only if tokens are ``sampled``.
     """
     pick: PickToken = partial(_draw, spec, temperature, seeds) if sampled else partial(_pick_greedy, spec)
     start = start_decoding(spec, room, pick, params, tokens, lengths, real)
@@ -239,9 +234,9 @@ class PromptBatch:
     """Prompts of the same padded length: the arguments of one call of the compiled program."""
 
     indices: list[int]
-    """Indices of the prompts that its rows continue; rows after them are padding."""
+    """Index of each row's prompt; further rows are padding."""
     tokens: np.ndarray
-    """``[G, P]``: a prompt once for all rows that continue it."""
+    """``[G, P]``: each prompt once, for all rows that continue it."""
     lengths: np.ndarray
     """``[B]``: length of each row's prompt."""
     real: np.ndarray
@@ -251,8 +246,8 @@ class PromptBatch:
 def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, copies: int = 1) -> list[PromptBatch]:
     """Prompts grouped by padded length, in batches of at most `MAX_PROMPTS` rows.
 
-    The number of prompts of a batch is a multiple of ``rows_multiple``; ``copies``: this many equal prompts are next to
-    each other, and stay together.
+    The number of prompts of a batch is a multiple of ``rows_multiple``. ``copies`` equal prompts follow each other, and
+    stay together.
     """
     by_length: dict[int, list[int]] = {}
     for i in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
@@ -263,12 +258,12 @@ def prompt_batches(prompts: Sequence[Sequence[int]], rows_multiple: int = 1, *, 
 
 
 def max_prompts(copies: int, multiple: int) -> int:
-    """The most prompts of a batch, each with this many copies; every device gets equally many, and at least one."""
+    """The most prompts of a batch, each with this many copies; ``multiple``: devices that share copies evenly."""
     return MAX_PROMPTS if copies == 1 else max(1, MAX_PROMPTS // copies // multiple) * multiple
 
 
 def padded_prompts(count: int, copies: int, multiple: int) -> int:
-    """The number of prompts that ``count`` is padded to: a power of two where that is not too many."""
+    """Number of prompts to which ``count`` prompts are padded: a power of two, if that is not too many."""
     padded = -(-bucket(count, -(-8 // copies)) // multiple) * multiple
     return padded if copies == 1 else min(padded, max_prompts(copies, multiple))
 
@@ -277,7 +272,7 @@ def _padded(prompts: Sequence[Sequence[int]], indices: list[int], padded: int, r
             copies: int) -> PromptBatch:
     count = padded_prompts(len(indices) // copies, copies, rows_multiple)
     tokens = np.zeros((count, padded), np.int32)
-    # A row of padding has length 1, so that its token has something to attend to.
+    # A row of padding has one token, so that there is something to attend to.
     lengths = np.ones(count, np.int32)
     for row, i in enumerate(indices[::copies]):
         tokens[row, padded - len(prompts[i]):] = prompts[i]
@@ -302,23 +297,21 @@ class Generator:
         check_prompts(prompts)
         if seeds is not None:
             check_sampling(prompts, temperature, seeds)
-        # The room is a power of two and the limit an argument: another limit within the room compiles nothing.
+        # The room is a power of two, and the limit is an argument: few programs serve for all limits.
         room, sampled = bucket(max_new_tokens), seeds is not None
         if (room, sampled) not in self._programs:
             self._programs[room, sampled] = jax.jit(partial(generate, self.spec, room, sampled),
                                                     out_shardings=self.spec.layout.sharding())
         program, stops = self._programs[room, sampled], stop_array(stop_ids)
-
         devices = self.spec.layout.shape.row_devices
-        # At least one prompt for each device, because every device reads its own.
+        # Every device reads at least one prompt.
         copies = copies_of_each(prompts, min(MAX_PROMPTS, len(prompts)) // devices) if sampled else 1
         answers: dict[int, Completion] = {}
         for rows in prompt_batches(prompts, devices, copies=copies):
-            own_seeds = np.zeros(len(rows.real), np.uint32)  # of padding, too
+            own_seeds = np.zeros(len(rows.real), np.uint32)
             own_seeds[:len(rows.indices)] = [seeds[i] for i in rows.indices] if seeds else 0
             generated = program(params, rows.tokens, rows.lengths, np.int32(max_new_tokens), stops, rows.real,
                                 np.float32(temperature), own_seeds)
-            # Reading waits for the device; the room after the limit was never filled.
             by_row = zip(*(np.asarray(x)[:, :max_new_tokens].tolist() for x in generated), strict=True)
             for i, row in zip(rows.indices, by_row, strict=False):  # the others are padding
                 answers[i] = Completion.of(row[0], stop_ids, *row[1:])
@@ -330,7 +323,7 @@ class Generator:
         check_prompts([prompt])
         room, greedy = bucket(max_new_tokens), partial(_pick_greedy, self.spec)
         if room not in self._streaming:
-            # The cache is given away and written in place: a copy of it for each token would cost more than the token.
+            # The state is donated, so that its cache is written in place.
             self._streaming[room] = (jax.jit(partial(start_decoding, self.spec, room, greedy)),
                                      jax.jit(partial(decode_until, self.spec, greedy), donate_argnums=4))
         first, following = self._streaming[room]
@@ -339,7 +332,6 @@ class Generator:
         state = first(params, rows.tokens, rows.lengths, rows.real)
         for limit in range(1, max_new_tokens + 1):
             written.append(int(np.asarray(state.next_tokens[0])[0]))
-            # The stop token itself is no text, so it is not passed on.
             if written[-1] in stop_ids:
                 break
             tell(written[-1])
@@ -350,5 +342,5 @@ class Generator:
 
 def stop_array(stop_ids: Sequence[int]) -> np.ndarray:
     """Stop tokens as a compiled program takes them."""
-    # -1 is no token: without stop tokens the array has an element that nothing equals.
+    # Without stop tokens the array has an element that no token equals.
     return np.array([*stop_ids] or [-1], np.int32)

@@ -1,4 +1,4 @@
-"""Random weights, the same on every mesh: each tensor has its own key, made from the seed and its name."""
+"""Random weights. Each tensor has its own key, made from the seed and its name, so every mesh has the same weights."""
 
 from hashlib import sha256
 from typing import Any
@@ -25,26 +25,24 @@ def name_key(key: jax.Array, name: str) -> jax.Array:
 
 
 def parameter_shapes(shape: ModelShape, dtype: Any) -> dict[str, jax.ShapeDtypeStruct]:
-    """Flat tree of shapes: layers stacked on the first axis."""
+    """Shapes of all parameters by flat name, with the layers of a stack on the first axis."""
     stacked = {f"layers.{prefix}{name}": (len(layers), *size) for layers, prefix in stacks(shape).items()
                for name, size in layer_shapes(shape, layers[0]).items()}
     return {name: jax.ShapeDtypeStruct(size, dtype) for name, size in (outer_shapes(shape) | stacked).items()}
 
 
 def random_tensor(seed: jax.Array, name: str, size: tuple[int, ...], shape: ModelShape, dtype: Any) -> jax.Array:
-    """Normal weights of variance 1 / fan-in, so that every matrix keeps the scale of what it is given.
+    """Initial values of a tensor: normal with variance 1 / fan-in for a matrix, `first_value` for a vector.
 
-    Matrices that write into the residual stream are smaller by ``(2 * layers) ** 0.5``: the sum of all layers then has
-    the scale of one. Vectors start as `first_value` says. An embedding has deviation ``width ** -0.5``; Gemma's
-    factor brings it to one, and tied logits start with deviation one.
+    Matrices that write into the residual stream are smaller by ``(2 * layers) ** 0.5``, so that the sum of all layers
+    has the scale of one. An embedding has deviation ``width ** -0.5``.
     """
-    # The layer axis of a stack makes no matrix of a vector.
     if len(size) - name.startswith("layers.") == 1:
         return jnp.full(size, first_value(name, size[-1], shape), dtype)
-    # The last axis of `[out, in]` is the fan-in; that of the embedding `[V, D]` is the width.
+    # The last axis is the fan-in of a matrix `[out, in]`, and the width of an embedding `[V, D]`.
     deviation = (shape.per_layer_width if name == PER_LAYER_EMBEDDING else size[-1]) ** -0.5
     if name.endswith(tuple(f"{each}.weight" for each in family_of(shape).residual)):
         deviation *= (2 * shape.layers) ** -0.5
-    # Drawn in float32 and rounded last, so every number format starts from the same draws.
+    # In float32, so that every number format starts from the same random numbers.
     noise = jax.random.normal(tensor_key(seed, name), size, jnp.float32)
     return (noise * deviation).astype(dtype)

@@ -1,4 +1,6 @@
-"""Running all layers: stacks of equal layers are scanned, and each layer gets what differs between layers.
+"""Runs all layers of a model by scans over stacks of equal layers, so that each kind of layer is compiled once.
+
+What differs between equal layers, such as a window, is an input of the scan (`layer_constants`).
 
 Shape suffixes: L layers, n layers of a stack, B rows, S positions, D width, H head size, K key/value heads, P
 per-layer width.
@@ -19,20 +21,19 @@ from workings.models.shape import ModelShape
 from workings.models.weights import LayerLoop, layer_loops
 
 KeysValues = tuple[jax.Array, jax.Array]
-"""``[B, S, K, H]`` keys, normed and rotated, and values of one layer."""
+"""``[B, S, K, H]`` keys (normed and rotated) and values of one layer."""
 Layer = Callable[[jax.Array, tuple[Params, Params]], tuple[jax.Array, KeysValues]]
 """``(x, (weights, inputs)) -> (x, keys and values)``; inputs are the layer's `layer_constants` and `LayerInputs`."""
 PER_LAYER, SHARED = "per_layer", "shared"
-"""Names among a layer's inputs: ``[B, S, P]`` its part of the per-layer embeddings, and the `KeysValues` of the earlier
-layer that it attends to."""
+"""Names of further inputs of a layer: its part ``[B, S, P]`` of the per-layer embeddings, and the `KeysValues` of the
+earlier layer that it attends to."""
 LayerInputs = Mapping[str, jax.Array]
-"""Further inputs of all layers by name, ``[L, ...]`` each: a layer gets its own ``[...]``."""
+"""Further inputs of all layers by name, ``[L, ...]`` each; a layer gets its own ``[...]``."""
 
 
 def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
-    """``[H/2]`` float32: angle per position in this layer (sliding layers may have their own base)."""
+    """``[H/2]`` float32: rotation angles per position in this layer, computed as in transformers."""
     size = shape.head_dim_of(layer)
-    # In float32, as transformers computes them: another format would turn far positions by another angle.
     powers = np.arange(0, size, 2, dtype=np.float32) / np.float32(size)
     if not shape.rotates(layer):
         return np.zeros_like(powers)  # an angle of zero turns nothing
@@ -47,38 +48,37 @@ def frequencies(shape: ModelShape, layer: int) -> np.ndarray:
         plain = _llama3(plain, *shape.rope_llama3)
     if shape.rope_yarn:
         plain = _yarn(plain, shape)
-    # The slowest frequencies are left out. The halves that are turned together stay those of the whole head.
+    # The slowest frequencies do not rotate, if only a part of the head does.
     plain[int(shape.rotated_part * size // 2):] = 0
     return plain.astype(np.float32)
 
 
 def _llama3(plain: np.ndarray, factor: float, low: float, high: float, original: float) -> np.ndarray:
-    """Llama 3.1's scaling: long waves are slowed by ``factor``, short ones kept, those between are mixed."""
-    length = 2 * np.pi / plain
-    # A wave's turns within the original context, between two limits: 1 is kept as it is, 0 is slowed.
-    mix = np.clip((original / length - low) / (high - low), 0.0, 1.0)
-    return (1 - mix) * plain / factor + mix * plain
+    """Llama 3.1's scaling: slow frequencies are divided by ``factor``, fast ones are kept, others are mixed."""
+    turns = original / (2 * np.pi / plain)  # within the original context
+    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return (1 - kept) * plain / factor + kept * plain
 
 
 def _yarn(plain: np.ndarray, shape: ModelShape) -> np.ndarray:
-    """YaRN's scaling (Peng et al., 2023): long waves are slowed by ``factor``, short ones are kept."""
+    """YaRN's scaling (Peng et al., 2023): slow frequencies are divided by ``factor``, fast ones are kept."""
     factor, original, fast, slow, _ = shape.rope_yarn
     size = 2 * len(plain)
 
-    def index(turns: float) -> float:  # of the frequency that turns this many times within the original context
+    def index(turns: float) -> float:
+        """Index of the frequency that turns this many times within the original context."""
         return float(size * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(shape.rope_theta)))
 
-    # Between these two indices kept and slowed waves are mixed; as in transformers, both are rounded outward.
+    # Between these two indices both are mixed. As in transformers, the indices are rounded outward.
     low, high = max(np.floor(index(fast)), 0), min(np.ceil(index(slow)), size - 1)
-    # Two equal indices would divide by zero.
     slowed = np.clip((np.arange(len(plain)) - low) / max(high - low, 1e-3), 0.0, 1.0).astype(np.float32)
     return plain / np.float32(factor) * slowed + plain * (1 - slowed)
 
 
 def layer_constants(shape: ModelShape, layers: Sequence[int]) -> Params:
-    """Constants ``[n, ...]`` that differ between the layers of a stack.
+    """Constants ``[n, ...]`` that may differ between the layers of a stack.
 
-    ``window``: number of positions that a token attends to, its own included; int32's largest without a window.
+    ``window``: number of positions that a token attends to, its own included; the largest int32 for all positions.
     """
     widest = np.iinfo(np.int32).max
     return {"frequencies": jnp.asarray(np.stack([frequencies(shape, i) for i in layers])),
@@ -87,39 +87,39 @@ def layer_constants(shape: ModelShape, layers: Sequence[int]) -> Params:
 
 
 def slides(shape: ModelShape, layers: Sequence[int], inputs: Params) -> bool | jax.Array:
-    """Whether a layer of this stack has a sliding window: a Python bool where all its layers are alike in that."""
+    """Whether a layer of this stack has a sliding window: a Python bool if that is known before the scan runs."""
     kinds = {shape.slides(i) for i in layers}
     return kinds.pop() if len(kinds) == 1 and len(layers) < shape.layers else inputs["slides"]
 
 
 def unroll(shape: ModelShape) -> int:
-    """Iterations of a scan over layers that are written out one after the other: all of a few layers, else one.
+    """Iterations of a scan over layers that are unrolled: all if there are few layers, else one.
 
-    A loop copies every kept activation into a stack, which costs a tiny model a third of its step and one of 50 million
-    parameters a sixteenth. For a deep model it saves minutes of compilation.
+    A loop copies every kept activation into a stack: a third of a tiny model's step. It saves minutes of compilation
+    for a deep model.
     """
     return shape.layers if shape.layers <= 8 else 1
 
 
 @dataclass(frozen=True)
 class LayerScan:
-    """A scan over a model's layers. Equal layers are stacked, so that each kind is compiled once."""
+    """A scan over all layers of a model."""
 
     shape: ModelShape
     make_layer: Callable[[Sequence[int]], Layer]
-    """Gives the function of a layer, for the stack of these layers."""
+    """Gives the function of a layer, for a stack of these layers."""
     inputs: LayerInputs
     wrap: Callable[[Any], Any] = lambda layer: layer
-    """Applied to the function of a layer; a remat policy wraps the layer and not the scan."""
+    """Applied to the function of each layer, for example a remat policy."""
     keep_kv: bool = False
     """Whether keys and values of all layers are returned."""
     unroll: int = 1
-    """Iterations of a loop that are written out."""
+    """Iterations of a loop that are unrolled."""
 
     def run(self, params: Params, x: jax.Array) -> tuple[jax.Array, dict[str, KeysValues]]:
-        """``[B, S, D]`` after the last layer, from x before the first; and the keys and values that are kept.
+        """The output ``[B, S, D]`` of the last layer for the input x of the first, and the keys and values to keep.
 
-        These are ``[n, B, S, K, H]`` of each stack that has some, by the stack's prefix.
+        Keys and values are ``[n, B, S, K, H]`` by the prefix of their stack.
         """
         kv_by_stack: dict[str, KeysValues] = {}
         shared_kv: dict[bool, KeysValues] = {}
@@ -131,7 +131,7 @@ class LayerScan:
 
     def _run_loop(self, loop: LayerLoop, layers: Params, x: jax.Array, shared_kv: Mapping[bool, KeysValues]
                   ) -> tuple[jax.Array, dict[bool, KeysValues], dict[str, KeysValues]]:
-        """``[B, S, D]`` after one loop, keys and values that later loops attend to, and those of its stacks."""
+        """``[B, S, D]`` after one loop, keys and values that later loops attend to, and those to keep."""
         shape, prefixes = self.shape, stacks(self.shape)
         kinds = {stack: _shared_kind(shape, stack) for stack in loop.stacks}
         steps = [self._layer_step(stack, kind, shared_kv) for stack, kind in kinds.items()]
@@ -139,15 +139,14 @@ class LayerScan:
         def iteration(carry: Any, xs: Any) -> Any:
             kv = []
             for stack, step, stack_xs in zip(loop.stacks, steps, xs, strict=True):
-                # Equal neighbors have their own loop inside the iteration, so that their layer is compiled once.
+                # Equal neighbors have their own loop inside the iteration.
                 carry, stack_kv = step(carry, stack_xs) if len(stack) == loop.iterations else jax.lax.scan(
                     step, carry, stack_xs, unroll=self.unroll)
                 kv.append(stack_kv)
             return carry, kv
 
         xs = self._scan_inputs(loop, layers)
-        # Only the last iteration's keys and values are shared. Each iteration overwrites those of the one before, so
-        # the carry starts with zeros in their place.
+        # Each iteration replaces the shared keys and values; the zeros are only there for the first one to replace.
         start = {kind: _zero_kv(shape, stack[0], x) for stack, kind in kinds.items() if kind is not None}
         (x, loop_shared_kv), kv = jax.lax.scan(iteration, (x, start), xs, unroll=self.unroll)
         return x, loop_shared_kv, {
@@ -164,7 +163,7 @@ class LayerScan:
                 for stack, (weights, constants) in zip(loop.stacks, xs, strict=True)]
 
     def _layer_step(self, stack: Sequence[int], kind: bool | None, shared_kv: Mapping[bool, KeysValues]) -> Any:
-        """A layer as a scan calls it; what it carries is ``[B, S, D]`` and the keys and values that are shared.
+        """A layer as a scan calls it; the carry is ``[B, S, D]`` and the keys and values that this loop shares.
 
         ``kind``: see `_shared_kind`; ``shared_kv``: what earlier loops share, by whether their layer slides.
         """
@@ -184,7 +183,7 @@ class LayerScan:
 
 
 def _split_iterations(loop: LayerLoop, x: jax.Array) -> jax.Array:
-    """A stack ``[n, ...]`` as ``[iterations, n / iterations, ...]``; unchanged if an iteration has one layer of it."""
+    """A stack ``[n, ...]`` as ``[iterations, n / iterations, ...]``; unchanged if there is one layer per iteration."""
     return x if len(x) == loop.iterations else x.reshape(loop.iterations, -1, *x.shape[1:])
 
 
@@ -197,7 +196,7 @@ def _slice_stack(loop: LayerLoop, stack: Sequence[int], x: jax.Array) -> jax.Arr
     """The layers of a stack out of ``[L, ...]``, in the form of `_split_iterations`."""
     if len(stack) == len(x):
         return x
-    # Slices and no list of indices: their derivative is padding and no scatter.
+    # Slices instead of a list of indices: their derivative is padding and no scatter.
     end = loop.first_layer + loop.iterations * loop.layers_per_iteration
     by_iteration = x[loop.first_layer:end].reshape(loop.iterations, loop.layers_per_iteration, *x.shape[1:])
     first = stack[0] - loop.first_layer
@@ -206,7 +205,7 @@ def _slice_stack(loop: LayerLoop, stack: Sequence[int], x: jax.Array) -> jax.Arr
 
 
 def _shared_kind(shape: ModelShape, stack: Sequence[int]) -> bool | None:
-    """Whether the stack's last layer slides, if later layers attend to its keys and values; None if none do."""
+    """Whether the stack's last layer slides, if later layers attend to its keys and values; None if no layer does."""
     reusing = (i for i in range(shape.layers) if shape.shares_keys(i))
     return shape.slides(stack[-1]) if stack[-1] in {shape.key_layer(i) for i in reusing} else None
 
@@ -218,7 +217,7 @@ def _zero_kv(shape: ModelShape, layer: int, x: jax.Array) -> KeysValues:
 
 @dataclass(frozen=True)
 class Remat:
-    """Which activations of a layer are kept for backward; the others are computed again."""
+    """A policy that keeps some activations of a layer for backward, and computes the others again."""
 
     wrap: Callable[[Any], Any]
     """Applied to the function of one layer."""
@@ -226,13 +225,12 @@ class Remat:
     """Whether its feed-forward runs in chunks."""
 
 
-# Inside a scan nothing can be shared between forward and backward, so the barrier against it is not needed.
+# The barrier against common subexpressions is not needed inside a scan.
 _checkpoint = partial(jax.checkpoint, prevent_cse=False)
 POLICIES = {
     "none": Remat(lambda layer: layer, False),
-    # Results of products with weights are kept. Attention's two products have batch dimensions (rows and heads), so
-    # they are computed again, like norms, activations and rotations.
+    # Keeps the results of products with weights. Attention's products have batch dimensions and are computed again.
     "dots": Remat(partial(_checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable), False),
-    # Only the layer's input is kept: about one third more operations.
+    # Keeps only the layer's input.
     "layer": Remat(_checkpoint, True)}
-"""`memory.remat` of a recipe -> policy."""
+"""Policies by `memory.remat` of a recipe."""

@@ -1,10 +1,8 @@
-"""The loss at supervised positions only: the last layer's output at other positions does not reach it.
+"""Computes the loss at supervised positions only, which are usually a part of a row.
 
-The number of supervised positions differs from row to row and a program has fixed shapes, so a batch selects as many
-positions of each row as any row of its shape may need (`Batch.loss_positions`).
-
-For a CPU only (`memory.cpu_optimizations`): on an accelerator, a plan may be made before the rows are known. Full
-training of SmolLM2-135M on rows of GSM8K takes 1.19 times as long without it, LoRA 1.02 times (benchmarks/LOG.md).
+A program has fixed shapes, so a batch selects as many positions of each row as any row of its shape may need
+(`Batch.loss_positions`). Only a CPU uses this (`memory.cpu_optimizations`): without it, full training of SmolLM2-135M
+on GSM8K takes 1.19 times as long (benchmarks/LOG.md).
 
 Shape suffixes: B rows, S positions, M loss positions of a row, which are distinct.
 """
@@ -23,6 +21,6 @@ def select(x: jax.Array, index_BM: jax.Array) -> jax.Array:
 
 
 def spread(x_BM: jax.Array, index_BM: jax.Array, length: int) -> jax.Array:
-    """The inverse of `select`: ``[B, S]`` for S of ``length``, 0 at other positions."""
+    """The inverse of `select`: ``[B, S]`` with S = ``length``, and 0 at other positions."""
     rows = jnp.arange(len(index_BM))[:, None]
     return jnp.zeros((len(index_BM), length), x_BM.dtype).at[rows, index_BM].set(x_BM)

@@ -1,12 +1,12 @@
 """The decoder as pure functions over a tree of arrays in Hugging Face's shapes and names.
 
-Tree: ``{"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}`` and, where
-embeddings are not tied, ``"lm_head.weight": [V, D]``. Layers are stacked, so that one layer is compiled and scanned
+    {"model.embed_tokens.weight": [V, D], "model.norm.weight": [D], "layers": {name: [L, ...]}}
+
+If embeddings are not tied, the tree also has ``lm_head.weight`` ``[V, D]``. Layers are stacked for a scan
 (`workings.engines.jax.layers`).
 
-Gemma 4's per-layer embeddings are a second, frozen table, which gives every token a few numbers for each layer. They
-are looked up once for all layers, before the first. Each layer adds its part to a projection of the token's embedding,
-and adds the sum to the residual stream through a gate.
+Gemma 4's per-layer embeddings are a second, frozen table, which gives every token a few numbers for each layer. Each
+layer adds its part to a projection of the token's embedding, and adds the sum to the residual stream through a gate.
 
 Shape suffixes: L layers, B rows, S positions, D width, F feed-forward width, N query heads, K key/value heads, H head
 size, P per-layer width, V vocabulary.
@@ -42,17 +42,19 @@ Attend = Callable[[jax.Array, jax.Array, jax.Array, Any], jax.Array]
 """``(q_BSNH, k_BTKH, v_BTKH, layer_inputs) -> out_BSNH``."""
 GATE, INTO, NORM = "per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm.weight"
 NUMBER = "number"
-"""A layer's own number, among its inputs."""
+"""Name of an input of a layer: its own number."""
 
 
 def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.Array:
-    """Root-mean-square norm over the last axis, computed in float32, returned in x's dtype; without weight: times 1."""
+    """Root-mean-square norm over the last axis, in float32, returned in x's dtype; ``weight``: None for 1.
+
+    Numbers are rounded where transformers rounds them, so that both agree in bfloat16, too.
+    """
     wide = x.astype(jnp.float32)
     normed = wide * jax.lax.rsqrt(jnp.mean(jnp.square(wide), -1, keepdims=True) + shape.rms_norm_eps)
     if weight is None:
         return normed.astype(x.dtype)
-    # Gemma stores its weight as a distance from one and multiplies before it rounds; Llama's family rounds first.
-    # This is where transformers rounds, so both give the same numbers in bfloat16, too.
+    # Gemma stores the distance of its weight from one.
     if shape.norm_plus_one:
         return (normed * (1.0 + weight.astype(jnp.float32))).astype(x.dtype)
     if shape.norm_rounds_once:
@@ -61,11 +63,13 @@ def rms_norm(x: jax.Array, weight: jax.Array | None, shape: ModelShape) -> jax.A
 
 
 def rotate(x: jax.Array, angles: jax.Array, size: jax.Array | None = None) -> jax.Array:
-    """Rotary embedding of ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``; halves are paired, not neighbors."""
+    """Rotary embedding of x ``[B, S, heads, H]`` by ``angles`` ``[B, S, H/2]``, times ``size`` (YaRN).
+
+    Element i of the first half of a head is paired with element i of the second half.
+    """
     cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
-    if size is not None:  # YaRN scales the rotated vectors
+    if size is not None:
         cos, sin = cos * size, sin * size
-    # In float32: angles of far positions have more digits than bfloat16.
     first, second = jnp.split(x.astype(jnp.float32), 2, -1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], -1).astype(x.dtype)
 
@@ -78,7 +82,7 @@ def query_scale(shape: ModelShape) -> float:
 def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelShape, attend: Attend, inputs: Any,
                      layout: Layout, layer: int) -> tuple[jax.Array, KeysValues]:
     """Attention of one layer ``[B, S, D]``, and its keys and values; arguments as in `block`."""
-    # OLMo 3 applies YaRN to its global layers alone, which also scales their queries and keys.
+    # OLMo 3 applies YaRN to its global layers only.
     yarn_scale = jnp.where(inputs["slides"], 1.0, shape.rope_yarn[-1]) if shape.rope_yarn else None
 
     def linear(x: jax.Array, name: str) -> jax.Array:
@@ -95,16 +99,15 @@ def _attention_block(x: jax.Array, w: Params, angles: jax.Array, shape: ModelSha
         k, v = inputs[SHARED]
     else:
         keys = heads(x, "k")
-        # Before norm and rotation: the same projection serves as keys and as values in Gemma 4 31B's global layers.
+        # In Gemma 4 31B's global layers one projection gives keys and values.
         v = keys if shape.keys_as_values and not shape.slides(layer) else heads(x, "v")
         k, v = rotated(keys, "k", angles), rms_norm(v, None, shape) if shape.value_norm else v
     attended = attend(q, k, v, inputs)
-    # `tp` splits this matrix by its input where it splits the heads: the devices' partial products are added here.
     return layout.inner(linear(attended.reshape(*attended.shape[:2], -1), "self_attn.o_proj")), (k, v)
 
 
 def _normed_heads(x: jax.Array, w: Params, letter: str, shape: ModelShape) -> jax.Array:
-    """Queries or keys ``[B, S, heads, H]`` normed before they are rotated: each head by itself, or all together."""
+    """Queries or keys ``[B, S, heads, H]``, normed per head or over all heads."""
     weight = w[f"self_attn.{letter}_norm.weight"]
     if shape.qk_norm_whole:
         return rms_norm(x.reshape(*x.shape[:2], -1), weight, shape).reshape(x.shape)
@@ -112,12 +115,12 @@ def _normed_heads(x: jax.Array, w: Params, letter: str, shape: ModelShape) -> ja
 
 
 def _feed_forward(x: jax.Array, w: Params, shape: ModelShape, layout: Layout, layer: int, chunks: bool) -> jax.Array:
-    # Cast before chunks gather the matrices, so that devices send the smaller format.
+    # Cast before matrices are gathered, so that devices send the smaller format.
     matrices = [cast(projection(w, name), x.dtype) for name in feed_forward.NAMES]
     positions = x.shape[0] * x.shape[1] // layout.shape.row_devices
-    # Chunks run on each device by itself, and would drop the same inputs on all of them.
-    chunks = chunks and not any(DROPOUT_KEY in tensors for tensors in matrices)
-    if chunks and feed_forward.chunk_count(positions) > 1:
+    # In chunks all devices would drop the same inputs.
+    has_dropout = any(DROPOUT_KEY in tensors for tensors in matrices)
+    if chunks and not has_dropout and feed_forward.chunk_count(positions) > 1:
         return feed_forward.chunked(x, matrices, shape, layout, shape.mlp_width_of(layer))
     return feed_forward.gated(x, matrices, shape, layout, layout.inner)
 
@@ -127,23 +130,23 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
     """Output ``[B, S, D]`` of a decoder layer, and the keys and values that it attended to.
 
     ``positions`` ``[B, S]``: of each token in its segment; ``inputs``: this layer's `layer_constants` and further
-    inputs, which ``attend`` gets, too; ``layer``: its number, or that of any layer of its stack.
+    inputs, which ``attend`` also gets; ``layer``: number of any layer of its stack; ``chunks``: whether the
+    feed-forward may run in chunks.
     """
     def normed(x: jax.Array, name: str) -> jax.Array:
         return rms_norm(x, w[f"{name}_layernorm.weight"], shape)
 
-    # `[B, S, H/2]`, by this layer's own frequencies, which the scan hands in next to its weights.
     angles = positions[..., None].astype(jnp.float32) * inputs["frequencies"]
     attended, kv = _attention_block(normed(x, "input") if shape.pre_norms else x, w, angles, shape, attend, inputs,
                                   layout, layer)
-    # Gemma 2 and later also norm a block's output before it is added to the residual; OLMo 3 norms only the output.
+    # Gemma 2 and later also norm the output of attention and feed-forward; OLMo 3 norms only these outputs.
     if shape.post_norms:
         x = x + normed(attended, "post_attention")
         y = normed(x, "pre_feedforward") if shape.pre_norms else x
         x = x + normed(_feed_forward(y, w, shape, layout, layer, chunks), "post_feedforward")
     else:
         x = x + attended
-        # Without norms after a block, Hugging Face calls the norm before the feed-forward `post_attention`.
+        # Here Hugging Face calls the norm before the feed-forward `post_attention`.
         x = x + _feed_forward(normed(x, "post_attention"), w, shape, layout, layer, chunks)
     if PER_LAYER in inputs:
         x = add_per_layer(x, w, inputs[PER_LAYER], shape, layout)
@@ -153,7 +156,6 @@ def block(x: jax.Array, w: Params, positions: jax.Array, shape: ModelShape, atte
 def embed(table: jax.Array, tokens: jax.Array, shape: ModelShape, dtype: Any, layout: Layout) -> jax.Array:
     """``[B, S, D]`` embeddings of tokens; Gemma's are multiplied by the root of the width, rounded to ``dtype``."""
     x = table_rows(table, tokens, layout).astype(dtype)
-    # The factor itself is rounded to the format of computation, as in Gemma's own code.
     return x * jnp.asarray(shape.width ** 0.5, dtype) if shape.scaled_embeddings else x
 
 
@@ -178,8 +180,8 @@ def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: 
                keep_kv: bool = False) -> tuple[jax.Array, dict[str, KeysValues]]:
     """Output ``[B, S, D]`` of the last layer, before the last norm; keys and values as `LayerScan.run` returns them.
 
-    ``tokens``, ``positions`` and ``segment_ids``: ``[B, S]`` int32, as in `workings.models.batch.Batch`; ``dtype``: of
-    activations and matrix products.
+    ``tokens``, ``positions``, ``segment_ids``: ``[B, S]`` int32, as in `workings.models.batch.Batch`; ``dtype``: number
+    format of activations and matrix products.
     """
     def make_layer(layers: Sequence[int]) -> Layer:
         def attend(q: jax.Array, k: jax.Array, v: jax.Array, inputs: Any) -> jax.Array:
@@ -187,7 +189,7 @@ def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: 
                              slides=slides(shape, layers, inputs), softcap=shape.attention_softcap)
 
         def layer(x: jax.Array, xs: tuple[Params, Params]) -> tuple[jax.Array, KeysValues]:
-            # A remat policy computes the transform again in backward, with the layer.
+            # Inside the layer, so that a remat policy computes the transform again in backward.
             out, kv = block(x, xs[0], positions, shape, attend, transform(xs[1]), layout, layers[0],
                             chunks=remat.chunks)
             return layout.rows(out), kv
@@ -201,9 +203,9 @@ def run_layers(params: Params, shape: ModelShape, tokens: jax.Array, positions: 
 
 def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: jax.Array,
                      layout: Layout) -> tuple[LayerInputs, Callable[[Params], Params]]:
-    """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and a transform of a layer's own.
+    """Inputs of all layers for tokens ``[B, S]`` with embeddings x ``[B, S, D]``, and a transform of a layer's inputs.
 
-    It adds the layer's part ``[B, S, P]`` of the per-layer embeddings, if the model has some.
+    The transform adds the layer's part ``[B, S, P]`` of the per-layer embeddings, if the model has some.
     """
     if not shape.per_layer_width:
         return {}, lambda inputs: inputs
@@ -216,7 +218,7 @@ def per_layer_inputs(params: Params, shape: ModelShape, tokens: jax.Array, x: ja
         embeddings = embeddings * jnp.asarray(shape.per_layer_width ** 0.5, x.dtype)
         context = project(x, {"weight": inputs[names.PER_LAYER_PROJECTION]}, name, layout)
         context = rms_norm(context * jnp.asarray(shape.width ** -0.5, x.dtype), params[names.PER_LAYER_NORM], shape)
-        # Divided by the root of two: a sum of two independent parts of one scale is larger by that factor.
+        # A sum of two independent terms is larger than each of them by the root of two.
         return inputs | {PER_LAYER: (context + embeddings) * jnp.asarray(2.0 ** -0.5, x.dtype)}
 
     projections = params[names.PER_LAYER_PROJECTION].reshape(shape.layers, shape.per_layer_width, shape.width)

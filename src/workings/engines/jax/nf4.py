@@ -1,12 +1,14 @@
-"""NF4: weights in four bits (Dettmers et al., 2023, appendix E), bitsandbytes' format without double quantization.
+"""NF4: weights in four bits, with the codes and scales of bitsandbytes, without double quantization.
 
-A matrix ``[out, in]`` is cut, row by row, into blocks of 64 elements. A block keeps the float32 size of its largest
-element, and of every element the number of the nearest of sixteen levels, quantiles of a normal distribution.
+A matrix ``[out, in]`` is cut, row by row, into blocks of 64 elements. A block stores a scale, the size of its largest
+element in float32, and for each element a code, the number of the nearest of sixteen levels. The levels are quantiles
+of a normal distribution.
 
-Codes and scales are bitsandbytes'; their order in memory is ours, made for machines whose vectors run along the last
-axis: codes ``[in / 64, 32, out]``, a byte with an element of the block's first half in its upper bits and the one 32
-further in its lower, and scales ``[in / 64, out]``. Where rows are not whole blocks (only tiny models): codes
-``[n, 32]`` and scales ``[n]`` over the flat matrix.
+The order in memory is made for vectors along the last axis. Codes are ``[in / 64, 32, out]``: a byte has an element of
+the block's first half in its upper four bits, and the element 32 places further in its lower ones. Scales are
+``[in / 64, out]``. If rows are no whole blocks (tiny models), codes are ``[n, 32]`` and scales ``[n]``.
+
+Source: QLoRA, https://arxiv.org/abs/2305.14314, appendix E
 """
 
 from typing import Any
@@ -25,7 +27,7 @@ LEVELS = np.array([
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0], np.float32)
 """Values of the codes 0 to 15."""
 LIMITS = ((LEVELS[1:] + LEVELS[:-1]) / np.float32(2)).tolist()
-"""An element above the n-th limit has a code above n."""
+"""Limits between neighboring levels: an element above the n-th limit has a code above n."""
 CODES, ABSMAX = NF4_TENSORS
 """Names of the two tensors that replace a projection's ``weight``."""
 
@@ -42,19 +44,19 @@ def quantize(weight: Any, xp: Any = np) -> tuple[Any, Any]:
     """Codes (uint8, two in a byte) and scales (float32) of a matrix ``[out, in]``; ``xp``: NumPy or ``jax.numpy``."""
     blocks = weight.astype(xp.float32).reshape(-1, BLOCK)
     absmax = xp.abs(blocks).max(-1)
-    # A block of zeros would divide by zero; divided by 1 all its codes are 7, which is the level 0.
+    # A block of zeros is divided by 1 instead of its scale.
     scaled = blocks * (xp.float32(1) / xp.where(absmax > 0, absmax, xp.float32(1)))[:, None]
     codes = sum((scaled > xp.float32(limit)).astype(xp.uint8) for limit in LIMITS)
     pairs = codes[:, :BLOCK // 2] * np.uint8(16) + codes[:, BLOCK // 2:]
     if weight.shape[1] % BLOCK == 0:
         rows = (weight.shape[0], -1)
-        # From `[out, in / 64, 32]` to `[in / 64, 32, out]`: the long side last, along the vectors.
+        # From `[out, in / 64, 32]` to `[in / 64, 32, out]`.
         return xp.moveaxis(pairs.reshape(*rows, BLOCK // 2), 0, -1), absmax.reshape(rows).T
     return pairs, absmax
 
 
 def _levels(codes: jax.Array) -> jax.Array:
-    """Levels of codes by four rounds of choosing between neighbors: vector units have no table."""
+    """Levels of codes, chosen bit by bit: vector units cannot look up a table."""
     values = [jnp.float32(level) for level in LEVELS.tolist()]
     for bit in range(4):
         is_set = (codes >> bit) & 1 != 0
@@ -63,12 +65,11 @@ def _levels(codes: jax.Array) -> jax.Array:
 
 
 def dequantize(codes: jax.Array, absmax: jax.Array, inner: int, dtype: Any) -> jax.Array:
-    """The transposed matrix ``[in, out]`` that codes and scales represent; the product is taken in float32.
+    """The transposed matrix ``[in, out]`` of codes and scales, or of a part of them; computed in float32.
 
-    ``inner`` is the whole matrix's ``in``; a part of one that is split over ``tp`` has fewer blocks.
+    ``inner``: the ``in`` of the whole matrix.
     """
-    number = codes.astype(jnp.int32)
-    # `quantize` put the first half of a block into the high bits, so halves are joined and not interleaved.
-    numbers = jnp.concatenate([number >> 4, number & 15], 1)  # [blocks, 64(, out)]
-    values = (_levels(numbers) * absmax[:, None]).astype(dtype)
+    pairs = codes.astype(jnp.int32)
+    elements = jnp.concatenate([pairs >> 4, pairs & 15], 1)  # [blocks, 64] or [blocks, 64, out]
+    values = (_levels(elements) * absmax[:, None]).astype(dtype)
     return values.reshape(-1, codes.shape[-1]) if codes.ndim == 3 else values.reshape(-1, inner).T

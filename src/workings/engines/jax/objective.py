@@ -1,4 +1,4 @@
-"""An objective's value, and a surrogate: a weighted sum of cross entropies that has the objective's gradient.
+"""The value of an objective, and its surrogate: a weighted sum of cross entropies with the objective's gradient.
 
 Shape suffixes: B rows, S positions, D width, V vocabulary, K metrics.
 """
@@ -21,30 +21,29 @@ ARRAY = ArrayFunctions(exp=jnp.exp, expm1=jnp.expm1, log=jnp.log, minimum=jnp.mi
 
 
 class ObjectiveResult(NamedTuple):
-    """What a step reports about one micro batch; it is not differentiated."""
+    """What a step reports about one micro batch. It is not differentiated."""
 
     total: jax.Array
     """Value of the objective."""
     metrics: jax.Array
     """``[K, 2]`` sums and counts of its metrics."""
     log_probs: jax.Array | None
-    """``[B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross entropy, which does
-    not keep them, and for several targets."""
+    """``[B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross entropy and for
+    several targets."""
 
 
 def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows: dict[str, jax.Array],
                   shape: ModelShape, layout: Layout, chunk: int) -> tuple[jax.Array, ObjectiveResult]:
-    """The surrogate of one micro batch, which is to be differentiated, and the values that are reported.
+    """The surrogate of one micro batch, which is to be differentiated, and the result to report.
 
     The objective is a function of the targets' log probabilities. Its derivatives by them, with the opposite sign, are
-    the constant weights of the surrogate, a sum of cross entropies: by the chain rule both have the same gradient in
-    ``hidden`` and ``head``. The surrogate's value means nothing; the objective's is in the `ObjectiveResult`.
+    the constant weights of the surrogate. By the chain rule, both have the same gradient in ``hidden`` and ``head``.
+    The value of the surrogate has no meaning.
 
     ``hidden`` ``[B, S, D]``, ``head`` ``[V, D]``; ``rows``: ``targets``, ``loss_mask`` and the objective's signals,
-    ``[B, S]``; ``chunk`` as in `loss_sum`.
+    ``[B, S]`` each; ``chunk``: as in `loss_sum`.
     """
     targets, mask = rows["targets"], rows["loss_mask"]
-    # The new shape differs only in the soft cap of its logits.
     hidden, shape = with_temperature(hidden, shape, temperature_of(objective))
     if isinstance(objective, CrossEntropy):
         total = loss_sum(hidden, head, targets, mask, shape, layout, chunk)
@@ -53,7 +52,7 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
     if isinstance(objective, SeveralTargets):
         target_mask = mask[..., None]
         targets = jnp.stack([rows[name] for name in objective.target_signals], -1).astype(jnp.int32)
-    # A pass over the logits without gradients. It takes a third of the time of the pass with gradients below.
+    # A pass over the logits without gradients.
     constant = jax.lax.stop_gradient((hidden, head))
     log_probs = target_log_probs(*constant, targets, shape, layout, chunk) * target_mask
     signals = {name: rows[name] for name in objective.signals}
@@ -64,6 +63,5 @@ def objective_sum(objective: Objective, hidden: jax.Array, head: jax.Array, rows
         return terms.total, jnp.stack(pairs) if pairs else jnp.zeros((0, 2))
 
     (total, metrics), derivative = jax.value_and_grad(total_and_metrics, has_aux=True)(log_probs)
-    # Negative, because `loss_sum` adds up negative log probabilities.
     surrogate = loss_sum(hidden, head, targets, -derivative * target_mask, shape, layout, chunk)
     return surrogate, ObjectiveResult(total, metrics, log_probs if targets.ndim == 2 else None)

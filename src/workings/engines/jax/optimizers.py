@@ -1,7 +1,7 @@
-"""Optimizers of the JAX engine: update rules as pure functions of arrays by flat name.
+"""Optimizers of the JAX engine: AdamW, Adafactor and Muon as pure functions of arrays by flat name.
 
-Arrays have a first axis L where layers are stacked. ``update`` gives the new float32 value of one tensor (or stack of
-tensors) and its new moments; its ``step`` counts from 1.
+``update`` gives the new float32 value of one tensor, or of one stack of layers, and its new moments. The first ``step``
+is 1.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class _Rule:
 
 
 def is_matrix(name: str, x: jax.Array) -> bool:
-    """Whether weight decay applies: matrices, not norms or biases. Stacked tensors have one axis more."""
+    """Whether weight decay applies to a tensor: to matrices, not to norms or biases."""
     return x.ndim - is_stacked(name) >= 2
 
 
@@ -44,7 +44,7 @@ def global_norm(grads: dict[str, jax.Array]) -> jax.Array:
 
 def clip_factor(norm: jax.Array, limit: float) -> jax.Array:
     """Factor that brings the gradients' global norm down to ``limit``; 1 if it is not above."""
-    # A step whose gradients are all zero divides by this tiny number instead of zero.
+    # The tiny number avoids a division by zero if all gradients are zero.
     return jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
 
 
@@ -63,7 +63,7 @@ class AdamW(_Rule):
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """New value and moments of a tensor."""
         c = self.config
-        # This step uses float32 moments, before these are rounded to what is stored.
+        # The update uses the moments before they are rounded to their stored format.
         mean = c.beta1 * moments["exp_avg"].astype(jnp.float32) + (1 - c.beta1) * grad
         square = c.beta2 * moments["exp_avg_sq"].astype(jnp.float32) + (1 - c.beta2) * jnp.square(grad)
         count = step.astype(jnp.float32)
@@ -80,17 +80,15 @@ class AdamW(_Rule):
 class Adafactor(_Rule):
     """Adafactor (Shazeer and Stern, 2018) with a given learning rate.
 
-    It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False`` and no first moment.
-
-    A matrix has a row and a column of second moments, a vector a full one. Every matrix of a stack is a matrix of its
-    own: means and the clip of the update never cross layers. All float32 values are functions of one element and of
-    these small vectors, so the compiler fuses them and no float32 copy of a matrix exists.
+    It is transformers' `Adafactor` with ``scale_parameter=False, relative_step=False`` and no first moment. A matrix
+    has a row and a column of second moments; a vector has one for each element. Each layer of a stack has its own means
+    and its own clip.
     """
 
     config: AdafactorConfig
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
-        """Zero moments: a row and a column for a matrix, the whole for a vector."""
+        """Zero moments: a row and a column for a matrix, one for each element of a vector."""
         moments: Moments = {slot: {} for slot in ("exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq")}
         for name, x in params.items():
             if is_matrix(name, x):
@@ -112,7 +110,7 @@ class Adafactor(_Rule):
                learning_rate: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         """New value and moments of a tensor."""
         c = self.config
-        # This is 0 at step 1: the zeros that moments begin with get no weight, and no correction is needed.
+        # It is 0 at step 1, so the zeros that moments begin with get no weight.
         decay = 1.0 - step.astype(jnp.float32) ** -c.decay_power
         square = jnp.square(grad) + c.epsilon
 
@@ -121,14 +119,14 @@ class Adafactor(_Rule):
 
         axes: tuple[int, ...]
         if is_matrix(name, param):
-            # Row times column over the mean of rows approximates the matrix of squares, so two vectors are stored.
+            # Row times column, divided by the mean of the row, approximates the matrix of squares.
             row, col = mixed("exp_avg_sq_row", square.mean(-1)), mixed("exp_avg_sq_col", square.mean(-2))
             factor = jax.lax.rsqrt(row / row.mean(-1, keepdims=True))[..., None] * jax.lax.rsqrt(col)[..., None, :]
             new, axes = {"exp_avg_sq_row": row, "exp_avg_sq_col": col}, (-2, -1)
         else:
             full = mixed("exp_avg_sq", square)
             factor, new, axes = jax.lax.rsqrt(full), {"exp_avg_sq": full}, (-1,)
-        # Section 6 of the paper: an update whose root mean square is above the threshold is scaled down to it.
+        # Section 6 of the paper: the root mean square of an update is at most the threshold.
         size = jnp.sqrt(jnp.mean(jnp.square(grad * factor), axes, keepdims=True))
         wide = param.astype(jnp.float32)
         direction = grad * factor / jnp.maximum(1.0, size / c.clip_threshold)
@@ -139,10 +137,9 @@ class Adafactor(_Rule):
 
 @dataclass(frozen=True)
 class Muon(_Rule):
-    """Muon by optax for the matrices of the layers, `AdamW` for everything else.
+    """Muon by optax for the matrices of the layers, `AdamW` for all other tensors.
 
-    Every matrix of a stack is handled alone, and they are made orthogonal one after the other: the float32
-    temporaries of an update are those of one layer's matrix.
+    The matrices of a stack are made orthogonal one after the other, to save memory.
     """
 
     config: MuonConfig
@@ -157,7 +154,7 @@ class Muon(_Rule):
         return is_stacked(name) and is_matrix(name, x)
 
     def init(self, params: dict[str, jax.Array]) -> Moments:
-        """Zero moments: one for the layers' matrices, AdamW's two for all else."""
+        """Zero moments: one for the layers' matrices, AdamW's two for all other tensors."""
         mine = {name: x for name, x in params.items() if self._orthogonal(name, x)}
         rest = {name: x for name, x in params.items() if name not in mine}
         return self.adamw.init(rest) | {
@@ -176,15 +173,15 @@ class Muon(_Rule):
 
         def one(layer: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             mine, before = layer[0], layer[1].astype(jnp.float32)
-            # optax counts the steps that are over; its coefficients are constants, so our state does not hold them.
+            # optax counts from 0. Its coefficients are constants, so our state does not store them.
             state = MuonState(count=step - 1, mu=before, ns_coeffs=transform.init(mine).ns_coeffs)
             direction, after = transform.update(mine, state)
             return direction, after.mu.astype(self.moment_dtype)
 
         direction, momentum = jax.lax.map(one, (grad, moments["momentum_buffer"]))
         out, inner = param.shape[-2:]
-        # The second factor is meant to give updates of AdamW's size, so that its learning rates can be used.
-        # `original` is the factor of Muon's author (Jordan, 2024), the other that of Liu et al., 2025.
+        # `original` is by Muon's author (Jordan, 2024). The other factor (Liu et al., 2025) gives updates of AdamW's
+        # size, so that AdamW's learning rates can be used.
         factor = max(1.0, out / inner) ** 0.5 if c.adjust_lr == "original" else 0.2 * max(out, inner) ** 0.5
         wide = param.astype(jnp.float32)
         return wide - learning_rate * (factor * direction + c.weight_decay * wide), {"momentum_buffer": momentum}
@@ -192,9 +189,9 @@ class Muon(_Rule):
 
 Optimizer = AdamW | Adafactor | Muon
 OPTIMIZERS: dict[str, Callable[[Any, Any], Optimizer]] = {"adamw": AdamW, "adafactor": Adafactor, "muon": Muon}
-"""By the names that recipes have for them."""
+"""Optimizers by their names in recipes."""
 
 
 def make_optimizer(config: OptimizerConfig, moment_dtype: Any) -> Optimizer:
-    """The optimizer that a recipe names; a request for another one was refused before (`jax_refusals`)."""
+    """The optimizer of a recipe, which `jax_refusals` has accepted."""
     return OPTIMIZERS[config.name](config, moment_dtype)

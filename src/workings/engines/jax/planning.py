@@ -1,4 +1,4 @@
-"""Planning for devices that are not here, without loading JAX: a child process compiles."""
+"""Planning with the JAX engine for devices that need not be here. JAX is loaded only in a child process."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from workings.engines.source_digest import library_versions, source_digest
 from workings.hardware.catalog import Target, compile_target, gpu_config
 
 AT_A_TIME = 2
-"""Compilers that run at the same time."""
+"""Number of compilers that run at the same time."""
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 """Environment variables that a compiler reads."""
 
@@ -42,9 +42,9 @@ class JaxPlanning:
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """The engine's own programs, compiled for a target; if the step is refused, only the step."""
+        """Inspections of the engine's own programs, compiled for a target; only the step if it is refused."""
         refuse(jax_refusals(request))
-        # XLA compiles for a card that is absent only when it is told the card's sizes in full.
+        # XLA needs a full description of a GPU that is absent.
         if target.platform == "gpu" and not target.gpu_config:
             raise NotInspected
         machine, notes = compile_target(target), _notes(target)
@@ -55,18 +55,16 @@ class JaxPlanning:
         inspections: dict[ProgramName, Inspection] = {}
         if "step" in programs:
             inspections["step"] = inspect("step")
-            # Without a step the other programs' memory is pointless, and every compilation costs time.
             if inspections["step"].refused:
                 return inspections
         others = [name for name in programs if name != "step"]
-        # Threads are enough, because each only waits for a child process that compiles.
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             return inspections | dict(zip(others, pool.map(inspect, others), strict=True))
 
     @classmethod
     def inspection_key(cls, target: Target) -> Mapping[str, Any]:
         """The machine's description for the compiler, its versions and flags, and this engine's source."""
-        # A GPU without a description is never compiled for, so its name is all that there is to key by.
+        # A GPU without a description is never compiled for, so its name is enough.
         known = target.platform != "gpu" or target.gpu_config
         return {"machine": compile_target(target) if known else target.name,
                 "versions": library_versions(("jax", "jaxlib", *PACKAGES[target.platform])),
@@ -76,7 +74,7 @@ class JaxPlanning:
 
     @classmethod
     def usable_memory(cls, target: Target) -> tuple[int, str]:
-        """Memory of one device: of a GPU the share that XLA reserves for a run, else the catalog's number."""
+        """Memory of one device: for a GPU the share that XLA reserves for a run, else the catalog's number."""
         if target.platform != "gpu":
             return target.memory_bytes, target.memory_source
         share = gpu_share()
@@ -85,7 +83,7 @@ class JaxPlanning:
 
 
 def _notes(target: Target) -> tuple[str, ...]:
-    """Remarks about a compilation without the GPU."""
+    """Remarks about a compilation without the GPU; empty for other targets."""
     if target.platform != "gpu":
         return ()
     how = ("put together from its datasheet" if gpu_config(target.gpu_config)["derived"]

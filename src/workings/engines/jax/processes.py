@@ -1,12 +1,12 @@
-"""The processes of a run under JAX: those that `jax.distributed` brings together.
+"""The processes of a run with JAX, connected by `jax.distributed`.
 
-JAX itself reads the address of the coordinator from the environment and knows SLURM, Open MPI and TPU pods; number and
-index of the processes it wants as arguments. `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID` are read here.
+A launcher that JAX knows (Slurm, Open MPI, a TPU pod) starts them, or these variables are set for each process:
 
-A process whose coordinator is gone ends with one sentence and an exit code, where JAX aborts (SIGABRT). A thread of
-JAX's C++ runtime hears of it and calls the client's ``missed_heartbeat_callback``, which by default aborts the process.
-`jax.distributed.initialize` cannot set another one, and jaxlib 0.10.2 cannot call one of Python: it cannot translate
-the argument, and the exception ends in C++'s terminate handler. So both are set.
+    JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …
+
+If the coordinator is gone, JAX aborts a process (SIGABRT). Here the process ends with a sentence and an exit code
+instead. For this both the client's ``missed_heartbeat_callback`` and C++'s terminate handler are replaced, because
+jaxlib 0.10.2 cannot call a callback in Python and ends in the terminate handler.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from workings.engines.import_warnings import error_stream
 from workings.errors import PEER_GONE, DeviceError, Interrupted, RequestError, first_line
 
 GRACE_SECONDS = 15.0
-"""Seconds for the main thread, whose call breaks as well, to clean up and to say more than this thread can."""
+"""Seconds for the main thread, whose call fails as well, to clean up and to report the error."""
 
 
 def _leave(*_: object) -> None:
@@ -41,12 +41,12 @@ def _leave(*_: object) -> None:
 
 
 _TERMINATE = ctypes.CFUNCTYPE(None)(_leave)
-"""Kept, because C++ holds only its address."""
+"""Stored, because C++ has only its address."""
 
 
 @contextmanager
 def leaving_in_order() -> Iterator[None]:
-    """A client of JAX's coordinator that is made within this context ends its process in order."""
+    """Within this context, JAX makes a client that ends its process in order if the coordinator is gone."""
     if sys.platform == "linux":
         ctypes.CDLL("libstdc++.so.6")._ZSt13set_terminatePFvvE(_TERMINATE)
     jaxlib: Any = importlib.import_module("jaxlib._jax")  # the callback has no public name
@@ -66,9 +66,9 @@ LAUNCHERS = {"SLURM_STEP_NODELIST": "SLURM_NTASKS", "OMPI_MCA_orte_hnp_uri": "OM
 TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
 PREFIX = "workings/run/"
 MIN_BYTES = 1024
-"""Smallest size of what is broadcast."""
+"""Smallest size of a broadcast, in bytes."""
 HEARTBEAT_SECONDS = 100
-"""Longest silence of a process until JAX counts it as gone and ends the others."""
+"""Longest silence of a process before JAX ends the others."""
 
 
 class JaxProcesses:
@@ -83,7 +83,7 @@ class JaxProcesses:
         self._client.key_value_set_bytes(PREFIX + key, value, allow_overwrite=True)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
-        """A value as soon as it is there."""
+        """A value as soon as it is there; None after the time limit."""
         try:
             if not seconds:
                 return bytes(self._client.key_value_try_get_bytes(PREFIX + key))
@@ -104,26 +104,29 @@ class JaxProcesses:
         return pickle.loads(multihost_utils.broadcast_one_to_all(padded)[:size].tobytes())  # noqa: S301
 
     def shutdown(self, *, stopped: bool) -> None:
-        """Leaves after a stop: JAX's own clearing up at the end of the process would abort the others."""
+        """Leave after a stop: otherwise JAX aborts the other processes when this one ends."""
         if stopped:
             jax.distributed.shutdown()
 
 
 def _arguments() -> dict[str, Any] | None:
-    """Arguments of `jax.distributed.initialize`; None where no launcher started several processes."""
-    there = [name for name in VARIABLES if name in os.environ]
+    """Arguments of `jax.distributed.initialize`: empty if JAX finds them itself, None for a single process.
+
+    Raises `RequestError` for variables that contradict each other, and for processes that JAX cannot connect.
+    """
     if os.environ.get("JAX_NUM_PROCESSES") == CLUSTER:
         return {}
-    if len(there) == len(VARIABLES):
+    present = [name for name in VARIABLES if name in os.environ]
+    if len(present) == len(VARIABLES):
         address, number, index = (os.environ[name] for name in VARIABLES)
         if not (number.isdigit() and index.isdigit() and int(index) < int(number)):
             raise RequestError(f"JAX_NUM_PROCESSES={number} does not fit JAX_PROCESS_ID={index}",
                                "how many processes there are, and this one's index, from 0")
-        # The three variables decide alone, even inside a SLURM job that JAX would recognize.
-        several = {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
-                   "cluster_detection_method": "deactivate"}
-        return several if int(number) > 1 else None
-    # One process is one process, regardless of its launcher.
+        if int(number) == 1:
+            return None
+        # The three variables count even inside a Slurm job, which JAX would detect.
+        return {"coordinator_address": address, "num_processes": int(number), "process_id": int(index),
+                "cluster_detection_method": "deactivate"}
     if os.environ.get("JAX_NUM_PROCESSES") == "1":
         return None
     launched = any(name in os.environ and int(os.environ.get(number, "1")) > 1 for name, number in LAUNCHERS.items())
@@ -131,9 +134,9 @@ def _arguments() -> dict[str, Any] | None:
         return {}
     known = f"a launcher that JAX knows (Slurm, Open MPI, a TPU pod), or all three of {', '.join(VARIABLES)}"
     example = "JAX_COORDINATOR_ADDRESS=HOST:PORT JAX_NUM_PROCESSES=N JAX_PROCESS_ID=I workings train …"
-    if there:
-        raise RequestError(f"{', '.join(sorted(set(VARIABLES) - set(there)))} must be set, as {', '.join(there)} is",
-                           known, example)
+    if present:
+        absent = sorted({*VARIABLES} - {*present})
+        raise RequestError(f"{', '.join(absent)} must be set, as {', '.join(present)} is", known, example)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RequestError(f"engine jax does not read WORLD_SIZE={os.environ['WORLD_SIZE']}, torchrun's variable",
                            "processes that JAX can bring together",
@@ -145,7 +148,7 @@ def _arguments() -> dict[str, Any] | None:
 
 
 def join() -> Processes | None:
-    """The processes of one run. They must meet before JAX opens a device."""
+    """Connect to the other processes of the run, before JAX opens a device; None for a single process."""
     from jax._src.distributed import global_state  # the store has no public name
 
     if not jax.distributed.is_initialized():
@@ -161,7 +164,7 @@ def join() -> Processes | None:
                     **arguments, initialization_timeout=seconds, shutdown_timeout_seconds=seconds,
                     heartbeat_timeout_seconds=min(HEARTBEAT_SECONDS, seconds))
         except (RuntimeError, ValueError) as error:
-            # jaxlib cannot pass every reason on to Python.
+            # jaxlib cannot translate every error to Python.
             reason = "" if "bad_cast" in str(error) else f": {first_line(error)}"
             raise RequestError(f"the processes did not meet within {seconds} seconds{reason}", "every process of the "
                                "run", "an address of process 0 that all machines can reach") from error
@@ -171,7 +174,7 @@ def join() -> Processes | None:
 
 
 def _refuse_taken_port(address: str) -> None:
-    """JAX's coordinator ends in a segmentation fault where another program listens on its port."""
+    """Raise `RequestError` for a port that is in use: JAX's coordinator would end in a segmentation fault."""
     port = address.rpartition(":")[2]
     try:
         socket.create_server(("", int(port))).close()
@@ -181,9 +184,11 @@ def _refuse_taken_port(address: str) -> None:
 
 
 def refuse_strangers(devices: tuple[jax.Device, ...]) -> None:
-    """Raise `DeviceError` for devices of hosts that were not met: a pod of TPUs shows all to one process alone."""
+    """Raise `DeviceError` for devices of other hosts, such as those of a TPU pod, that are not connected.
+
+    XLA would wait for them forever.
+    """
     hosts = {device.process_index for device in devices}
-    # XLA would wait for the other hosts' part of the first collective, without a message and without an end.
     if len(hosts) > 1 and not jax.distributed.is_initialized():
         raise DeviceError(f"this process sees devices of {len(hosts)} hosts and has not met the others' processes",
                           "the same command on every host, told to meet the others",

@@ -1,7 +1,7 @@
-"""A linear layer of the decoder: its weight, whole or quantized, with a bias and an adapter if there are any.
+"""A linear layer of the decoder: a weight in full or in four bits, maybe with a bias and an adapter.
 
-Its tensors, by their names below the projection's: ``weight`` ``[out, in]`` or the two of `workings.engines.jax.nf4`,
-``bias`` ``[out]``, ``lora_A.weight`` ``[r, in]``, ``lora_B.weight`` ``[out, r]``, ``scale`` of the adapter (a scalar).
+Its tensors by name: ``weight`` ``[out, in]`` or the two of `workings.engines.jax.nf4`, ``bias`` ``[out]``,
+``lora_A.weight`` ``[r, in]``, ``lora_B.weight`` ``[out, r]``, and ``scale`` of the adapter (a scalar).
 
 Derivatives of products with weights are written by hand, because the automatic ones are slow on a CPU.
 """
@@ -18,7 +18,7 @@ from workings.engines.jax.sharding import NF4_TENSORS, Layout
 
 @jax.custom_vjp
 def matmul(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """``[..., out]`` from x ``[..., in]`` and a weight ``[out, in]``."""
+    """The product ``x @ weight.T`` ``[..., out]`` of x ``[..., in]`` and a weight ``[out, in]``."""
     return _product(x, weight)
 
 
@@ -30,9 +30,9 @@ Residuals = tuple[jax.Array | None, jax.Array | None]
 
 
 def _matmul_forward(x: Any, weight: Any) -> tuple[jax.Array, Residuals]:
-    # A frozen weight has no gradient, so nothing is kept for it.
+    # Backward needs x for the gradient of the weight, and the weight for that of x.
     kept = (x.value if weight.perturbed else None, weight.value if x.perturbed else None)
-    return _product(x.value, weight.value), kept  # not `matmul`: remat policies look for products, not for its name
+    return _product(x.value, weight.value), kept  # not `matmul`: remat policies look for plain products
 
 
 def _matmul_backward(residuals: Residuals, dy: jax.Array) -> Residuals:
@@ -41,8 +41,7 @@ def _matmul_backward(residuals: Residuals, dy: jax.Array) -> Residuals:
     if x is None:
         return dx, None
     rows = tuple(range(x.ndim - 1))
-    # x comes first: the compiler for CPUs transposes the left operand, element by element together with what
-    # produced it. x exists already, dy is usually the end of a long chain (measured: the whole backward took 1.7 x).
+    # The compiler for CPUs transposes the left operand, which is slow for dy (measured: all of backward took 1.7 x).
     return dx, jax.lax.dot_general(x, dy, ((rows, rows), ((), ()))).T
 
 
@@ -52,9 +51,9 @@ matmul.defvjp(_matmul_forward, _matmul_backward, symbolic_zeros=True)
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def frozen_matmul(layout: Layout, name: str, inner: int, x: jax.Array, codes: jax.Array,
                   scales: jax.Array) -> jax.Array:
-    """``[..., out]`` from x ``[..., inner]`` and the frozen matrix of the projection of this name.
+    """The product ``[..., out]`` of x ``[..., inner]`` and the frozen 4-bit matrix of the projection ``name``.
 
-    Backward keeps the stored bits, and they are what devices gather: the matrix exists in full only while it is used.
+    Devices gather the codes, and backward keeps them, so that the matrix exists in full only while it is used.
     """
     return _frozen_forward(layout, name, inner, x, codes, scales)[0]
 
@@ -62,7 +61,6 @@ def frozen_matmul(layout: Layout, name: str, inner: int, x: jax.Array, codes: ja
 def _frozen_forward(layout: Layout, name: str, inner: int, x: jax.Array, codes: jax.Array,
                     scales: jax.Array) -> tuple[jax.Array, Any]:
     y = jnp.einsum("...i,io->...o", x, _dequantized(layout, name, inner, codes, scales, x.dtype))
-    # No x is kept: only a gradient of the matrix would need it, and the matrix is frozen.
     return y, (codes, scales)
 
 
@@ -78,9 +76,9 @@ frozen_matmul.defvjp(_frozen_forward, _frozen_backward)
 
 def _dequantized(layout: Layout, name: str, inner: int, codes: jax.Array, scales: jax.Array,
                  dtype: Any) -> jax.Array:
-    # Gathered before codes become numbers; after that a collective would move two or four bytes an element.
-    gathered = [layout.without_fsdp(f"{name}.{key}", x) for key, x in ((CODES, codes), (ABSMAX, scales))]
-    return dequantize(gathered[0], gathered[1], inner, dtype)
+    # Gathered as codes, which are smaller than numbers.
+    return dequantize(layout.without_fsdp(f"{name}.{CODES}", codes), layout.without_fsdp(f"{name}.{ABSMAX}", scales),
+                      inner, dtype)
 
 
 Tensors = dict[str, jax.Array]
@@ -88,8 +86,7 @@ ADAPTER_A, ADAPTER_B = ADAPTER = ("lora_A.weight", "lora_B.weight")
 SCALE = "lora.scale"
 """Name of the stacked scale of all adapters among a layer's tensors."""
 DROPOUT_KEY, DROPOUT_RATE = "dropout_key", "dropout_rate"
-"""Names below a projection: random key of its adapter's dropout, and the share that is dropped. Only the weights of a
-training step have them."""
+"""Names of tensors of a projection in a training step: random key of its adapter's dropout, and the share to drop."""
 
 
 def is_adapter(name: str) -> bool:
@@ -110,7 +107,7 @@ def cast(tensors: Tensors, dtype: Any) -> Tensors:
 
 
 def dense(tensors: Tensors, inner: int, dtype: Any) -> Tensors:
-    """The projection with its weight ``[out, inner]`` dequantized, if it was quantized."""
+    """The tensors of a projection, with a 4-bit matrix replaced by ``weight`` ``[out, inner]``."""
     if CODES not in tensors:
         return tensors
     rest = {key: x for key, x in tensors.items() if key not in NF4_TENSORS}
@@ -126,11 +123,13 @@ def project(x: jax.Array, tensors: Tensors, name: str, layout: Layout) -> jax.Ar
         y = matmul(x, p["weight"])
     if "bias" in p:
         y = y + p["bias"]
-    return y + p["scale"] * matmul(matmul(dropped(x, p), p[ADAPTER_A]), p[ADAPTER_B]) if ADAPTER_A in p else y
+    if ADAPTER_A in p:
+        y = y + p["scale"] * matmul(matmul(dropped(x, p), p[ADAPTER_A]), p[ADAPTER_B])
+    return y
 
 
 def dropped(x: jax.Array, p: Tensors) -> jax.Array:
-    """An adapter's input after dropout, as in peft: a random part is 0, the rest divided by the share that is kept."""
+    """An adapter's input after dropout, as in peft: a random part is 0, the rest is divided by the share kept."""
     if DROPOUT_KEY not in p:
         return x
     keep = 1 - p[DROPOUT_RATE]

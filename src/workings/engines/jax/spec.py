@@ -1,4 +1,4 @@
-"""From a request to the parts of the step: dtypes, attention, remat, optimizer, and the sharding of every array."""
+"""Turns a request into a `StepSpec`, the sharding of every array, and programs that can be compiled."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,7 +39,7 @@ def build_spec(request: EngineRequest, layout: Layout, platform: str) -> StepSpe
         loss_chunk=memory.loss_chunk, parameter_dtype=DTYPES[precision.parameters],
         compute_dtype=DTYPES[precision.compute], rounding=precision.rounding, seed=request.seed,
         optimizer=make_optimizer(request.optimizer, DTYPES[precision.moments]), objective=request.objective, lora=lora,
-        # Several devices of one CPU simulate a mesh, and run the program of the mesh.
+        # Several devices of one CPU simulate a mesh, so they run the program of the mesh.
         at_loss_positions=platform == "cpu" and layout.shape.devices == 1 and memory.cpu_optimizations)
 
 
@@ -68,9 +68,9 @@ def initial_params(spec: StepSpec, seed: Any) -> Params:
             params[name] = random_tensor(seed, name, x.shape, spec.shape, x.dtype)
             continue
         weights = random_tensor(stack_seed, name, x.shape, spec.shape, x.dtype)
-        # One layer after the other, so that float32 blocks of one matrix exist and not of the whole stack.
+        # One layer after the other, to save memory.
         codes, scales = jax.lax.map(partial(nf4.quantize, xp=jnp), weights)
-        # And one stack after the other: the seed of the next waits for this one, or all would be in memory in full.
+        # One stack after the other: the seed of the next stack waits for this one.
         stack_seed, codes, scales = jax.lax.optimization_barrier((stack_seed, codes, scales))
         stem = name.removesuffix("weight")
         params |= {stem + nf4.CODES: codes, stem + nf4.ABSMAX: scales}
@@ -101,27 +101,26 @@ def batch_shapes(shape: tuple[int, ...], signals: tuple[str, ...] = ()) -> dict[
 
 def lower_step(spec: StepSpec, abstract: dict[str, Any], shardings: Any, shape: tuple[int, ...],
                more: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
-    """The jitted step, lowered for a batch of this shape ``[A, B, S]``: the same program is run and inspected.
+    """The step, lowered for a batch of this shape ``[A, B, S]``. The state is donated.
 
-    The state is donated, so parameters and moments exist once. Of ``more``, a batch's `loss_positions` by name, only
-    the shape is read. Raises `RequestError` for rows that do not divide.
+    ``more``: the batch's `loss_positions` by name; only their shape is read. Raises `RequestError` for rows that the
+    devices cannot share evenly.
     """
     refuse_uneven_rows(shape[1], spec.layout.shape)
     arrays = batch_shapes(shape, spec.objective.signals)
     arrays |= {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in more.items()}
     batch_shardings = dict.fromkeys(arrays, spec.layout.batch())
     replicated = spec.layout.sharding()
-    # The state has the same shardings before and after, so that donated buffers take the results.
     jitted = jax.jit(partial(step, spec), donate_argnums=0,
                      in_shardings=(shardings, batch_shardings, replicated, replicated),
                      out_shardings=(shardings, replicated, replicated))
-    # Divisor and learning rate are arguments, so a schedule needs one program.
+    # Divisor and learning rate are arguments, so that a schedule needs one program.
     number = jax.ShapeDtypeStruct((), jnp.float32)
     return jitted.lower(abstract, arrays, number, number)
 
 
 def forward_program(program: Callable[..., Any], spec: StepSpec, shardings: dict[str, Any]) -> Any:
-    """A jitted function of a spec, parameters and a batch; its results are on every device."""
+    """The jitted ``program(spec, params, batch)`` as a function of the last two; its results are on all devices."""
     batch = dict.fromkeys(batch_shapes(()), spec.layout.batch())
     return jax.jit(partial(program, spec), in_shardings=(shardings["params"], batch),
                    out_shardings=spec.layout.sharding())

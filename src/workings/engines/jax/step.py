@@ -1,7 +1,8 @@
-"""One optimizer step as a pure function, and the evaluation of one batch.
+"""One optimizer step as a pure function, and the forward programs: evaluation and log probabilities.
 
-State: ``{"params": tree, "moments": slot -> flat name -> array, "step": int32}``. The step donates it: inputs and
-outputs share memory, so that parameters and moments exist once.
+The state of training is a tree of arrays:
+
+    {"params": {…}, "moments": {"exp_avg": {flat name: array, …}, …}, "step": int32}
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,15 +34,15 @@ Arrays = dict[str, jax.Array]
 State = Mapping[str, Any]
 """The stored state: ``params``, ``moments`` and ``step``, layers stacked."""
 MASTER = "master"
-"""Slot of the float32 copy of the weights in the optimizer state. It keeps what rounding to bfloat16 would lose: an
-update smaller than about 1/512 of a weight rounds to nothing, which at usual fine-tuning rates is most of them."""
+"""Slot of a float32 copy of the weights in the optimizer's state. Without it, an update of less than about 1/512 of a
+bfloat16 weight is lost by rounding, and in fine-tuning most updates are smaller."""
 
 
 def stochastic_bfloat16(x: jax.Array, key: jax.Array) -> jax.Array:
-    """``x`` (float32) rounded up or down to bfloat16 at random, its mean kept.
+    """``x`` (float32) rounded to bfloat16, up or down at random, so that the mean is ``x``. Infinity and NaN stay.
 
-    The lower 16 bits of a float32 are the fraction that bfloat16 lacks: adding a uniform 16-bit number carries into
-    the upper half with exactly that probability. Values that are not finite stay what they are.
+    The lower 16 bits of a float32 are the fraction that bfloat16 does not have. Adding a uniform random 16-bit number
+    carries into the upper half with exactly the right probability.
     """
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     noise = jax.random.bits(key, x.shape, jnp.uint16).astype(jnp.uint32)
@@ -51,8 +52,8 @@ def stochastic_bfloat16(x: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def round_keys(seed: int, step: jax.Array, names: Sequence[str]) -> dict[str, jax.Array]:
-    """Keys of these tensors' rounding at one step: a resumed run draws the same numbers."""
-    # The step is folded into all keys by one operation: one for each tensor would be most of a step's scalar code.
+    """A random key by name for the rounding of each tensor, which depends on seed, step and name only."""
+    # The step is folded into all keys by one operation, which is faster than one for each tensor.
     with jax.ensure_compile_time_eval():
         keys = jnp.stack([tensor_key(seed, f"rounding of {name}") for name in names])
     return dict(zip(names, jax.vmap(jax.random.fold_in, (0, None))(keys, step), strict=True))
@@ -76,7 +77,7 @@ class StepSpec:
     lora: Lora | None = None
     """Adapters, if only adapters are trained."""
     at_loss_positions: bool = False
-    """Whether the loss is computed at a batch's loss positions only, where it has them."""
+    """Whether the loss is computed at a batch's loss positions only, if it has them."""
 
     def trains(self, name: str) -> bool:
         """Whether the tensor of this flat name is trained."""
@@ -95,10 +96,12 @@ class StepSpec:
         return self.trained(params) if self.lora else flatten_params(params)
 
     def fresh_moments(self, params: Params) -> dict[str, Any]:
-        """Optimizer state at step 0: slot -> flat name -> array; the float32 master is one of the slots."""
+        """Optimizer state at step 0: slot -> flat name -> array; `MASTER` may be one of the slots."""
         trained = self.trained(params)
-        master = {MASTER: {name: x.astype(jnp.float32) for name, x in trained.items()}}
-        return self.optimizer.init(trained) | (master if self.rounding == "master_fp32" else {})
+        moments = self.optimizer.init(trained)
+        if self.rounding == "master_fp32":
+            moments[MASTER] = {name: x.astype(jnp.float32) for name, x in trained.items()}
+        return moments
 
 
 def _last_layer(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array:
@@ -113,12 +116,12 @@ def all_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> jax.Array
 
 
 def supervised_hidden_states(spec: StepSpec, params: Params, rows: Arrays) -> tuple[jax.Array, Arrays]:
-    """``[B, M, D]`` normed hidden states of one micro batch, and its rows: at its loss positions, if it has some."""
+    """``[B, M, D]`` normed hidden states of one micro batch, and its rows: at its M loss positions, if it has some."""
     if LOSS_POSITIONS not in rows:
         return all_hidden_states(spec, params, rows), rows
     index = rows[LOSS_POSITIONS]
-    return (final_norm(select(_last_layer(spec, params, rows), index), params, spec.shape),
-            {name: select(x, index) for name, x in rows.items() if name != LOSS_POSITIONS})
+    hidden = final_norm(select(_last_layer(spec, params, rows), index), params, spec.shape)
+    return hidden, {name: select(x, index) for name, x in rows.items() if name != LOSS_POSITIONS}
 
 
 LossAndMetrics = tuple[jax.Array, jax.Array]
@@ -127,10 +130,10 @@ LossAndMetrics = tuple[jax.Array, jax.Array]
 
 def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
               step: jax.Array | int = 0) -> tuple[LossAndMetrics, Params, jax.Array | None]:
-    """The objective over the whole step divided by ``divisor``, its metrics and its gradient in the trained tensors.
+    """The objective over the whole step divided by ``divisor``, its metrics, and its gradients for the trained tensors.
 
-    Also ``[A, B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross entropy. The
-    split into micro batches does not change the result. Only dropout reads ``step``.
+    The last result is ``[A, B, S]`` log probabilities of the targets, 0 where they are not supervised; None for cross
+    entropy. Only dropout reads ``step``.
     """
     trained, frozen = unflatten_params(spec.trained(params)), spec.frozen(params)
 
@@ -142,7 +145,6 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
             spec.objective, hidden, unembedding(all_params), learned, spec.shape, spec.layout, spec.loss_chunk)
         if LOSS_POSITIONS in rows and log_probs is not None:
             log_probs = spread(log_probs, rows[LOSS_POSITIONS], rows["tokens"].shape[1])
-        # Divided here, so that the sum over micro batches is the gradient of the step.
         return surrogate / divisor, ((total / divisor, metrics), log_probs)
 
     def grad(rows: Arrays, key: jax.Array | None) -> tuple[tuple[LossAndMetrics, Params], jax.Array | None]:
@@ -150,7 +152,7 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
         return (loss, gradient), log_probs
 
     keys = dropout_keys(spec.lora, spec.seed, step, batch["tokens"].shape[0])
-    # One micro batch needs no sum, and so no accumulator of the size of all gradients.
+    # A single micro batch needs no accumulator of the size of all gradients.
     if batch["tokens"].shape[0] == 1:
         sums, log_probs = grad(*jax.tree.map(lambda x: x[0], (batch, keys)))
         return *sums, None if log_probs is None else log_probs[None]
@@ -161,7 +163,7 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
         return jax.tree.map(jnp.add, carry, sums), log_probs
 
     zero_loss = jnp.zeros(()), jnp.zeros((len(spec.objective.metrics), 2))
-    # The accumulator has the dtype of the weights: in bfloat16 every addition of a micro batch is rounded.
+    # The accumulator has the dtype of the weights, so each addition may be rounded to bfloat16.
     zeros = (zero_loss, jax.tree.map(jnp.zeros_like, trained))
     sums, log_probs = jax.lax.scan(add, zeros, (batch, keys))
     return *sums, log_probs
@@ -170,14 +172,14 @@ def gradients(spec: StepSpec, params: Params, batch: Arrays, divisor: jax.Array,
 def changed_share(old: dict[str, jax.Array], new: dict[str, jax.Array]) -> jax.Array:
     """Share of trained parameters whose stored value changed."""
     total = float(sum(x.size for x in old.values()))  # a count of billions does not fit in int32
-    # Each row is counted in integers: a float32 count of single elements would stop at 2 ** 24.
+    # Each row is counted in integers: a float32 count would stop at 2 ** 24.
     rows = [jnp.sum(old[name] != new[name], axis=-1, dtype=jnp.int32).astype(jnp.float32) for name in old]
     return sum((jnp.sum(count) for count in rows), jnp.zeros(())) / total
 
 
 def update_tensors(spec: StepSpec, state: dict[str, Any], grads: dict[str, jax.Array],
                   learning_rate: jax.Array) -> dict[str, Any]:
-    """The state after the optimizer's update of every trained tensor with these gradients."""
+    """The state after an update of every trained tensor with these gradients."""
     step = state["step"] + 1
     old, moments = spec.trained(state["params"]), state["moments"]
     new: dict[str, jax.Array] = {}
@@ -199,10 +201,10 @@ def step(spec: StepSpec, state: dict[str, Any], batch: Arrays, divisor: jax.Arra
          learning_rate: jax.Array) -> tuple[dict[str, Any], jax.Array, jax.Array | None]:
     """The state after one update, numbers, and log probabilities as `gradients` gives them.
 
-    Numbers: value of the objective, gradient norm, share of weights changed; then sum and count of each metric.
+    The numbers are one array, so that the host waits for one transfer: value of the objective, gradient norm and share
+    of weights changed, then sum and count of each metric.
     """
     (value, metrics), grad_tree, log_probs = gradients(spec, state["params"], batch, divisor, state["step"])
-    # The compiler fuses the cast into what reads it; no float32 copy of all gradients exists.
     grads = {name: g.astype(jnp.float32) for name, g in flatten_params(grad_tree).items()}
     norm = global_norm(grads)
     if clip_norm := spec.optimizer.config.clip_norm:
@@ -210,7 +212,6 @@ def step(spec: StepSpec, state: dict[str, Any], batch: Arrays, divisor: jax.Arra
         grads = {name: g * factor for name, g in grads.items()}
     new = update_tensors(spec, state, grads, learning_rate)
     changed = changed_share(spec.trained(state["params"]), spec.trained(new["params"]))
-    # One small array, so that the host waits for one transfer in a step.
     return new, jnp.concatenate([jnp.stack([value, norm, changed]), metrics.reshape(-1)]), log_probs
 
 
@@ -220,7 +221,6 @@ def evaluate(spec: StepSpec, params: Params, batch: Arrays) -> jax.Array:
         return loss_sum(all_hidden_states(spec, params, rows), unembedding(params), rows["targets"], rows["loss_mask"],
                         spec.shape, spec.layout, spec.loss_chunk)
 
-    # Micro batches come one after the other, so only one of them has its activations in memory.
     return jnp.sum(jax.lax.map(micro_batch_loss, batch))
 
 
@@ -231,7 +231,7 @@ def log_probs(spec: StepSpec, params: Params, batch: Arrays) -> jax.Array:
                                          temperature_of(spec.objective))
         log_probs_BS = target_log_probs(hidden, unembedding(params), rows["targets"], shape, spec.layout,
                                         spec.loss_chunk)
-        # `where` and no product: padding may give an infinite log probability, and 0 times that is NaN.
+        # No product: padding may have an infinite log probability, and 0 times infinity is NaN.
         return jnp.where(rows["loss_mask"] > 0, log_probs_BS, 0.0)
 
     return jax.lax.map(micro_batch_log_probs, batch)

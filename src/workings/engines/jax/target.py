@@ -1,8 +1,7 @@
-"""Compilation of a run's own programs for devices that are not here, to get the memory that they need.
+"""Compiles the programs of a run for devices that need not be here, and reads the memory that they need.
 
-The compilers read environment variables before JAX is imported and print a lot, so they run in a child process
-(`aot_compile.py`). Two compilers need no device: libtpu, and XLA's for CUDA, which gets a description of the GPU. The
-same child process compiles for the CPU. Below: what a compiled program, or the compiler's refusal, says about memory.
+Two compilers need no device: libtpu, and XLA's compiler for CUDA, which gets a description of the GPU. They run in a
+child process (`aot_compile`), because they read environment variables before JAX is imported and print a lot.
 """
 
 import os
@@ -22,15 +21,15 @@ from workings.hints import pip_install
 
 REFUSED = (re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm"),
            re.compile(r"required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)"))
-"""The two messages of the TPU compiler for a lack of memory: bytes needed, then bytes available."""
+"""The two messages of the TPU compiler for a lack of memory, with the bytes needed and the bytes available."""
 UNITS = {"K": 2 ** 10, "M": 2 ** 20, "G": 2 ** 30, "T": 2 ** 40}
 PACKAGES = {"cpu": (), "tpu": ("libtpu",), "gpu": ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")}
-"""Distributions of the compiler for a platform, in addition to JAX."""
+"""Distributions that a platform's compiler needs in addition to JAX."""
 
 
 def compiler_environment(target: Mapping[str, Any]) -> dict[str, str]:
     """Environment variables that the compiler for a target reads when it is loaded."""
-    # Without a TPU there is no metadata server, for which libtpu would wait minutes. Two children may load it at once.
+    # Without a TPU libtpu would wait minutes for a metadata server. Two child processes may load it at once.
     if target["platform"] == "tpu":
         return {"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": target["accelerator_type"],
                 "TPU_WORKER_HOSTNAMES": "localhost", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
@@ -44,23 +43,23 @@ def compiler_environment(target: Mapping[str, Any]) -> dict[str, str]:
 
 def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str, Any],
                 program: ProgramName = "step") -> Inspection:
-    """Memory of one program of a request on devices that are not here (`workings.hardware.catalog.compile_target`).
+    """Memory of one program of a request on a target (`workings.hardware.catalog.compile_target`).
 
-    The step, or a program without an update, which runs while the optimizer's state is in memory: that counts. The
-    compiler may over-estimate. Where it refuses for lack of memory, ``peak_bytes`` is what it said it needs.
+    The optimizer's state counts for every program, because it stays in memory. If the compiler refuses the program for
+    lack of memory, ``peak_bytes`` are the bytes that it says are needed.
 
     Raises:
-        NotInspected: the compiler is not installed, or does not do this program.
+        NotInspected: the compiler is not installed, or does not support this program.
         RequestError: the request is wrong.
         WorkingsError: the compiler failed for another reason than memory.
     """
     ask = {"request": replace(request, device=target["platform"]).to_json(), "batch": list(size),
            "target": dict(target), "program": program}
-    # The child's own platform is the CPU: the compiler gets a description of the target, which is never opened.
+    # The child opens only the CPU; the compiler gets a description of the target.
     environment = dict(os.environ) | compiler_environment(target) | {
         "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "1", "JAX_ENABLE_COMPILATION_CACHE": "false"}
     if target["platform"] == "gpu":
-        # A run on such a GPU chooses its kernels in this way, and each choice needs its own memory.
+        # A run on the GPU uses the same kernels, which decide the memory.
         environment[FLAGS] = same_kernels(environment.get(FLAGS, ""))
     where = str(target.get("topology", target["platform"]))
     answer, said = ask_child("workings.engines.jax.aot_compile", ask, f"the compiler for {where}", environment)
@@ -74,18 +73,18 @@ def compile_for(request: EngineRequest, size: ProgramShape, target: Mapping[str,
 
 
 def refused_bytes(message: str) -> tuple[int, int]:
-    """Bytes used and bytes there are, from the compiler's refusal; zeros where the message is another one."""
-    match = next(filter(None, (sentence.search(message) for sentence in REFUSED)), None)
-    if not match:
-        return 0, 0
-    return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
+    """Bytes needed and bytes available, from the compiler's refusal; zeros for another message."""
+    for sentence in REFUSED:
+        if match := sentence.search(message):
+            return int(float(match[1]) * UNITS[match[2]]), int(float(match[3]) * UNITS[match[4]])
+    return 0, 0
 
 
 def inspection(compiled: Any) -> Inspection:
-    """Bytes per device of a compiled step.
+    """Bytes per device of a compiled program.
 
-    The peak is the larger of the compiler's own peak and arguments + outputs + temporaries - aliased. Either can be the
-    larger one, so both are in the breakdown.
+    The peak is the larger of two numbers, which are both in the breakdown: the compiler's own peak, and arguments +
+    outputs + temporaries - aliased (a donated argument and its output share memory).
     """
     stats = compiled.memory_analysis()
     breakdown = {
@@ -94,7 +93,6 @@ def inspection(compiled: Any) -> Inspection:
         "code": int(stats.generated_code_size_in_bytes),
         "compiler_peak": int(getattr(stats, "peak_memory_in_bytes", 0)),
     }
-    # A donated argument and its output share memory and are in both numbers, so they are subtracted once.
     total = breakdown["arguments"] + breakdown["outputs"] + breakdown["temporaries"] - breakdown["aliased"]
     breakdown["sum"] = total
     return Inspection(peak_bytes=max(total, breakdown["compiler_peak"]), source="compiled", breakdown=breakdown,
@@ -102,7 +100,7 @@ def inspection(compiled: Any) -> Inspection:
 
 
 def refusal(error: Exception) -> Inspection | None:
-    """Memory that a TPU's compiler states when it refuses a program for lack of memory; None for another error."""
+    """The memory that the TPU compiler states when it refuses a program for lack of memory; None for another error."""
     needed, limit = refused_bytes(str(error))
     if not needed:
         return None

@@ -1,6 +1,6 @@
-"""The most likely tokens of each position, and how likely they are: what a teacher says for others to learn from.
+"""The most likely tokens of each position with their log probabilities, from which a student learns.
 
-Logits exist for as many positions at a time as in the loss, on each device for its own part of the vocabulary.
+As in the loss, logits are computed in chunks of positions, and each device has its own part of the vocabulary.
 
 Shape suffixes: A micro batches, B rows, S positions, D width, V vocabulary, C positions of a chunk, K tokens.
 """
@@ -17,17 +17,16 @@ from workings.engines.jax.sharding import FSDP, TP
 from workings.engines.jax.step import Arrays, StepSpec, all_hidden_states
 
 TokensAndLogProbs = tuple[jax.Array, jax.Array]
-"""Tokens, int32, the most likely one first; and their log probabilities, float32."""
+"""Tokens (int32, the most likely one first), and their log probabilities (float32)."""
 
 
 def most_likely(count: int, below: int, spec: StepSpec, params: Params, batch: Arrays) -> TokensAndLogProbs:
-    """``[A, B, S, K]`` tokens with ids under ``below``, and their log probabilities among all; 0 where not supervised.
+    """The K = ``count`` most likely tokens ``[A, B, S, K]`` with ids under ``below``, and their log probabilities.
 
-    ``below``: at most the model's vocabulary.
+    Probabilities are among all tokens of the model. Both results are 0 where positions are not supervised.
     """
     def micro_batch_top_tokens(rows: Arrays) -> TokensAndLogProbs:
         hidden, head = all_hidden_states(spec, params, rows), unembedding(params)
-        # The same pieces as those of the loss: all logits of a micro batch at once may be larger than the model.
         partition = LossPartition.from_head(head, spec.shape, spec.layout, spec.loss_chunk)
         tokens, log_probs = map_chunks(partition, partial(_of_chunk, partition, count, below), (hidden,),
                                        head.astype(hidden.dtype))
@@ -41,12 +40,11 @@ def _of_chunk(partition: LossPartition, count: int, below: int, h: jax.Array, he
               first: jax.Array | int) -> TokensAndLogProbs:
     """``[C, K]`` tokens and log probabilities of a chunk ``[C, D]``."""
     chunk_logits = logits_of_chunk(partition, h, jnp.zeros(h.shape[0], jnp.int32), head, first)
-    # Tokens beyond the student's vocabulary are never chosen; they still count in the normalization.
     eligible = jax.lax.broadcasted_iota(jnp.int32, chunk_logits.logits.shape, 1) + first < below
     logits, tokens = jax.lax.top_k(jnp.where(eligible, chunk_logits.logits, -jnp.inf), min(count, head.shape[0]))
     tokens = tokens + first
     if partition.vocabulary_parallel:
-        # The best tokens of the whole vocabulary are among the best of each device, which sends no more than those.
+        # The best tokens of the whole vocabulary are among the best of each device.
         logits, tokens = (jax.lax.all_gather(x, (FSDP, TP), axis=1, tiled=True) for x in (logits, tokens))
         logits, order = jax.lax.top_k(logits, count)
         tokens = jnp.take_along_axis(tokens, order, 1)
