@@ -26,7 +26,6 @@ _MOVED = re.compile(r"([\w.]{1,40}): (.{1,200}) before, (.{1,200}) now")
 def steps(unit: Unit) -> Found:
     """Numbers of the steps; the events of resumes against the steps that were kept, the layout and the run before."""
     numbers = [row.get("step") for row in unit.metrics]
-    # A smoothed curve or a removed step shows as a gap, because steps count from 1 without gaps.
     if numbers != list(range(1, len(numbers) + 1)):
         gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
         yield f"line {gap} of {METRICS} is step {numbers[gap - 1]}"
@@ -103,8 +102,6 @@ def _file_problems(unit: Unit) -> Iterator[str]:
         first = names if first is None else first
         if not any(name.endswith(".safetensors") for name in names):
             yield f"{shown(folder)} holds no tensors"
-        # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes. Only
-        # the number of shards changes with the number of processes.
         if names != first:
             yield f"{shown(folder)} has other files than the first checkpoint"
 
@@ -130,8 +127,8 @@ def _kept_problems(unit: Unit) -> Iterator[str]:
 
 
 def _weights_problems(unit: Unit) -> Iterator[str]:
-    """Checkpoints with an earlier one's weights although the log says that steps changed some, or the other way."""
-    # By the digests of the sums: the bytes of the tensors need not be read, nor even be here.
+    """Whether weights differ between two checkpoints exactly if the log says that steps between them changed some."""
+    # By the digests in the sums: a pack may lack the tensors themselves.
     weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
                         if name.startswith(f"{folder}/") and WEIGHTS_FILE.search(name)}
                for number, folder in unit.checkpoints.items()}
