@@ -116,7 +116,6 @@ def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: Run
         named = {override.partition("=")[0] for override in typed}
         files = {key: name for key, name in files.items() if named & {key, key.partition(".")[0]}}
     overrides = [override for override in typed if override.partition("=")[0] not in files]
-    # Last, so that they win over an override of a whole section.
     overrides += [f"{key}={flow(value)}" for key, value in sorted(files.items())]
     # Without its steps the recipe of a smoke run would train a larger model.
     smoke = ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
@@ -141,7 +140,6 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
         "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "", "    workings verify .", "",
-        # Indented by four spaces: Markdown code, without markup. All units: none is left out unseen.
         "Runs, and the evaluations in them, have these root digests:", "",
         *(f"    {root}  {path}" for path, root in sorted(units.items())), ""]
     # Said here, because a run that is copied out of the pack would fail for its missing tensors.

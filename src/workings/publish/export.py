@@ -66,7 +66,6 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         return base.model_dump()
     # Forms of another tokenizer next to the run's own would be two vocabularies in one folder.
     same = has_tokenizer(base, opened.session.tokenizer)
-    # Sorted, because a file system lists names in any order.
     forms, terms = ([path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
                     for patterns in (TOKENIZER_FORMS if tokenizer else (), TERMS))
     copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
@@ -174,7 +173,6 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
 def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) -> None:
     session = opened.session
     session.engine.export(session.state, directory)
-    # The manifest says so of a run that trained the text part of a multimodal model.
     if LEFT_ASIDE in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
@@ -193,7 +191,6 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
 
 def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> None:
     session = opened.session
-    # Refused before gigabytes are written.
     form_of(opened.request.shape).header(opened.request.shape)
     weights = directory / "weights"
     weights.mkdir()
@@ -218,7 +215,6 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     write_object(config, settings)
     # transformers reads and writes this file by now; other tools read the template in the settings above.
     (directory / "chat_template.jinja").write_text(template.source, encoding="utf-8")
-    # Greedy, as runs are evaluated unless a temperature is asked for.
     write_object(directory / GENERATION_CONFIG,
                  _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 

@@ -102,7 +102,6 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             _write_dataset(new_folder / "dataset", built, data, user)
             notebook = new_folder / "notebook"
             notebook.mkdir()
-            # The same cells as a script too, which can be read and tried without Jupyter.
             for name, contents in ((f"{request.name}.ipynb", notebook_text(request)),
                                    (f"{request.name}.py", script(request)),
                                    ("kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")):

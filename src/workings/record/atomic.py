@@ -60,7 +60,6 @@ def new_folder(final: Path, doing: str) -> Iterator[Path]:
 
     ``doing`` is a verb for the message. Raises `StorageError`.
     """
-    # Next to the final place, because a rename is only atomic within one file system.
     temporary = final.with_name(f".{final.name}{TEMPORARY_SUFFIX}")
     with storage(final, doing):
         shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed

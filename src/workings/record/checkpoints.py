@@ -64,9 +64,7 @@ class CheckpointStore:
         """
         final = self.directory / checkpoint_folder(step)
         with storage(final, "save"):
-            # Remove what a killed save left.
             self.clean()
-            # The folder has a hidden name, which no resume looks at.
             with atomic.new_folder(final, "save") as temporary:
                 write(temporary)
                 atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
@@ -83,7 +81,6 @@ class CheckpointStore:
     def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest intact checkpoint, and a line for each newer damaged one."""
         skipped: list[str] = []
-        # From the newest on, and every byte is hashed: this takes as long as reading the checkpoint.
         for path in reversed(self.folders()):
             try:
                 return self.load(path), skipped
@@ -110,7 +107,6 @@ class CheckpointStore:
             # A link could lead out of the run, to bytes that no seal covers.
             if file.is_symlink() or not file.is_file():
                 raise RecordError(f"{path.name}/{name}: not a regular file")
-            # Sizes are compared first: a truncated file is then found without hashing gigabytes.
             if (size := file.stat().st_size) != fact["bytes"]:
                 raise RecordError(f"{path.name}/{name}: {size} bytes, {fact['bytes']} were committed")
             if file_digest(file) != fact["sha256"]:
@@ -123,7 +119,6 @@ class CheckpointStore:
 
     def folders(self) -> list[Path]:
         """Checkpoint folders by step, unchecked."""
-        # By number, because names of more than six digits do not sort as texts.
         return sorted((path for path in self.directory.glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir()),
                       key=lambda path: step_of(path.name))
 
@@ -160,7 +155,6 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
     for parent, _, names in os.walk(directory):
         for name in names:
             path = Path(parent, name)
-            # With slashes on every system: the names are part of the record.
             relative = path.relative_to(directory).as_posix()
             if relative != COMMIT:
                 check_relative(relative)
@@ -240,7 +234,6 @@ def best_checkpoint(section: Mapping[str, Any], lines: Iterable[Mapping[str, Any
     if not measured:
         return None
     sign = -1 if measure == "loss" else 1
-    # `max` gives the first of equal ones.
     at = max(range(len(measured)), key=lambda number: sign * float(measured[number][FIELDS[measure]]))
     best, last = measured[at], measured[-1]
     return BestCheckpoint(

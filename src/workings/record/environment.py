@@ -50,7 +50,6 @@ def collect() -> dict[str, Any]:
                    "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
         "machine": machine.describe(),
         "byte_order": sys.byteorder,
-        # Absent packages are not listed.
         "packages": {name: version for name in PACKAGES if (version := installed_version(name))},
         "launcher": launcher(),
         # Values such as XLA_FLAGS hold paths, and may hold anything.
@@ -68,7 +67,6 @@ def launcher() -> dict[str, Any]:
 @cache
 def installed_version(name: str) -> str:
     """Version of an installed package; empty where it is not installed."""
-    # Cached: the doctor asks for the same few packages hundreds of times, each time from the disk.
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -16,7 +16,6 @@ class Appender:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage(path, "open"):
-            # With O_APPEND the kernel puts each write at the end, even with several writers.
             self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:

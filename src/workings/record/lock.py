@@ -54,7 +54,6 @@ class DirectoryLock:
     def release(self) -> None:
         """Let go of the lock; harmless when repeated."""
         if self._descriptor >= 0:
-            # Closing gives the lock back.
             os.close(self._descriptor)
             self._descriptor = -1
             if not FOLDERS:
@@ -80,7 +79,6 @@ def is_held(path: Path) -> bool:
             return True
         raise
     finally:
-        # Closing also gives back the lock that asking has taken.
         os.close(descriptor)
     return False
 
@@ -103,7 +101,6 @@ def _lock_patiently(descriptor: int) -> None:
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            # A short wait, because `doctor` and `ui` hold the lock for a moment to test it.
             time.sleep(RETRY_SECONDS)
     return _lock(descriptor)
 

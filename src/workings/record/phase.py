@@ -36,7 +36,6 @@ class _PhaseWriter(ProgressListener):
 
     def __init__(self, first: Phase) -> None:
         self._first = first
-        # Between operations it is empty, because the log shows how far the run is.
         self._open = [""]
         _write(first)
 

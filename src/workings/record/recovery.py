@@ -48,7 +48,6 @@ def repair(partial: Path) -> list[dict[str, Any]]:
             torn = jsonl.cut_torn_line(partial / name)
             if torn is not None:
                 events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})
-        # Lines first: a run that is killed here has a whole log, and leftovers do no harm.
         if removed := remove_temporaries(partial) + CheckpointStore(partial / layout.CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
     try:
@@ -77,7 +76,6 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     # The checkpoint was saved after these lines were synced; a gap means that lines were removed.
     if [int(row["step"]) for row in kept_rows] != list(range(1, last_step + 1)):
         raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
-    # Truncate in place, so that the kept lines do not change.
     lines = data.split(b"\n")[:len(kept_rows)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
     return {"kept_steps": len(kept_rows), "dropped_steps": len(rows) - len(kept_rows)}
@@ -137,7 +135,6 @@ def sealed_to_resume(final: Path) -> Path:
     if final.exists() or not earlier:
         raise RequestError(f"there is no run {final} to resume", "an unfinished or interrupted run of that name",
                            "leave --resume out to start it")
-    # The newest, where a run was interrupted more than once.
     return earlier[max(earlier)]
 
 

@@ -65,7 +65,6 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
             folders[:] = [name for name in folders if not unit_of(PurePosixPath(prefix + name))]
         for name in folders + names:
             check_relative(prefix + name)
-            # `lstat` does not follow links, which may lead outside the unit.
             mode = Path(parent, name).lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise RecordError(f"{prefix}{name}: a link or a special file; a record holds plain files only")

@@ -21,7 +21,6 @@ from workings.record.values import now
 def refuse_taken(final: Path) -> None:
     """Raise `RequestError` if a run of that name exists, sealed or not."""
     partial = layout.partial_path(final)
-    # `lexists`, because a broken link is in the way, too.
     if os.path.lexists(final):
         raise RequestError(f"{final} already exists", "the name of a new run", "another --out")
     if os.path.lexists(partial):
@@ -38,7 +37,6 @@ class RunWriter:
 
     def __init__(self, final: Path, lock: DirectoryLock) -> None:
         self.final = final
-        # The maker of this object holds the lock, so nothing else creates, cuts or appends below.
         self.directory = lock.path
         self._lock = lock
         with storage(self.directory, "write"):
@@ -47,7 +45,6 @@ class RunWriter:
         self._metrics = jsonl.Appender(self.directory / layout.METRICS)
         self._events = jsonl.Appender(self.directory / layout.EVENTS)
         self._log = jsonl.Appender(self.directory / layout.LOG)
-        # A resumed run counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
         self.checkpoints = CheckpointStore(self.directory / layout.CHECKPOINTS, before_commit=self.sync)

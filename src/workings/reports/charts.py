@@ -40,7 +40,6 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
 
 def tick_label(value: float) -> str:
     """A tick's text: plain digits, thousands with a thin space, small numbers as they are."""
-    # Up to here whole numbers are exact floats.
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:.6g}"
@@ -83,7 +82,6 @@ def svg(width: int, height: int, label: str, parts: Iterable[Markup], kind: str 
 
 def element(name: str, content: str | Iterable[Markup] = "", **attributes: object) -> Markup:
     """An element of SVG; everything that is no markup is escaped."""
-    # A class is no keyword of Python, and neither is a name with a dash.
     words = [Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
     inner = escape(content) if isinstance(content, str) else Markup("").join(content)
     start = Markup("<{}{}").format(name, Markup("").join(words))
@@ -94,7 +92,6 @@ def marker(color: int, x: float, y: float, size: float) -> Markup:
     """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
     if color == 0:
         return element("circle", cx=x, cy=y, r=size)
-    # Sizes differ a little so that all forms look equally large.
     square = ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9))
     corners = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}.get(color, square)
     return element("polygon", points=" ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners))
@@ -155,7 +152,6 @@ def _grid(x: Scale, y: Scale, right: float, height: int, y_label: str) -> Iterat
     for tick in linear_ticks(y.low, y.high, 5):
         yield _line("grid", _LEFT, right, y(tick), y(tick))
         yield _text("tick", _LEFT - 6, y(tick) + 4, tick_label(tick), "end")
-    # 90 pixels hold the longest label with room around it.
     for tick in linear_ticks(x.low, x.high, max(2, int((right - _LEFT) // 90))):
         yield _line("axis", x(tick), x(tick), bottom, bottom + 5)
         yield _text("tick", x(tick), bottom + 19, tick_label(tick), "middle")
@@ -236,7 +232,6 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
 def _difference_domain(marks: Sequence[Mark]) -> tuple[float, float]:
     values = [value for mark in marks for value in (mark.value, mark.low, mark.high) if value is not None]
     low, high = min(0.0, *values), max(0.0, *values)
-    # Avoid an empty domain if all values are equal.
     pad = (high - low) * 0.06 or 1.0
     return low - pad, high + pad
 
@@ -245,6 +240,5 @@ def _mark(mark: Mark, x: Scale, y: float) -> Markup:
     parts = []
     if mark.low is not None and mark.high is not None:
         a, b = x(mark.low), x(mark.high)
-        # One path for the three strokes keeps the file small.
         parts.append(element("path", class_="whisker", d=f"M{a} {y}H{b}M{a} {y - 5}V{y + 5}M{b} {y - 5}V{y + 5}"))
     return element("g", [*parts, marker(mark.color, x(mark.value), y, 4.5)], class_=f"mark c{mark.color}")

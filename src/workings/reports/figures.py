@@ -65,7 +65,6 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     if not scored:
         return None
     names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
-    # With one section the overall row would repeat.
     if len(names) == 2:
         names = names[:1]
     rows, table = [], []
@@ -151,7 +150,6 @@ def curve_figures(views: Sequence[RunView]) -> list[Drawn]:
     drawn = [(panel, _lines(panel, rewarded, alone=len(rewarded) == 1)) for panel in PANELS
              if panel.key in REPORTED_PANELS]
     drawn += [(LOSS, _lines(LOSS, others, alone=False)), (HELD_OUT_LOSS, _lines(HELD_OUT_LOSS, plain, alone=False))]
-    # Without a line the figure would be an empty frame.
     return [_figure(panel, lines) for panel, lines in drawn if lines]
 
 
@@ -191,7 +189,6 @@ def steps_table(title: str, series: Sequence[Curve]) -> Table:
     """Values at about a dozen steps, the first and the last among them; a column for each curve."""
     steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
-    # Always include the last step, which the stride may skip.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(curve.points) for curve in series]
     rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)]
@@ -228,7 +225,6 @@ def marked(completion: str) -> Markup:
 
 def first_wrong_steps_table(named: Sequence[tuple[str, FirstWrongSteps]]) -> Table | None:
     """Items of each run by their first wrong equation; None if no completion has an equation to check."""
-    # In a fixed order, so that two tables can be compared.
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, breaks in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None

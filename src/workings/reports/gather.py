@@ -82,7 +82,6 @@ def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list
         return [], []
     same, different = [], []
     for key in sorted(set().union(*flat)):
-        # A key may belong to one method only.
         values = [config.get(key, "—") for config in flat]
         if len(set(values)) == 1:
             same.append((key, values[0]))

@@ -51,7 +51,6 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
-    # Each sentence about a model that this package has not verified, once.
     unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
                                for view in views if view.manifest is not None)
     breaks = figures.first_wrong_steps_table([(view.name, count_first_wrong_steps(view.evaluation))
@@ -85,7 +84,6 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
     """Runs with the compared evaluations; colours follow the order A, B, then the others. Errors of `write_report`."""
-    # As many as there are distinguishable colours.
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}

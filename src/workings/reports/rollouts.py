@@ -24,7 +24,6 @@ def rollout_steps(run: Path) -> list[int]:
     folder = run / ROLLOUTS
     if folder.is_symlink() or not folder.is_dir():
         return []
-    # `scandir` knows file types without a call for each of thousands.
     with os.scandir(folder) as entries:
         return sorted(step for entry in entries if (step := rollout_step(entry.name)) is not None
                       and entry.is_file(follow_symlinks=False))

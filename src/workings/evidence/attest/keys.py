@@ -93,7 +93,6 @@ def signer(path: Path) -> "CryptoSigner":
     if not isinstance(key, Ed25519PrivateKey):
         raise RequestError(f"--key {path} is a key of another kind", "an Ed25519 key",
                            "workings runs sign --new-key FILE")
-    # As in `ssh`: no rights for group and others.
     if path.stat().st_mode & 0o077:
         raise RequestError(f"others can read --key {path} (mode {path.stat().st_mode & 0o777:o})",
                            "a key that only its owner can read", f"chmod 600 {path}")

@@ -17,7 +17,6 @@ def relative_difference(a: Any, b: Any) -> float:
     """Relative difference of two numbers, from 0 (equal to the bit) to `MAX_DIFFERENCE`."""
     if not isinstance(a, int | float) or not isinstance(b, int | float) or not math.isfinite(a) or not math.isfinite(b):
         return MAX_DIFFERENCE
-    # Two different numbers are not both zero, so the larger one can be divided by.
     return 0.0 if a == b else min(MAX_DIFFERENCE, abs(a - b) / max(abs(a), abs(b)))
 
 

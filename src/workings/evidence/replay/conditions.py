@@ -58,7 +58,6 @@ def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], pac
 
 def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Names of the conditions that differ, or that are not known."""
-    # A condition that neither side knows counts as different.
     return [name for name in sorted(recorded.keys() | current.keys())
             if recorded.get(name, NOT_RECORDED) != current.get(name, NOT_RECORDED)
             or recorded.get(name, NOT_RECORDED) == NOT_RECORDED]

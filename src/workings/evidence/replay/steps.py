@@ -71,7 +71,6 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
         "seed": ("the data of another seed", replace(plan, source=other_order, start=other_seed_start)),
         # Shows in the loss of the step after it only, so a replay of one step leaves this control inside.
         "learning_rate": (f"the learning rate times {CONTROL_RATE_FACTOR:g}", replace(plan, rate=CONTROL_RATE_FACTOR)),
-        # The narrowest of the four where batches are large.
         "rows": ("one row left out of every step", replace(plan, change=without_a_row)),
         "checkpoint": (other_start.words, replace(plan, start=other_start)),
         **{name: (words, replace(plan, source=source)) for name, (words, source) in more.items()},
@@ -85,7 +84,6 @@ def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
         differences = line_differences(line)
         outside = is_outside(differences, tolerance.to_json())
         control |= {"steps": number, "differences": differences, "outside": outside}
-        # One step outside is enough, and each costs as much as a real one.
         if outside:
             break
     return control

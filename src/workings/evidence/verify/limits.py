@@ -108,7 +108,6 @@ class ParseCache:
         if key not in self._values:
             try:
                 made: Any = make()
-            # Errors too, so that a hostile file is parsed once, not once per check.
             except (RecordError, *MALFORMED) as error:
                 text = str(error) if isinstance(error, RecordError) else (
                     f"{key[1]}: not of the form that is read ({said(error)})")

@@ -154,7 +154,6 @@ class Unit:
     def sums(self) -> dict[str, str]:
         """Digests that its `SHA256SUMS` lists. Raises `RecordError`, as all that follow."""
         data = self.read(layout.SUMS, MAX_SUMS_BYTES)
-        # A line becomes two strings and an entry of a dictionary.
         self.tree.cache.reserve(4 * len(data))
         return parse_sums(data)
 
@@ -240,7 +239,6 @@ class Unit:
     @computed_once("steps", layout.METRICS)
     def steps(self) -> list[StepMetrics]:
         """The same lines, each checked against its schema; an error names the first that is wrong."""
-        # A checked line is a second object next to the parsed one.
         self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
         return [check_line(row) for row in self.metrics]
 

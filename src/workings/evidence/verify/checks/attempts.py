@@ -72,7 +72,6 @@ def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
             yield f"line {number} of {ATTEMPTS} does not name the line before it"
         elif not is_absent(row[AFTER]) and row[AFTER] not in seen:
             yield f"line {number} of {ATTEMPTS} follows a missing line"
-        # Name only the gap, not all lines after it.
         seen.add(line_digest(row))
 
 

@@ -133,7 +133,6 @@ def private(unit: Unit) -> Found:
 
 def _check_kind(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
-    # An allow-list, so that unknown formats are refused.
     # A reward that was given in Python is the only code; it is read as text, and no check runs it.
     last = name.rpartition("/")[2]
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
@@ -167,7 +166,6 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
             before = b""
             for data in chunks(stream):
                 yield entry.name, (before + data).decode("utf-8", errors="replace")
-                # Matches in the overlap are found twice; callers use a set.
                 before = data[-_OVERLAP_BYTES:]
 
 

@@ -103,7 +103,6 @@ def _setting_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
         yield f"source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
     if source.get("kind") == GENERATED:
-        # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
         if set(source) != {"kind"}:
             yield f"generated, and source has {', '.join(sorted(source))[:80]}"
         yield from (f"generated, but {name} is missing" for name in ("decoding", "engine")

@@ -84,7 +84,6 @@ def _settings(unit: Unit) -> EvaluationSettings:
     config, judge = unit.json_object(EVALUATION_CONFIG), _judge_of(unit)
     # The rules find what a judge does not decide.
     name = str(field_of(config, "scorer.name")) if judge is None else "answer"
-    # A user's scorer is code, which must not run on the verifier's machine.
     if name not in OUR_SCORERS or name not in SCORERS:
         raise NotChecked(f"scorer {name[:80]!r} is not one of this project's; its code is not run")
     try:

@@ -23,7 +23,6 @@ def names(unit: Unit) -> Found:
         elif entry.kind == "folder" and unit.tree_path(entry.name) not in unit.tree.filled_folders:
             yield f"{shown(entry.name)}: an empty folder"
         yield from _record_errors(partial(check_relative, entry.name))
-    # On macOS and Windows two names that differ only in case are one file.
     yield from _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
     return f"{len(unit.entries)} plain names"
 
@@ -84,7 +83,6 @@ def sums(unit: Unit) -> Found:
         if not unit.has(name):
             continue  # reported by integrity.files
         try:
-            # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a text.
             digest, size = unit.tree.digest(unit.tree_path(name))
         except RecordError as error:
             yield str(error)

@@ -15,11 +15,9 @@ from workings.record.values import is_absent
 
 def _replay_of(unit: Unit) -> dict[str, Any]:
     """The replay of one run, made once for all checks. Raises `NotChecked` where there is none, and `RecordError`."""
-    # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
     if unit.path not in unit.record.replayed:
         try:
             unit.record.replayed[unit.path] = _replay(unit)
-        # Kept as well, so that a damaged record is not replayed for each check.
         except (NotChecked, RecordError) as error:
             unit.record.replayed[unit.path] = error
     result = unit.record.replayed[unit.path]

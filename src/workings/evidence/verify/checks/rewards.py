@@ -85,10 +85,8 @@ def _compared(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: Counter[
     inputs, template, process = rollout_inputs_of(unit), template_of(unit), None
     with ExitStack() as stack:
         if inputs.settings is not None and recomputed:
-            # One process for all rollouts, because its start takes longer than a rollout's rewards.
             process = stack.enter_context(RewardProcess(
                 replace(inputs.settings, rewards=recomputed, call_seconds=CALL_SECONDS)))
-        # One at a time, so that memory does not grow with the length of the run.
         for rollout in rollouts_of(unit):
             counts["completions"] += len(rollout.all_samples)
             yield from _end_problems(inputs, template, rollout)

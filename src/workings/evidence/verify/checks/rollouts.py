@@ -106,7 +106,6 @@ def _held_out_problems(unit: Unit) -> Iterator[str]:
 
 def _step_problems(unit: Unit, inputs: RolloutInputs) -> Iterator[str]:
     updates, done = inputs.shape.updates, unit.manifest.completed_steps
-    # A rollout has the number of the first update that was trained on it.
     expected = list(range(1, done + 1, updates))
     steps = list(inputs.steps)
     # A run that failed may have a rollout for a step that it could not complete.

@@ -34,7 +34,6 @@ def signed(run: Unit) -> Found:
         for key_id in (signature.keyid for signature in opened.signatures):
             if f"{key_id}.pub" not in files:
                 yield f"{ATTEST}/{name}: the public key {shown(key_id)} is not next to it"
-            # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
             elif keys.is_available():
                 known = _public_key(run, f"{key_id}.pub")
                 if known is not None and envelope.signed_by(opened, known):

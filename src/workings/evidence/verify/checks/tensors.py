@@ -78,7 +78,6 @@ def _header(unit: Unit, name: str) -> _Tensors:
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
         text = stream.read(length)
-    # Parsed, and written again in the four forms that it may have.
     unit.tree.cache.reserve(parsed_bytes(text) + 6 * length)
     try:
         return _parsed(loads(text), text, 8 + length, size)
@@ -148,7 +147,6 @@ def model(unit: Unit) -> Found:
         # Weights from elsewhere bring their own family.
         if sizes.get(key, value) != value and (key != "family" or source == "scratch"):
             yield f"the recipe's model has {key} {str(value)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-    # Random weights come from the seed, and no file has them.
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
         yield f"random weights, and {len(manifest.weight_digests)} files of weights"
     if unit.engine_is_ours:
@@ -269,7 +267,6 @@ def _step_problems(unit: Unit, name: str) -> list[str]:
     step = read_header(unit, name)[STEP]
     with unit.open(name) as stream:
         stream.seek(step.offset)
-        # Only the tensor's own bytes are read.
         count = int.from_bytes(stream.read(BITS[step.format] // 8), "little")
     return [] if unit.checkpoints.get(count) == name.rpartition("/")[0] else [
         f"{name}: its optimizer has taken {count} steps"]
