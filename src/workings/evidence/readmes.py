@@ -25,8 +25,7 @@ SHIPPED = "shipped:"
 def run_readme(manifest: RunManifest, files: RunFiles) -> str:
     """A summary of a run on one screen, and how to reproduce and verify it.
 
-    Raises:
-        RecordError: the files contradict their forms.
+    Raises `RecordError`: the files contradict their forms.
     """
     index = PROMPTS if files.has(PROMPTS) else ROWS
     rows, memory = files.lines(index), (files.json_object(PLAN), files.json_object(MEASURED))

@@ -121,8 +121,7 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
 def upload(push: Push) -> str:
     """Upload as one commit, which replaces files of the same names, and give its address.
 
-    Raises:
-        RequestError: no token, a token without the right, a public repository for ``private``, or no Hub there.
+    Raises `RequestError`: no token, a token without the right, a public repository for ``private``, or no Hub there.
     """
     import httpx
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
@@ -194,8 +193,7 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
 def licence_of(run: RunRecord, request: PushRequest) -> str:
     """The model's licence by its name on the Hub; empty for random weights without a given one.
 
-    Raises:
-        RequestError: the base's licence is unknown, or is not permissive and its terms were not accepted.
+    Raises `RequestError`: the base's licence is unknown, or is not permissive and its terms were not accepted.
     """
     facts, given = model_facts(run), _hub_name(request.licence)
     base = f"the base {facts['id']}"

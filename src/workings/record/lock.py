@@ -30,9 +30,7 @@ class DirectoryLock:
     def __init__(self, path: Path) -> None:
         """Take the lock at once.
 
-        Raises:
-            RequestError: another process holds it.
-            StorageError: the folder's file system has no locks.
+        Raises `RequestError`: another process holds it. `StorageError`: the folder's file system has no locks.
         """
         self.path = path
         self._lock_path = _lock_path(path)
@@ -64,8 +62,7 @@ class DirectoryLock:
 def is_held(path: Path) -> bool:
     """Whether another process (or another lock of this one) holds a folder's lock. Asking takes it for a moment.
 
-    Raises:
-        OSError: the folder's file system has no locks.
+    Raises `OSError`: the folder's file system has no locks.
     """
     lock_path = _lock_path(path)
     if not lock_path.exists():

@@ -95,8 +95,7 @@ def begin_from_sealed(final: Path) -> None:
     The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call takes
     the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
-    Raises:
-        RequestError: the run is complete, is not sealed, or does not exist.
+    Raises `RequestError`: the run is complete, is not sealed, or does not exist.
     """
     sealed = sealed_to_resume(final)
     partial = layout.partial_path(final)

@@ -97,8 +97,7 @@ class RunWriter:
         A sealed run stays as it is and is renamed to `name.interrupted-1`; the new one starts from its metrics, events,
         log and newest good checkpoint, and `resumed_from` names it.
 
-        Raises:
-            RequestError: it is complete, or there is nothing to resume.
+        Raises `RequestError`: it is complete, or there is nothing to resume.
         """
         if layout.partial_path(final).is_dir():
             lock = DirectoryLock(layout.partial_path(final))
@@ -192,8 +191,7 @@ class RunWriter:
 
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
 
-        Raises:
-            StorageError: the disk is full or failing; the unsealed folder is kept.
+        Raises `StorageError`: the disk is full or failing; the unsealed folder is kept.
         """
         self.sync()
         # Before the checksums: remove leftovers of a killed save and dropped checkpoints.

@@ -34,9 +34,7 @@ METHOD = (
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
     """Write one page about up to four runs or evaluations and, if given, the comparison of two of them.
 
-    Raises:
-        RequestError: no run, or more than four.
-        RecordError: a run cannot be read.
+    Raises `RequestError`: no run, or more than four. `RecordError`: a run cannot be read.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(out, render_report(report_views(runs, comparison), comparison))

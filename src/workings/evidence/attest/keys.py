@@ -72,8 +72,7 @@ def new_key(path: Path) -> str:
 def signer(path: Path) -> "CryptoSigner":
     """The private key of a file, ready to sign.
 
-    Raises:
-        RequestError: no key there, another kind of key, an encrypted one, or a file that others can read.
+    Raises `RequestError`: no key there, another kind of key, an encrypted one, or a file that others can read.
     """
     require_available()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

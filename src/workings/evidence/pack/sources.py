@@ -32,8 +32,7 @@ def sample_data(run: RunRecord) -> dict[str, bytes]:
 
     It proves that the training data are the kept samples.
 
-    Raises:
-        RecordError: the file is no longer at the recipe's path.
+    Raises `RecordError`: the file is no longer at the recipe's path.
     """
     if DRAWN_FROM not in run.manifest.facts:
         return {}
