@@ -112,7 +112,7 @@ class CheckpointStore:
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = read_json(path / STATE)
-        # A folder that was renamed by hand would be gone on with under a wrong step number.
+        # A folder may have been renamed by hand.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
         return Checkpoint(step=step, path=path, facts=state["facts"])
@@ -131,12 +131,12 @@ class CheckpointStore:
         return [path.name for path in left]
 
     def prune(self, step: int) -> None:
-        """Drop those of later steps, whose course a resume has left, and all but the best and newest of the others."""
+        """Keep the best and the newest checkpoints up to a step. Later ones are of a course that a resume has left."""
         folders = self.folders()
         earlier = [path for path in folders if step_of(path.name) <= step]
+        kept = earlier[-self.keep_last:] + [path for path in earlier if step_of(path.name) == self.best_step]
         for path in folders:
-            # `keep_last` is at least 1, because a slice from -0 on would be the whole list.
-            if path not in earlier[-self.keep_last:] and (path not in earlier or step_of(path.name) != self.best_step):
+            if path not in kept:
                 self._discard(path)
 
     def _discard(self, path: Path) -> None:
@@ -165,7 +165,7 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
 def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     """Contents of a `COMMIT.json` for this step: each file's `bytes` and `sha256`. Raises `RecordError`."""
     commit = loads(data)
-    # Nothing next to them: an entry without a reader would be sealed without having been checked.
+    # No other key: it would be sealed without having been checked.
     if not isinstance(commit, dict) or commit != {"schema": SCHEMA, "step": step, "files": commit.get("files")}:
         raise RecordError(f"not a {SCHEMA} of step {step}, with its files")
     files = commit["files"]

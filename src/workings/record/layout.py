@@ -106,9 +106,11 @@ def rollout_file(step: int) -> str:
 def rollout_step(name: str) -> int | None:
     """The step in a rollout's file name, with its folder or without; None for any other name."""
     match = _ROLLOUT.fullmatch(name.rpartition("/")[2])
-    step = int(match[1]) if match else 0
-    # One name per step: `step_1.json` is invalid, and steps beyond 999,999 have more digits.
-    return step if match and f"{ROLLOUTS}/{match[0]}" == rollout_file(step) else None
+    if match is None:
+        return None
+    step = int(match[1])
+    # One name per step: of more than six digits none begins with 0.
+    return step if rollout_file(step) == f"{ROLLOUTS}/{match[0]}" else None
 
 
 def partial_path(final: Path) -> Path:

@@ -94,12 +94,14 @@ def _lock_patiently(descriptor: int) -> None:
     """Lock; waits for a process that only tests the lock (`is_held`)."""
     for _ in range(ATTEMPTS):
         try:
-            return _lock(descriptor)
+            _lock(descriptor)
         except OSError as error:
             if error.errno not in HELD:
                 raise
             time.sleep(RETRY_SECONDS)
-    return _lock(descriptor)
+        else:
+            return
+    _lock(descriptor)
 
 
 def _lock(descriptor: int, *, shared: bool = False) -> None:
