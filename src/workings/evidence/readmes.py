@@ -91,7 +91,6 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
         recipe = RECIPE
     else:
         recipe, stays = Path(base, Path(origin).name).as_posix(), True
-    # Next to the run and under another name: `train` refuses a folder that exists.
     return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=stays)
 
 
@@ -157,7 +156,6 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
 def packed_command(path: str, manifest: RunManifest, asked: Mapping[str, Any]) -> str:
     """The command that trains a packed run again, typed in the unpacked folder. Arguments as for `pack_readme`."""
     origin, name = str(asked.get("origin", "")), path.rpartition("/")[2]
-    # A shipped recipe is asked for by its name; any other one is in the run.
     recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else f"{path}/{RECIPE}"
     return train_command(recipe, f"again/{name}", asked, manifest,
                          move=lambda file: f"data/{name}/{PurePath(file).name}")

@@ -62,7 +62,6 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE,
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights cannot be {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
     contents = gather(paths, weights)
-    # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()])
     documents = seal_documents(_documents(contents, weights))
     planned = Packed(

@@ -143,7 +143,6 @@ def upload(push: Push) -> str:
     except HfHubHTTPError as error:
         raise RequestError(f"the Hub refuses {request.repo}: {first_line(error)}", "a token that may write there",
                            "hf auth whoami shows whose token it is") from None
-    # A card that the Hub does not take, and an upload that breaks off.
     except (ValueError, RuntimeError, OSError, httpx.HTTPError) as error:
         raise RequestError(f"the upload to {request.repo} failed: {first_line(error)}", "a Hub that can be reached and "
                            "takes every file", "the same command later: what is there is not sent again") from None

@@ -109,7 +109,6 @@ def sync_tree(root: Path) -> None:
     """Wait until every file and every name below ``root`` is on the disk. Raises `StorageError`."""
     with storage(root, "write"):
         for directory, _, names in os.walk(root):
-            # Files before the folder that names them, so that no name on the disk means bytes that are missing.
             for name in names:
                 sync_file(Path(directory, name))
             sync_directory(Path(directory))

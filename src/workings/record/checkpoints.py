@@ -112,7 +112,6 @@ class CheckpointStore:
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = read_json(path / STATE)
-        # A folder may have been renamed by hand.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
         return Checkpoint(step=step, path=path, facts=state["facts"])

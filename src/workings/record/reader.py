@@ -45,7 +45,6 @@ class RunRecord:
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """`eval_summary.json` of each sealed evaluation, by the name of its folder. Raises `RecordError`."""
-        # An evaluation that is still being written has no seal yet and is passed over.
         units = sorted(seal.parent for seal in self.path.glob(f"eval/*/{SEAL}"))
         return {unit.name: read_json(unit / EVALUATION_SUMMARY) for unit in units}
 

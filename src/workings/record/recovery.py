@@ -61,7 +61,6 @@ def remove_temporaries(directory: Path) -> list[str]:
     """Remove the temporary files of writes that never took effect; their names."""
     removed = []
     for path in directory.rglob(f".*{atomic.TEMPORARY_SUFFIX}"):
-        # Those in a half-written checkpoint go with its folder (`CheckpointStore.clean`).
         if path.is_file() and not path.parent.name.startswith(".step_"):
             path.unlink()
             removed.append(path.relative_to(directory).as_posix())

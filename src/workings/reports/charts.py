@@ -21,7 +21,6 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """Pixel of a value, rounded to a tenth to keep the file short."""
-        # A domain of one value is drawn in the middle.
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
@@ -141,7 +140,6 @@ def kept_places(values: Values, limit: int) -> list[int]:
 
 def _domain(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    # A constant curve: half a unit on both sides puts it in the middle.
     pad = (high - low) * 0.05 or 0.5
     # Include a zero that is near: otherwise small changes look large.
     return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
@@ -209,14 +207,12 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
     bottom = _ROWS_TOP + len(marks) * (_MARK + _TEXT * narrow) + len(rows) * _GAP
     parts = []
     for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
-        # Differences have a line at zero: an interval across it is inconclusive.
         parts += [_line("zero" if signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
                   _text("tick", x(tick), bottom + 16, f"{tick:+g}" if signed and tick else f"{tick:g}", "middle")]
     height = bottom + _ROWS_BOTTOM
     parts.append(_text("label", (x.start + x.end) / 2, height - 6, x_label, "middle"))
     top = float(_ROWS_TOP)
     for name, own in rows:
-        # Wide: the name at the left and the numbers at the right. Narrow: both above the marks.
         parts.append(_text("row", x.start, top + 12, name) if narrow else
                      _text("row", x.start - 12, top + _MARK * len(own) / 2 + 4, name, "end"))
         for mark in own:

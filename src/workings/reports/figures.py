@@ -77,7 +77,6 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
                 marks.append(interval_mark(cell["mean"], interval, view.color))
                 table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
                               bounds(interval), str(cell["errors"])])
-        # The label has room for the first run's count; the table has all counts.
         size = next(row[2] for row in table if row[0] == name)
         rows.append((f"{name} ({size})", marks))
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]

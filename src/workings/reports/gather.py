@@ -45,7 +45,6 @@ class RunView:
 
 def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
     """Read one run directory, or one evaluation that is standalone."""
-    # An evaluation of an untrained model or of foreign texts has no run.
     if not (path / MANIFEST).is_file():
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)

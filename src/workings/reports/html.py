@@ -46,7 +46,6 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     configured = [view for view in views if view.manifest is not None]
     finished = [view.manifest.finished_at for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
-    # Evaluations that are not comparable have a sentence and no numbers.
     compared = comparison if comparison and comparison.difference else None
     samples = _samples(views, comparison) if compared else []
     unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
@@ -91,7 +90,6 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
             record = EvaluationRecord(Path(side.path))
             units[(record.run or record.path).resolve()] = record
     compared = list(units)
-    # The other runs come after A and B; a stable sort keeps their order.
     ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
 

@@ -89,7 +89,6 @@ def _algorithm(config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 def _loss(manifest: RunManifest) -> str:
     loss, (_, name) = manifest.final_loss, _algorithm(manifest.config)
     text = loss.absent if isinstance(loss, Absent) else f"{loss:.4f}"
-    # Not a token loss like others in this row.
     return text if name == "sft" else f"{text} (value of the objective of {name})"
 
 

@@ -66,7 +66,6 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     contents = Contents()
     runs, evaluations = contents.runs, contents.evaluations
     for path in paths:
-        # The seal names the kind of a folder; its name could be anything.
         kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
@@ -149,7 +148,6 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
 
     def fill(stream: object) -> None:
         with zipfile.ZipFile(stream, "w") as archive:  # type: ignore[call-overload]
-            # Sorted, because the order of entries is part of the bytes.
             for name in sorted({*documents, *files}):
                 if name in documents:
                     archive.writestr(_info(name), documents[name])
@@ -168,7 +166,6 @@ def _copy(archive: zipfile.ZipFile, name: str, file: FileOnDisk) -> None:
             # Digested while it is copied: the file is read once, and no change can slip in between check and copy.
             digest.update(chunk)
             target.write(chunk)
-    # Raised inside the atomic write, so the unfinished zip is removed.
     if file.sha256 and digest.hexdigest() != file.sha256:
         raise RecordError(f"{file.path}: not the file that was sealed")
 

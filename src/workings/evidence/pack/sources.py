@@ -38,7 +38,6 @@ def sample_data(run: RunRecord) -> dict[str, bytes]:
         return {}
     digest = run.manifest.data_digests["traces"]
     for path in data_files(run):
-        # By its digest and not its name: of several data files only one is the traces.
         if file_digest(path) == digest:
             return {f"data/{digest[:16]}.jsonl": path.read_bytes()}
     raise RecordError(f"{run.path}: the traces that it learned from are not where its recipe names them "

@@ -38,7 +38,6 @@ def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:
 def wrong_steps(facts: Facts) -> list[str]:
     """What of the replayed steps, and of the weights after them, is outside the tolerance."""
     tolerance, lines, weights = facts["tolerance"], facts["lines"], facts["weights"]
-    # A different batch fails even if the numbers agree by chance.
     failures = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
         differences = line_differences(line)

@@ -50,7 +50,6 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
         position = inputs.after
         # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
         learning_rate = plan.training.rate_at(step) * plan.rate
-        # The step consumes the old state; nothing may use it afterwards.
         state, result = plan.engine.step(state, plan.change(inputs.batch), learning_rate)
         yield _line(recorded, inputs, learning_rate, result), state
 

@@ -63,7 +63,6 @@ def check(name: str, subject: str = "runs", *,
             return (yield from function(unit)) if when(unit) else None
 
         def of_units(record: Record) -> Iterator[CheckFinding]:
-            # An unreadable unit fails, and the next one follows.
             for unit in record.units_of(subject):
                 yield from (replace(finding, unit=unit.title) for finding in findings(of_unit(unit)))
 
@@ -155,7 +154,6 @@ def differences(recorded: Any, expected: Any, path: str = "$", *, common: bool =
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
-    # Canonical text distinguishes 1 and true, and orders keys.
     return line(one) == line(other)
 
 

@@ -95,7 +95,6 @@ def _not_made(entry: RegisteredCheck, why: str) -> Check:
 
 
 def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
-    # The worst finding decides, so one bad unit fails the check.
     verdict = min((finding.verdict for finding in findings), key=WORST.index)
     deciding = [finding for finding in findings if finding.verdict is verdict]
     texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text

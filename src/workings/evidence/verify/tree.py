@@ -118,7 +118,6 @@ class FolderTree(Tree):
 
     def _walk(self) -> Iterator[Entry]:
         count = 0
-        # A list instead of recursion: the depth of a hostile tree must not decide whether Python's stack suffices.
         waiting = [""]
         while waiting:
             prefix = waiting.pop()
@@ -130,7 +129,6 @@ class FolderTree(Tree):
                         count += 1
                         if count > MAX_ENTRIES:
                             raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
-                        # A link to a folder would let the walk leave the path, or go round in circles.
                         facts = item.stat(follow_symlinks=False)
                         name = _checked(prefix + item.name)
                         if stat.S_ISDIR(facts.st_mode):
@@ -157,7 +155,6 @@ class ZipTree(Tree):
         # In a cycle of references, the open file could be collected before the archive that closes it.
         weakref.finalize(self, self._zip.close)
         infos = self._zip.infolist()
-        # Check the entries by the table before unpacking any byte.
         if len(infos) > MAX_ENTRIES:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
         if len(infos) != claimed:

@@ -67,7 +67,6 @@ def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
 def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
     seen: set[str] = set()
     for number, row in enumerate(listed, start=1):
-        # Not the line just before: of two runs that start at once both may follow the same one.
         if AFTER not in row:
             yield f"line {number} of {ATTEMPTS} does not name the line before it"
         elif not is_absent(row[AFTER]) and row[AFTER] not in seen:

@@ -66,12 +66,10 @@ def order(unit: Unit) -> Found:
     steps, batches = planned_steps(unit), batches_of(unit)
     yield from (f"step {line.get('step')}: another batch than seed and row index imply"
                 for line, planned in steps if planned.digest != line.get("batch_digest"))
-    # Counts that a line does not have are left to its schema; those that it has must be its rows'.
     yield from (f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
                 for line, planned in steps for name, value in planned.counts.items()
                 if name in line and line[name] != value)
     for number, folder in unit.checkpoints.items() if unit.written_by_train else ():
-        # Whether the step is one of this run is `consistency.checkpoints`'s to say.
         if 1 <= number <= len(steps):
             expected = batches.after(steps[number - 1][1].at).to_json()
             position = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
@@ -145,7 +143,6 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
                 raise RecordError(f"{unit.tree_path(layout.ROWS)}, line {number}: {name} is no count")
-    # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in trained_rows}) != len(trained_rows):
         raise RecordError(f"{unit.tree_path(layout.ROWS)}: an id is there twice")
     return trained_rows
@@ -170,7 +167,6 @@ def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     digests = {name: row["digest"] for name, row in rows.items()}
     at, steps = Position(), []
     for line in unit.metrics:
-        # A resumed run continues at the position where the kept steps end.
         ids = row_ids(batches, at)
         tokens, positions = sum(rows[name]["tokens"] for name in ids), prod(batches.shape_at(at))
         steps.append((line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={

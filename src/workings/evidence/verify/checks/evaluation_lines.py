@@ -76,7 +76,6 @@ def _line_problems(row: dict[str, Any], config: dict[str, Any]) -> Iterator[str]
             yield "no completion, although a model wrote it"
         if reason not in ("stop", "length"):
             yield f"it ended by {str(reason)[:20]!r}"
-        # A model that is asked beyond its context ends below the limit.
         if type(tokens) is not int or tokens < 0 or (type(limit) is int and tokens > limit):
             yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
     if "format_ok" in row and is_absent(row["format_ok"]) is not (config.get("form") == "any"):

@@ -73,7 +73,6 @@ def _items(unit: Unit) -> list[Item]:
             item = item_of(row)
         except RecordError as error:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {error}") from None
-        # With several samples an item is on several lines, which have to describe the same question.
         if items.setdefault(item.id, item) != item:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: another item {item.id[:60]!r} before it")
     return list(items.values())
@@ -82,7 +81,6 @@ def _items(unit: Unit) -> list[Item]:
 def _settings(unit: Unit) -> EvaluationSettings:
     """The recorded settings of extraction and scoring. Raises `NotChecked` where they cannot be used here."""
     config, judge = unit.json_object(EVALUATION_CONFIG), _judge_of(unit)
-    # The rules find what a judge does not decide.
     name = str(field_of(config, "scorer.name")) if judge is None else "answer"
     if name not in OUR_SCORERS or name not in SCORERS:
         raise NotChecked(f"scorer {name[:80]!r} is not one of this project's; its code is not run")

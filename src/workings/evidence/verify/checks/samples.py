@@ -87,7 +87,6 @@ def drawn_from(unit: Unit) -> Found:
     counts = {source: len(source_rows) for source, source_rows in by_source.items()}
     if recorded_counts is None and not counts:
         return None
-    # A smoke run takes the first lines of its file only.
     if counts != recorded_counts and unit.manifest.facts.get("smoke") is not True:
         yield f"the manifest names {str(recorded_counts)[:80]}, the file {str(counts)[:80]}"
     yield from _row_problems(unit, rows)
@@ -125,7 +124,6 @@ def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
 def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Problems of the trained rows: each is in the file, with the same question."""
     asked = {str(row.get("id")): prompt_digest(str(row.get("prompt", ""))) for row in rows}
-    # A pair gives two rows, named after it.
     trained = [(row["id"].removesuffix("/chosen").removesuffix("/rejected"), row.get("prompt_digest"))
                for row in kept_rows(unit)] if unit.has(ROWS) else []
     if other := [name for name, digest in trained if asked.get(name) != digest]:

@@ -57,7 +57,6 @@ def learning_rate(unit: Unit) -> Found:
 def last_checkpoint(unit: Unit) -> Found:
     """Steps of the checkpoints, against the run and against the state in each; their files, weights and number."""
     folders, done = unit.checkpoints, unit.manifest.completed_steps
-    # A run that is stopped saves its last step as well.
     saved = ("complete", "interrupted") if unit.written_by_train else ("complete",)
     if not folders and unit.manifest.status in saved and done:
         yield f"{unit.manifest.status}, and no checkpoint of its last step"
