@@ -73,7 +73,6 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         # Without times and permissions: an equal model gives an equal folder.
         shutil.copyfile(base / name, directory / name)
     if same and tokenizer:
-        # Ids: with another tokenizer they would name other tokens.
         _suppress(base, directory)
     left = {} if same or not forms else {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
     return {"from": published_id(opened) or base.name, "files": sorted(copied)} | left
@@ -204,7 +203,6 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     tokenizer = template.tokenizer
     tokenizer.save(directory)
     config = directory / "tokenizer_config.json"
-    # The model was trained with this template, which may differ from the one that its tokenizer came with.
     settings = read_object(config) | {"chat_template": template.source}
     # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
     # take a mark of turns for ordinary text without them.

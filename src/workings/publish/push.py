@@ -248,7 +248,6 @@ def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
         known = licence in PERMISSIVE or licence == GEMMA or _ON_THE_HUB.fullmatch(licence)
         metadata |= {"license": licence} if known else {"license": "other", "license_name": licence}
     revision = str(run.manifest.model_revision)
-    # A folder or a file of this machine is no name on the Hub.
     if not (_is_scratch(run) or is_local(revision) or revision == STORED):
         metadata["base_model"] = run.manifest.model_id
     evaluations = {name: {"summary": summary,

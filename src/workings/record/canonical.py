@@ -35,7 +35,6 @@ def line(obj: Any) -> bytes:
 def record_line(obj: Any, where: str) -> bytes:
     """`line` of what a record holds. Raises `RecordError` naming ``where`` for a null: a record says why instead."""
     written = line(obj)
-    # Searching the bytes first is fast: mostly there is no `null` anywhere.
     if b"null" in written and (nulls := find_nulls(obj)):
         raise RecordError(f'{where}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
     return written

@@ -27,7 +27,6 @@ FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
 MARKS = "held_out_right"
 KEPT = "kept"
 """Key of the manifest's facts."""
-# Six digits up to a million steps, and more beyond.
 _NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,11})")
 
 
@@ -74,7 +73,6 @@ class CheckpointStore:
                 atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
                 if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
                     self._discard(final)
-            # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final
 

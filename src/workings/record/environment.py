@@ -52,7 +52,6 @@ def collect() -> dict[str, Any]:
         "byte_order": sys.byteorder,
         "packages": {name: version for name in PACKAGES if (version := installed_version(name))},
         "launcher": launcher(),
-        # Values such as XLA_FLAGS hold paths, and may hold anything.
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
     }
 

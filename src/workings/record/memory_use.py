@@ -81,7 +81,6 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
     if line is not None:
         _require_bytes(METRICS, line, ["memory_bytes"])
         peak, source = line["memory_bytes"], line.get("memory_source")
-    # Only a CPU's file has what the process held before.
     before, taken_bytes = measured.get("resident_before_bytes"), peak
     if before is not None:
         grown = measured.get("growth_bytes")

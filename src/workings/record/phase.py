@@ -94,7 +94,6 @@ def _phase_file(run: str) -> Path:
 
 def _write(phase: Phase) -> None:
     path = _phase_file(phase.run)
-    # Atomic, but without waiting for the disk: after a power cut the file is of no use.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")

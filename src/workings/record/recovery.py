@@ -31,7 +31,6 @@ def finish_sealing(final: Path) -> str:
             remove_temporaries(partial)
             (partial / layout.SUMS).unlink(missing_ok=True)
             seal_unit(partial, "run", status, None)
-        # One rename, last: a folder with the final name is always sealed.
         partial.rename(final)
         atomic.sync_directory(final.parent)
     return status
@@ -103,7 +102,6 @@ def begin_from_sealed(final: Path) -> None:
         sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
         with storage(sealed, "make"):
             final.rename(sealed)
-    # Half a copy must not pass for an unfinished run.
     with atomic.new_folder(partial, "make") as staging:
         shutil.copytree(sealed / "train", staging / "train")
         # Copy only the newest and the best checkpoint, often gigabytes.

@@ -84,7 +84,6 @@ def refuse_same_but_for_case(files: list[str]) -> None:
 
 def remove_empty_folders(directory: Path) -> None:
     """Remove folders without files, from the bottom up; ``directory`` itself stays."""
-    # `iterdir` looks again, because the lists of the walk were made before inner folders were removed.
     for parent, _, _ in os.walk(directory, topdown=False):
         if Path(parent) != directory and next(Path(parent).iterdir(), None) is None:
             Path(parent).rmdir()

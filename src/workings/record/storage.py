@@ -110,7 +110,6 @@ def read_plain(path: Path, limit: int | None = MAX_BYTES) -> bytes:
             data = file.read() if limit is None else file.read(limit + 1)
         except OSError as error:
             raise RecordError(f"{path.name} cannot be read ({error.strerror})") from None
-    # It may have grown since it was opened.
     if limit is not None and len(data) > limit:
         raise RecordError(f"{path.name}: larger than {limit:,} bytes")
     return data

@@ -31,7 +31,6 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
         return [low]
     raw = (high - low) / max(count, 1)
     power = 10.0 ** math.floor(math.log10(raw))
-    # Small tolerances, because powers of ten are not exact in binary, and for ticks at the border.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
@@ -128,7 +127,6 @@ def kept_places(values: Values, limit: int) -> list[int]:
     if count <= limit:
         return list(range(count))
     inner = values[1:-1]
-    # Each bin keeps two points; rounded up, because the last one may be shorter than the others.
     size = -(-2 * count // limit)
     bins = -(-len(inner) // size)
     padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
@@ -200,7 +198,6 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
     """
     narrow = width < 500
     marks = [mark for _, marks in rows for mark in marks]
-    # Estimate text widths by the letters, because the server has no font.
     left = 12 if narrow else min(180, 18 + 7 * max(len(name) for name, _ in rows))
     numbers_width = 0 if narrow else 6.7 * max(len(mark.label) for mark in marks)
     x = Scale(*(_difference_domain(marks) if signed else (0.0, 100.0)), left, width - 14 - numbers_width)

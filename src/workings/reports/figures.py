@@ -19,7 +19,6 @@ from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
-# After the colours 0 to 3 of the runs, because a difference belongs to no run.
 _DELTA_COLOR = 4
 LOSS = Panel("loss", "Training loss", "nats per token", {"loss": "loss"},
              "Mean negative log likelihood of the supervised tokens, before each update.")
@@ -160,7 +159,6 @@ def _lines(panel: Panel, runs: Sequence[tuple[RunView, list[tuple[float, dict[st
         named = panel.lines_of({key for _, values in rows for key in values})
         for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
             points = [(step, values[key]) for step, values in rows if isinstance(values.get(key), int | float)]
-            # A single part with weight 1 equals the reward.
             same = key not in panel.lines and lines and points == lines[0].points
             if points and not same and not (key in RARE and not any(value for _, value in points)):
                 lines.append(Curve(name=name if alone else view.name, points=points,

@@ -65,7 +65,6 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
     """The requested items with the completions of both sides as `answers`, in the requested order."""
     pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
-        # One item at a time, because a large evaluation may not fit in memory.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in item_ids:
                 pairs.setdefault(samples[0]["id"], []).append(samples[0])

@@ -19,7 +19,6 @@ from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.run_table import ROOT, behaviour_rows, run_rows
 
-# Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
 MAX_RUNS = 4
 """More curves than this are indistinguishable."""
@@ -57,7 +56,6 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["marked"] = figures.marked
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
-    # The page's policy allows only this style, by its digest.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template("report.html.jinja").render(
         style=style, style_hash=f"sha256-{digest}", kicker=f"workings report on {len(views)} run"
@@ -84,7 +82,6 @@ def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[Ru
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}
-    # A run may hold several evaluations: show those that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():
         if side is not None:
             record = EvaluationRecord(Path(side.path))

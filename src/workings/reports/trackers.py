@@ -50,7 +50,6 @@ class Tracker:
         self.dropped = 0
         # A file: a pipe could fill up and block the child.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        # In its own session, so that the terminal signals only the run.
         self._child = subprocess.Popen(
             [sys.executable, "-m", "workings.reports.tracker_child", name], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)

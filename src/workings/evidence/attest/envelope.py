@@ -88,7 +88,6 @@ def signed_by(envelope: SignedStatement, key: "SSlibKey") -> bool:
     from securesystemslib.exceptions import VerificationError
 
     try:
-        # One signature of this key; others in the envelope neither help nor harm.
         Envelope.from_dict(envelope.model_dump()).verify([key], 1)
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None

@@ -60,7 +60,6 @@ def new_key(path: Path) -> str:
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
     with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Create the file with this mode, so that others can never open it.
         # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
@@ -109,7 +108,6 @@ def public_key(data: bytes) -> "SSlibKey":
         key = load_pem_public_key(data[:MAX_KEY_BYTES])
     except (ValueError, UnsupportedAlgorithm):
         raise RecordError("not a public key in PEM") from None
-    # Only one kind, so that signatures have no parameters.
     if not isinstance(key, Ed25519PublicKey):
         raise RecordError("a public key of another kind than Ed25519")
     return SSlibKey.from_crypto(key)

@@ -74,7 +74,6 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
             evaluations[pack_path] = path
             continue
         run = RunRecord.open(path)
-        # Refused, not skipped, so that the user notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
             raise RequestError(f"{path} failed: {run.manifest.status_reason}", "runs that did not fail",
                                "leave it out; the list of attempts names it all the same")
@@ -174,6 +173,5 @@ def _info(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3  # Unix, on every system: the mode below is read only then
     info.external_attr = (0o100644) << 16
-    # Weights hardly shrink, and deflating gigabytes takes minutes.
     info.compress_type = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
     return info

@@ -52,7 +52,6 @@ def data_files(run: RunRecord) -> list[Path]:
     bases.append(run.path.resolve().parent.parent / "recipes")
     names = {str(run.manifest.config.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
     paths = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
-    # Only files with a recorded digest: a file of the same name may have been replaced since.
     return sorted(path for path in paths if file_digest(path) in digests)
 
 

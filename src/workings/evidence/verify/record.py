@@ -166,7 +166,6 @@ class Unit:
     @property
     def root(self) -> str:
         """Its root digest."""
-        # The seal repeats this digest; here it is computed, so that a wrong seal is found by comparing.
         return bytes_digest(self.read(layout.SUMS, MAX_SUMS_BYTES))
 
     @property
@@ -343,6 +342,5 @@ class Record:
         """One digest over all: the only unit's root, or that of the lines `root  path` of all units."""
         if len(self.units) == 1 or (self.units[0].kind == PACK_KIND and self.units[0].path == ""):
             return self.units[0].root  # a pack's own root is over all: it lists every unit with its root
-        # The form of `SHA256SUMS`, sorted by path: the same units give the same digest on every file system.
         lines = "".join(f"{unit.root}  {unit.path or '.'}\n" for unit in sorted(self.units, key=lambda unit: unit.path))
         return bytes_digest(lines.encode("utf-8"))

@@ -127,7 +127,6 @@ class Verification:
     @property
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
-        # Levels build on each other: the first one that is not reached ends the count.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
             # A level with nothing but checks that could not be made proves nothing, so at least one has to have passed.

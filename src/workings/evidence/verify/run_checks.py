@@ -49,7 +49,6 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     path = Path(path)
-    # A damaged pack is a record that fails; another file is no record.
     if path.is_file() and path.suffix.lower() != ".zip" and not zipfile.is_zipfile(path):
         raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs")
@@ -86,7 +85,6 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
 
 
 def _checks_up_to(level: int) -> list[RegisteredCheck]:
-    # The order of the table: the bytes come first, then their form, then what they mean.
     return sorted((entry for entry in CHECKS.values() if entry.level <= level), key=lambda entry: entry.level)
 
 
@@ -99,7 +97,6 @@ def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check
     deciding = [finding for finding in findings if finding.verdict is verdict]
     texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
              for finding in deciding[:MAX_UNITS_SHOWN]]
-    # A hostile record can hold thousands of bad units; the answer stays short enough to be read.
     texts += [f"and {len(deciding) - MAX_UNITS_SHOWN} more units"] if len(deciding) > MAX_UNITS_SHOWN else []
     return Check(id=entry.id, level=entry.level, verdict=verdict, text="; ".join(texts),
                  blocking=any(finding.blocking for finding in deciding),

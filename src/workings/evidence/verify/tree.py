@@ -123,7 +123,6 @@ def _folder_entries(path: Path) -> Iterator[Entry]:
         try:
             with os.scandir(path / prefix) as items:
                 for item in items:
-                    # Counted while they are listed: there may be millions.
                     count += 1
                     if count > MAX_ENTRIES:
                         raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")

@@ -30,7 +30,6 @@ _KINDS_OF_KEY: dict[str, tuple[str, ...]] = {
     "evaluation": ("eval", "samples"), "unit": ("eval", "samples", "pack"),
     **{kind: (kind,) for kind in ("run", "attempts", "samples", "pack")}}
 """Kinds of units of a key of the table."""
-# A hostile record can have millions of fields.
 MAX_CACHED_ROWS = 4096
 MAX_REMEMBERED = 10_000
 """Maximum number of fields read per file; each is named once."""
@@ -226,7 +225,6 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
-        # Entries of a list share one name, and one plain entry stands for all.
         nested = [inner for inner in value if isinstance(inner, dict | list)]
         for inner in nested if len(nested) == len(value) else [*nested, None]:
             yield from _leaves(inner, f"{path}.*")

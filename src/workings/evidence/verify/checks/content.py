@@ -39,7 +39,6 @@ _OVERLAP_BYTES = 4096
 
 
 def _names(unit: Unit, suffix: str) -> list[str]:
-    # From the entries and not from the files, which leave the seal out.
     return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(suffix)]
 
 

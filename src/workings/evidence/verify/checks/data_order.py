@@ -43,7 +43,6 @@ def rows(unit: Unit) -> Found:
     digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
     if digest != digests.get("rows"):
         yield f"{layout.ROWS} has digest {digest[:16]}…, {layout.DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
-    # Data that were in no file are in the record.
     for file, name in ((layout.GIVEN_TRACES, "traces"), (layout.GIVEN_ITEMS, "items")):
         if unit.has(file) and bytes_digest(unit.read(file)) != digests.get(name):
             yield f"{file} has another digest than {layout.DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
@@ -138,7 +137,6 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
         return False
     if not all(isinstance(turn, list) and len(turn) == 2 and {*map(type, turn)} == {int} for turn in turns):
         return False
-    # Unlearned tokens precede each turn, and the last turn ends the row.
     borders = [0, *chain.from_iterable(turns)]
     return (all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
             and sum(end - start for start, end in turns) == row["supervised_tokens"])

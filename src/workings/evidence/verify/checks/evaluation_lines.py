@@ -59,7 +59,6 @@ def answers(unit: Unit) -> Found:
 def _name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """The name of an untrained model's evaluation, which ends with digits of all that decides its answers."""
     match = _BASE.search(f"/{unit.path}")
-    # Other versions may have made the digits of other settings.
     if unit.parent is not None or match is None or field_of(config, "software.workings") != version(OURS):
         return
     with suppress(*MALFORMED):  # another evaluation in a folder of such a name
@@ -120,7 +119,6 @@ def _setting_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     devices = field_of(config, "engine.devices")
     if devices is not None and (type(devices) is not int or devices < 1):
         yield f"engine.devices is {str(devices)[:20]}"
-    # A run is asked in the chat template that it was trained with.
     trained = unit.parent.section("data").get("template") if unit.parent is not None else None
     name = field_of(config, "template.name")
     if trained is not None and name is not None and name != trained:

@@ -163,7 +163,6 @@ def _verdict_problems(row: dict[str, Any], judgement: Judgement) -> Iterator[str
         if row.get("score") != 0:
             yield f"{name}: {error}, and a score of {row.get('score')}"
         return
-    # One version of a scorer fails on a text or does not, regardless of the machine.
     if error and not judgement.error:
         yield f"{name}: recorded error {error[:40]!r}, and scored again no error"
         return

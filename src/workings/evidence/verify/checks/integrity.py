@@ -51,7 +51,6 @@ def sealed(unit: Unit) -> Found:
 @check("integrity.files", "units")
 def listed(unit: Unit) -> Found:
     """Names in the checksums against files: deleted, added, renamed, or changed in case."""
-    # Files that the pack names by digest are absent on purpose; `integrity.pack` accounts for them.
     external = unit.external_files
     yield from (f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external)
     yield from (f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums)
@@ -112,13 +111,11 @@ def anchor(record: Record) -> Found:
                            blocking=False)
     if expected == record.root:
         return f"anchored: everything is under the expected root {expected}"
-    # The expected digest may be that of one run, published before others were added to the folder or pack.
     covered = [unit for unit in record.units if unit.root == expected]
     if not covered:
         return failed(f"root digest {record.root} was found, {expected[:80]} was expected")
     yield passed(f"anchored: {covered[0].title} has the expected root {expected}")
     others = [unit for unit in record.units if unit not in covered]
-    # Units inside the anchored run name its root; a digest of one run says nothing about another one next to it.
     return not_checked(f"not anchored by that digest: {join_first([unit.title for unit in others])}; the digest over "
                        f"all is {record.root}", blocking=any(unit.parent not in covered for unit in others))
 
@@ -183,6 +180,5 @@ def by_digest(pack: Unit) -> Found:
             yield f"{name}: here as well, or not with the digest that the run's sums have"
         absent.append(name)
         total += row.bytes
-    # Not checked rather than passed: these bytes are not here. A replay, which needs them, says so too.
     return not_checked(f"{len(absent)} files ({total:,} bytes) are named by their digests and are not here: "
                        f"{join_first(absent)}", blocking=False) if absent else None

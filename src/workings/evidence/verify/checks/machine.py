@@ -45,7 +45,6 @@ def device(unit: Unit) -> Found:
         yield from _checked_devices(checks, used.platform, used.count)
     weights, digests = checks.get("weights"), unit.manifest.weight_digests
     of_manifest = "" if isinstance(digests, Absent) else json_digest(dict(digests))
-    # Of several processes each says which weights it read.
     if weights is not None and not same_json(weights, [of_manifest] * used.processes):
         yield f"{DEVICE_CHECKS} has other weights for a process than {MANIFEST}"
     return f"{requested} asked for, {used.count} x {used.kind} ({used.platform}) used, checked"
@@ -135,7 +134,6 @@ def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -
     for name, values in (("limit_bytes", plan), ("measured_peak_bytes", measured)):
         if _exceeds(values.get(name), memory):
             yield f"{name} is {values[name]:,} on a machine with {memory:,}"
-    # Engines of other packages may name the processor in another way.
     if not unit.engine_is_ours:
         return
     if host.get("cpu_model", used.kind) != used.kind:
@@ -191,7 +189,6 @@ def _plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
     if peaks and (peaks.get(str(plan.get("program"))) != peak or peak != max(peaks.values())):
         yield f"{PLAN}: peak_bytes is not the largest of peaks, that of {str(plan.get('program'))[:20]!r}"
     parts = [part for part in plan.get("parts") or () if isinstance(part, dict)]
-    # An engine from elsewhere need not name all parts.
     if parts and unit.engine_is_ours:
         yield from _part_problems(unit, plan, parts)
     yield from _breakdown_problems(plan)

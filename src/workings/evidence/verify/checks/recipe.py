@@ -48,7 +48,6 @@ def recipe(unit: Unit) -> Found:
         return not_checked(f"this version does not read it: {error.given[:120]}", blocking=False)
     expected = loaded.resolved() if same_version else loaded.recipe.model_dump(mode="json", exclude_unset=True)
     if loaded.recipe.training.epochs and has_few_sequences(unit):
-        # The file says how often the rows are gone through; how many steps that is follows from them.
         expected["training"]["steps"] = batches_of(unit).steps_in(loaded.recipe.training.epochs)
     recorded = unit.json(layout.CONFIG)
     yield from (f"{layout.CONFIG}: {place}" for place in differences(recorded, expected, common=True))
@@ -75,7 +74,6 @@ def _keys(value: dict[str, Any], prefix: str = "") -> set[str]:
 def config(unit: Unit) -> Found:
     """Digests of evaluation data against the recipe; the event that announces the evaluation."""
     section, digests = unit.section("evaluation"), unit.manifest.data_digests
-    # Data that the recipe names have a digest, and no others.
     for key, name in (("items", "items"), ("traces", "evaluation_traces")):
         is_named, has_digest = section.get(key, "none") != "none", name in digests
         if "evaluation" in unit.manifest.config and is_named != has_digest:
@@ -224,7 +222,6 @@ def _template_digest(run: Unit, config: dict[str, Any]) -> dict[str, str]:
         return {}
     if name == "tokenizer":
         source = run.json_object(f"{layout.TOKENIZER}/tokenizer_config.json").get("chat_template")
-        # Several named templates are a list, which is not supported here.
         return {"template.digest": bytes_digest(source.encode())} if isinstance(source, str) else {}
     return _shipped_digest(name)
 

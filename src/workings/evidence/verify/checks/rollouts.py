@@ -122,7 +122,6 @@ def _sampling_problems(inputs: RolloutInputs, rollout: Rollout) -> Iterator[str]
     groups_per_rollout = inputs.shape.completions // inputs.algorithm.group
     rounds, over = divmod(len(rollout.groups), groups_per_rollout)
     most = inputs.algorithm.max_sampling_rounds
-    # Whole rounds only: resampling takes the groups of an update.
     if over or not 1 <= rounds <= most:
         yield f"{len(rollout.groups)} groups, updates take {groups_per_rollout}"
         return

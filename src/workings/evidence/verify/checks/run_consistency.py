@@ -56,7 +56,6 @@ def _end_problems(unit: Unit) -> Iterator[str]:
     if manifest.status == "interrupted" and manifest.completed_steps == manifest.planned_steps:
         yield "interrupted, but every planned step was taken"
     kinds = [row.get("kind") for row in unit.events]
-    # An attempt fails once, and a failed run may be resumed and fail again.
     if (failures := kinds.count("failed")) > len(unit.starts):
         yield f"{failures} events tell of a failure, {len(unit.starts)} of a start"
     if manifest.status != "failed":
@@ -97,7 +96,6 @@ def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[date
             yield f"{name} is {when.date()}, before records of this form were made"
         if when > datetime.now(UTC) + CLOCK_DIFFERENCE:
             yield f"{name} is {when.date()}, and that is still to come"
-    # The event of a failure is written when all else is known.
     if events[-1] > end + CLOCK_SLACK:
         yield f"the last event is of {events[-1]}, the run ended at {end}"
 
@@ -127,7 +125,6 @@ def made_from(unit: Unit) -> Found:
             yield f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…"
         if _origin_text(unit.json_object(layout.EVALUATION_CONFIG).get("made_from", origin)) != _origin_text(origin):
             yield f"{layout.EVALUATION_CONFIG} names another origin than the seal"
-    # An evaluation of an untrained model is alone, and its origin may be next to it.
     if unit.parent is None and not is_absent(origin) and origin not in unit.record.by_root:
         yield not_checked(f"made from {_origin_text(origin)}, which is not here", blocking=False)
     return f"made from {_origin_text(origin)}"

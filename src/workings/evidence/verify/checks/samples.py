@@ -59,7 +59,6 @@ def selection(unit: Unit) -> Found:
                 if unit.read(name) != data)
     if rule is None and unit.has(PAIRS):
         yield f"{PAIRS} is there, {SELECTION} has none"
-    # The rules themselves are not compared: a later version may have more of them.
     yield from (f"{SELECTION}: {place}" for name in ("counts", "pairs")
                 for place in differences(recorded[name], expected_counts[name], name))
     # Samples may be of trained questions, so they must not be among evaluations.
@@ -107,7 +106,6 @@ def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
     digest = unit.manifest.data_digests.get("traces")
     paths = [entry.name for entry in unit.record.unowned_entries if entry.kind == "file"]
     paths += [pack.tree_path(name) for pack in unit.record.units_of("packs") for name in pack.files]
-    # By digest and not by name: next to runs anybody names such files, and in a pack they are named by their digests.
     for path in paths:
         if not path.endswith(".jsonl"):
             continue

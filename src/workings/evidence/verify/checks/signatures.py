@@ -42,7 +42,6 @@ def signed(run: Unit) -> Found:
                     yield f"{name}: not what key {shown(key_id)} signed"
     if not names:
         return not_checked("not signed", blocking=False)
-    # A unit that was added after the signing is not a forgery; it only lacks its own signature.
     if missing := sorted(_units_by_name(run).keys() - covered):
         yield not_checked(f"in no signed statement: {join_first(missing)}", blocking=False)
     return "; ".join(good) if good else not_checked(NO_LIBRARY, blocking=False)
@@ -110,7 +109,6 @@ def _open(run: Unit, name: str) -> SignedStatement:
         data = _read(run, name)
         run.tree.cache.reserve(parsed_bytes(data))
         return envelope.open_envelope(data)
-    # There may be hundreds, and two functions ask for each.
     return run.cached(f"{ATTEST}/{name}", read)
 
 

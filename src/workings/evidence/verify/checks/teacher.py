@@ -118,7 +118,6 @@ def logged_teacher(unit: Unit) -> Found:
             logged = line.get(key)
             if not is_number(logged) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
                 yield f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}"
-        # The minimized divergence is never negative, up to rounding.
         if line["loss"] < -TOLERANCE:
             yield f"{subject}: loss {line['loss']:g}, and no divergence is below 0"
     return f"{len(unit.metrics)} steps"

@@ -171,7 +171,6 @@ def tensors(unit: Unit) -> Found:
             else:
                 files += len(parts)
                 yield from expected.problems(unit, f"{folder}/{file}", parts)
-    # Files that a pack names by digest have no headers here to read.
     return not_checked(f"{elsewhere} files of tensors are named by digest", blocking=False) if elsewhere else (
         f"{len(expected.weights)} tensors each in {files} files")
 
@@ -222,7 +221,6 @@ class Expected:
             return _differing(name, tensors, self.weights) or _format_problems(
                 unit, name, self._weight_formats(unit, tensors))
         shapes = {STEP: (), **{moment: expected.shape for moment, expected in self.moments.items()}}
-        # Without the expected tensors there is nothing to compare the formats of.
         if problems := _differing(name, tensors, shapes):
             return problems
         problems = [f"{name}: {moment[:60]} is {tensors[moment].format}, expected {expected.format}"
