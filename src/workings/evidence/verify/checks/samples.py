@@ -69,16 +69,18 @@ def selection(unit: Unit) -> Found:
     return " and ".join(sorted(expected_files))
 
 
-# --- what a run learned of samples -----------------------------------------------------------------------------------
 
 @check("consistency.drawn_from")
 def drawn_from(unit: Unit) -> Found:
     """The training file against the kept samples and the run that they are from."""
     recorded_counts = unit.manifest.facts.get(DRAWN_FROM)
-    rows = _training_file(unit) if recorded_counts is not None or unit.record.units_of("samples") else None
+    if recorded_counts is None and not unit.record.units_of("samples"):
+        return None
+    rows = _training_file(unit)
+    if rows is None and recorded_counts is None:
+        return None
     if rows is None:
-        return None if recorded_counts is None else not_checked(
-            "the file of traces that it learned from is not here", blocking=False)
+        return not_checked("the file of traces that it learned from is not here", blocking=False)
     by_source: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if DRAWN_FROM in row:
@@ -122,6 +124,7 @@ def _training_file(unit: Unit) -> list[dict[str, Any]] | None:
 def _row_problems(unit: Unit, rows: list[dict[str, Any]]) -> Iterator[str]:
     """Problems of the trained rows: each is in the file, with the same question."""
     asked = {str(row.get("id")): prompt_digest(str(row.get("prompt", ""))) for row in rows}
+    # Two rows of a pair are named after it.
     trained = [(row["id"].removesuffix("/chosen").removesuffix("/rejected"), row.get("prompt_digest"))
                for row in kept_rows(unit)] if unit.has(ROWS) else []
     if other := [name for name, digest in trained if asked.get(name) != digest]:
