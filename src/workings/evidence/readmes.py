@@ -23,10 +23,7 @@ SHIPPED = "shipped:"
 
 
 def run_readme(manifest: RunManifest, files: RunFiles) -> str:
-    """A summary of a run on one screen, and how to reproduce and verify it.
-
-    Raises `RecordError`: the files contradict their forms.
-    """
+    """A summary of a run on one screen, and how to reproduce and verify it. Raises `RecordError`."""
     index = PROMPTS if files.has(PROMPTS) else ROWS
     rows, memory = files.lines(index), (files.json_object(PLAN), files.json_object(MEASURED))
     note = f" {said_of_recipe(manifest.config, manifest.architecture)}".rstrip()

@@ -77,10 +77,7 @@ def new_folder(final: Path, doing: str) -> Iterator[Path]:
 
 @contextmanager
 def together(*paths: Path) -> Iterator[None]:
-    """Files that belong together: if the block fails or is interrupted, the files it made are removed.
-
-    A part of them would look complete, and block a repetition of the command.
-    """
+    """Files that belong together: if the block fails or is interrupted, the files it made are removed."""
     new = [path for path in paths if not os.path.lexists(path)]
     try:
         yield

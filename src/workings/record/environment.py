@@ -40,8 +40,7 @@ PACKAGES = (
 def collect() -> dict[str, Any]:
     """Python, system, machine, packages and environment variables, as JSON without nulls.
 
-    No user name, host name, home path or token: values are read by allow-list, shortened where they hold the home
-    folder, and redacted.
+    No user name, host name, home path or token: values are read by allow-list and redacted.
     """
     return {
         "python": {"version": platform.python_version(), "implementation": platform.python_implementation(),

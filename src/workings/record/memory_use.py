@@ -1,7 +1,7 @@
 """Planned and measured memory of a run, for README, report, page, terminal and `verify`.
 
-A device counts what its programs hold. A CPU's system counts only the resident memory of the process, in which are
-interpreter, libraries and compiler: what that grew by since before the first weight is compared with the plan.
+An accelerator counts the memory of its programs. On a CPU only the resident memory of the process is known, with
+interpreter, libraries and compiler: its growth since before the first weight is compared with the plan.
 """
 
 from collections.abc import Mapping

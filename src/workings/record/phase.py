@@ -1,7 +1,6 @@
-"""Phase of a run that its own files do not show yet: planning, loading, compiling, evaluating.
+"""What a run does while its own files do not show it: planning, loading, compiling, evaluating.
 
-It is in a small file in the user's cache, for observers on this machine, and counts while the run's process lives. The
-run directory is not touched, and a disk that cannot take the file does not keep a run from training.
+A small file in the user's cache says so to observers on this machine, as long as the run's process lives.
 """
 
 import contextlib

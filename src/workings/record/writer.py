@@ -67,9 +67,7 @@ class RunWriter:
     def reopen(cls, final: Path) -> "RunWriter":
         """Resume a run that was stopped before it was sealed. Incomplete lines are removed and become events.
 
-        Raises:
-            RequestError: there is no unfinished run, another process is writing it, or it was stopped while sealing:
-                then it is sealed, and there is nothing to resume.
+        Raises `RequestError`: there is no unfinished run, another process is writing it, or only its seal was missing.
         """
         partial = layout.partial_path(final)
         if not partial.is_dir():

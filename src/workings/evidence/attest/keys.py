@@ -27,8 +27,7 @@ def is_available() -> bool:
 def require_available() -> None:
     """Raise `RequestError` if the libraries of the extra `sign` are missing."""
     if not is_available():
-        raise RequestError("signing needs securesystemslib and cryptography",
-                           "the extra `sign`", INSTALL)
+        raise RequestError("signing needs securesystemslib and cryptography", "the extra `sign`", INSTALL)
 
 
 def new_key(path: Path) -> str:
@@ -69,10 +68,7 @@ def new_key(path: Path) -> str:
 
 
 def signer(path: Path) -> "CryptoSigner":
-    """The private key of a file, ready to sign.
-
-    Raises `RequestError`: no key there, another kind of key, an encrypted one, or a file that others can read.
-    """
+    """The private key of a file. Raises `RequestError` for another kind of key, and for a file that others can read."""
     require_available()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

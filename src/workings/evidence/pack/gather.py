@@ -57,11 +57,10 @@ class Contents:
 
 
 def gather(paths: Sequence[Path], weights: str) -> Contents:
-    """Collect the contents from these runs.
+    """Collect the contents from these runs, with checkpoints' ``weights`` inside or by digest.
 
-    Raises:
-        RequestError: a run that is not sealed or failed, or two of one name.
-        RecordError: a unit in a run is not sealed.
+    Raises `RequestError` for a run that is not sealed or failed, and for two of one name; `RecordError` for a unit in a
+    run that is not sealed.
     """
     contents = Contents()
     runs, evaluations = contents.runs, contents.evaluations

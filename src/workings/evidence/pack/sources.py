@@ -30,9 +30,7 @@ def data_manifests(run: RunRecord) -> dict[str, bytes]:
 def sample_data(run: RunRecord) -> dict[str, bytes]:
     """The training file of a run that was trained on samples, by its name in a pack; empty for other runs.
 
-    It proves that the training data are the kept samples.
-
-    Raises `RecordError`: the file is no longer at the recipe's path.
+    Raises `RecordError` if the file is no longer at the recipe's path.
     """
     if DRAWN_FROM not in run.manifest.facts:
         return {}

@@ -1,8 +1,7 @@
 """Limits on the cost of verifying one record: text that is searched, time for scoring, memory of parsed files.
 
-A check that reaches a limit has the verdict `not_checked`, and its level is not reached. Text is counted in bytes, so
-that every machine gives the same answer. Scoring is limited by processor time, because its cost depends on the
-completions, and by their number: what else a machine does changes no verdict.
+A check that reaches a limit has the verdict `not_checked`. Text is counted in bytes, and scoring in processor time for
+each completion, so that what else a machine does changes no verdict.
 """
 
 import time
@@ -129,8 +128,7 @@ class ParseCache:
         """Make room for bytes that are freed before the next call. Raises `TooLarge` where there can be none."""
         refuse_too_large(needed, "it")
         self.total_bytes += needed
-        # Files that were dropped are read again by the next check: without an end to it a record of many large ones
-        # would take minutes.
+        # The next check parses dropped files again, which would take minutes for many large ones.
         if self.total_bytes > MAX_TOTAL_FACTOR * memory_limit():
             raise TooLarge("all that is read of this record would take more than "
                            f"{MAX_TOTAL_FACTOR * memory_limit() >> 20:,} MiB one after the other; {MEMORY_VARIABLE} "

@@ -193,12 +193,7 @@ def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
 
 
 def open_tree(path: Path) -> Tree:
-    """The tree at a path.
-
-    Raises:
-        RequestError: there is nothing at the path, or something that is neither a folder nor a zip.
-        RecordError: it cannot be read safely.
-    """
+    """The tree at a path. Raises `RequestError` if nothing is there, and `RecordError` if it cannot be read safely."""
     if path.is_dir():
         return FolderTree(path)
     if path.is_file():

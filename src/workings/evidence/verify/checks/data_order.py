@@ -191,10 +191,7 @@ def row_ids(batches: Batches, at: Position) -> list[str]:
 
 @computed_once("batches")
 def batches_of(unit: Unit) -> Batches:
-    """The plan of batches from lengths alone (tokens are not in the record), cached. Raises `RecordError`.
-
-    `TooLarge` where planning the order of all batches would take too long.
-    """
+    """The plan of batches, from lengths alone, cached. Raises `RecordError`, and `TooLarge` if it takes too long."""
     if not has_few_sequences(unit):
         raise TooLarge(f"more than {MAX_SEQUENCES:,} sequences")
     snapshot, way = unit.manifest.config, unit.algorithm

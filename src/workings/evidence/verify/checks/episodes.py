@@ -1,7 +1,6 @@
 """Levels 1 and 2: episodes of a run with an environment, played again without weights.
 
-The environment is this version's, or that of an installed library in the recorded version. A user's class is
-never run.
+The environment is this version's, or that of an installed library in the recorded version. No user's class is run.
 """
 
 from collections import Counter

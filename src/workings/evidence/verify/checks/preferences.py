@@ -1,7 +1,6 @@
 """Levels 1 and 2: the log of a run with pairs or verdicts follows from its rows, their reference and itself.
 
-No weights are needed. Whether the log probabilities are the reference's, and whether the updates were made, takes the
-weights: a replay computes them again.
+No weights are needed. Whether the log probabilities are the reference's, only a replay can tell.
 """
 
 import math

@@ -1,8 +1,7 @@
 """Level 1: prompts, seeds, groups, batches and the log of a run with rollouts follow from each other.
 
-No weights are needed: the completions are recorded, and everything derived from them is recomputed. With one update a
-rollout the recorded log probabilities are those of the update itself, so its loss, entropy and divergences follow. Of
-later updates from one rollout nothing but the bounds of these numbers is known.
+No weights are needed: everything follows from the recorded completions. The loss, entropy and divergences of an update
+follow from the recorded log probabilities if each rollout has one update; otherwise only their bounds are known.
 """
 
 import math
@@ -185,7 +184,6 @@ def sampler(unit: Unit) -> Found:
     return f"{len(inputs.steps)} rollouts, {compared} against a checkpoint"
 
 
-# --- numbers of an update --------------------------------------------------------------------------------------------
 
 def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
     """Numbers of a metrics line that no update can have: below zero, shares above 1, a part longer than the whole."""

@@ -1,7 +1,6 @@
 """Level 1: the teacher of a run with distillation: which model it was, and its top tokens of traces.
 
-No weights are needed. Whether log probabilities are the teacher's takes its weights: a replay computes them again.
-Those of rollouts are checked with these (`checks.rollouts`).
+No weights are needed. Whether the log probabilities are the teacher's, only a replay can tell.
 """
 
 import math
