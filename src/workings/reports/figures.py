@@ -188,8 +188,7 @@ def steps_table(title: str, series: Sequence[Curve]) -> Table:
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(curve.points) for curve in series]
-    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)]
-            for step in shown]
+    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)] for step in shown]
     return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
 
 

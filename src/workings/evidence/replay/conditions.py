@@ -78,8 +78,6 @@ def _text(value: str | Absent) -> str:
     return value.absent if isinstance(value, Absent) else value
 
 
-# --- tolerances ------------------------------------------------------------------------------------------------------
-
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:
     """Largest relative differences that count as the same computation under other conditions."""

@@ -66,8 +66,10 @@ def check(name: str, subject: str = "runs", *,
             for unit in record.units_of(subject):
                 yield from (replace(finding, unit=unit.title) for finding in findings(of_unit(unit)))
 
-        CHECKS[name].functions.append(
-            of_units if subject != "record" else lambda record: findings(function(record)))
+        def of_record(record: Record) -> Iterator[CheckFinding]:
+            return findings(function(record))
+
+        CHECKS[name].functions.append(of_record if subject == "record" else of_units)
         return function
     return register
 

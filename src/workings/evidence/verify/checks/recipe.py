@@ -96,8 +96,6 @@ def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
             "decoding": settings_of(recipe).decoding(), "evaluation": layout.RECIPE_EVALUATION}, "by the recipe")
 
 
-# --- evaluations -----------------------------------------------------------------------------------------------------
-
 @check("consistency.announced", "measurements")
 def announced(unit: Unit) -> Found:
     """Items by digest, and how they were asked, against the run's recipe and its first events."""

@@ -195,8 +195,7 @@ def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
     elif numbers.get("clip_fraction", 0) > 1 + ROUNDING:
         yield f"{place}: clip_fraction is {numbers['clip_fraction']:g}"
     elif "drawing_seconds" in numbers and numbers["drawing_seconds"] > line["seconds"]:
-        yield (f"{place}: drawing_seconds is {numbers['drawing_seconds']:g}, the whole step took "
-               f"{line['seconds']:g}")
+        yield f"{place}: drawing_seconds is {numbers['drawing_seconds']:g}, the whole step took {line['seconds']:g}"
 
 
 def _objective_problems(inputs: RolloutInputs, rollout: Rollout, batch: Batch,

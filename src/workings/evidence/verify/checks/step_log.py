@@ -164,8 +164,6 @@ def kept(unit: Unit) -> Found:
     return f"step {best.step} was kept: its {best.measure} {best.value:.4g} is the best of {best.measured}"
 
 
-# --- resumes ---------------------------------------------------------------------------------------------------------
-
 def _resume_problems(row: dict[str, Any]) -> Iterator[str]:
     """Impossible numbers in the event of a resume, which keeps the steps of its checkpoint and drops later ones."""
     step, dropped = row["from_step"], row.get("dropped_steps", 0)
