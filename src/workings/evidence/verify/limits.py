@@ -39,8 +39,7 @@ MAX_TOTAL_FACTOR = 14
 """Limit of all bytes that were ever parsed, as a multiple of the memory that is allowed at once."""
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, RequestError, RewardError, TypeError,
              ValueError)
-"""Exceptions of reading a value of a wrong type, of settings that this version refuses, and of texts that its processes
-fail on. A record may be anybody's: one that was made to break a check fails it instead of ending in a traceback."""
+"""Exceptions that a value of a wrong type or wrong settings can cause. A check that meets one fails."""
 
 
 def said(error: Exception) -> str:
@@ -69,12 +68,13 @@ class ScoringTime:
     def reason_over(self) -> str:
         """Why scoring stops; empty while it may continue."""
         limit = limit_from_environment(SECONDS_VARIABLE, SCORING_SECONDS)
-        return "" if self.seconds < limit + COMPLETION_SECONDS * self.completions else (
-            f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each completion; "
-            f"{SECONDS_VARIABLE}={20 * max(limit, 1)} allows more, for a record that you trust")
+        if self.seconds < limit + COMPLETION_SECONDS * self.completions:
+            return ""
+        return (f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each "
+                f"completion; {SECONDS_VARIABLE}={20 * max(limit, 1)} allows more, for a record that you trust")
 
     def chunks(self, process: Worker, completions: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Some completions after the other, while there is time; what is done with them counts."""
+        """Yield a few completions at a time while there is time left; what the caller does with them is measured."""
         for start in range(0, len(completions), CHUNK_COMPLETIONS):
             if self.reason_over:
                 return
@@ -110,13 +110,12 @@ class ParseCache:
             except (RecordError, *MALFORMED) as error:
                 text = str(error) if isinstance(error, RecordError) else (
                     f"{key[1]}: not of the form that is read ({said(error)})")
-                made = (TooLarge if isinstance(error, TooLarge) else RecordError)(
-                    text if where in text else f"{where}: {text}")
+                kind = TooLarge if isinstance(error, TooLarge) else RecordError
+                made = kind(text if where in text else f"{where}: {text}")
             self._values[key] = made
         value = self._values[key]
         if isinstance(value, RecordError):
-            # A new exception each time: raising the kept one again would add to its traceback with every check.
-            raise type(value)(str(value))
+            raise type(value)(str(value))  # a new one each time, so that its traceback does not grow
         return value
 
     def reserve(self, needed: int) -> None:

@@ -54,7 +54,6 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
                            "workings runs")
     try:
         record = load(open_tree(path), expect_root=expect_root, trusted=trusted, replay=replay)
-    # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)
         not_made = [_not_made(entry, "nothing could be read") for entry in others]
@@ -68,16 +67,17 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     checks: list[Check] = []
     verdicts: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _checks_up_to(level):
-        # A replay costs engine time, and would start from files that a lower check has just called wrong.
+        # A replay would start from files that a lower check has just called wrong.
         if entry.level > DEFAULT_LEVEL and any(check.verdict is CheckVerdict.FAILED and check.level <= DEFAULT_LEVEL
                                                for check in checks):
             checks.append(_not_made(entry, "not replayed: checks of lower levels failed"))
-        # Several functions of a check may stumble over one file. There are none without a subject: no run, say.
-        elif findings := list(dict.fromkeys(found for function in entry.functions for found in function(record))):
+            continue
+        # Once each: several functions may fail for the same file.
+        findings = list(dict.fromkeys(finding for function in entry.functions for finding in function(record)))
+        if findings:  # none, if the record has no unit that the check is about
             checks.append(_check_result(entry, findings))
-            # The worst one of each unit is set last.
-            verdicts[entry.id] = {finding.unit: finding.verdict for finding in sorted(
-                findings, key=lambda finding: -WORST.index(finding.verdict))}
+            worst_last = sorted(findings, key=lambda finding: WORST.index(finding.verdict), reverse=True)
+            verdicts[entry.id] = {finding.unit: finding.verdict for finding in worst_last}
     coverage = {path or ".": facts["coverage"] for path, facts in record.replayed.items()
                 if isinstance(facts, Mapping) and "coverage" in facts}
     return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
@@ -97,7 +97,8 @@ def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check
     deciding = [finding for finding in findings if finding.verdict is verdict]
     texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
              for finding in deciding[:MAX_UNITS_SHOWN]]
-    texts += [f"and {len(deciding) - MAX_UNITS_SHOWN} more units"] if len(deciding) > MAX_UNITS_SHOWN else []
+    if len(deciding) > MAX_UNITS_SHOWN:
+        texts.append(f"and {len(deciding) - MAX_UNITS_SHOWN} more units")
     return Check(id=entry.id, level=entry.level, verdict=verdict, text="; ".join(texts),
                  blocking=any(finding.blocking for finding in deciding),
                  unreadable=all(finding.unreadable for finding in deciding))
