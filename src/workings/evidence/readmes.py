@@ -81,14 +81,12 @@ def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
         manifest: the run's manifest.
     """
     origin, base = str(asked["origin"]), asked["base"]
-    stays = False
-    if origin.startswith(SHIPPED):
-        recipe = origin.removeprefix(SHIPPED)
-    elif origin == GIVEN or not isinstance(base, str):
-        recipe = RECIPE
+    is_file = not origin.startswith(SHIPPED) and origin != GIVEN and isinstance(base, str)
+    if is_file:
+        recipe = Path(base, Path(origin).name).as_posix()
     else:
-        recipe, stays = Path(base, Path(origin).name).as_posix(), True
-    return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=stays)
+        recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else RECIPE
+    return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=is_file)
 
 
 def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: RunManifest, *,
@@ -103,7 +101,6 @@ def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: Run
         move: changes the name of a file for the folder in which the command is typed.
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
-    # The record may be foreign; a word that is no text must not break the page.
     typed = [str(word) for word in asked.get("overrides", ())]
     files = {key: move(name) if isinstance(name, str) else with_changed_paths({key: name}, move)[key]
              for key, name in asked.get("files", {}).items()}

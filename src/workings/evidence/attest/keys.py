@@ -48,10 +48,10 @@ def new_key(path: Path) -> str:
         # `lexists`, because a link to nowhere counts: a write would go where it points.
         if os.path.lexists(taken):
             raise RequestError(f"{taken} already exists", "a new file; keys are never overwritten", "another --out")
-    if inside := next((folder for folder in path.absolute().parents
-                       if (folder / SEAL).exists() or (folder / MANIFEST).exists()), None):
-        raise RequestError(f"{path} is inside the record {inside}", "a private place outside of every record",
-                           "--out ~/.workings/signing.key")
+    for folder in path.absolute().parents:
+        if (folder / SEAL).exists() or (folder / MANIFEST).exists():
+            raise RequestError(f"{path} is inside the record {folder}", "a private place outside of every record",
+                               "--out ~/.workings/signing.key")
     key = Ed25519PrivateKey.generate()
     private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                                       serialization.NoEncryption())
@@ -59,7 +59,7 @@ def new_key(path: Path) -> str:
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
     with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
+        # O_EXCL refuses a file or link that was made since the test above.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(private_bytes)

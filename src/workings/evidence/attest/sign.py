@@ -49,7 +49,7 @@ def sign_run(run: Path, key: Path) -> Signature:
     folder = run / ATTEST
     with storage(folder, "write"):
         folder.mkdir(exist_ok=True)
-    # Two who sign at once would find the same number free.
+    # Two commands at once would take the same number.
     lock = DirectoryLock(folder)
     try:
         path, existed = _envelope_path(folder, signed)
@@ -66,8 +66,10 @@ def sign_run(run: Path, key: Path) -> Signature:
 
 def unit_roots(run: Path) -> dict[str, str]:
     """Root digests of a run and of the units in it, by path. Raises `RecordError` for one that is not sealed."""
-    return {"": root_digest(run)} | {f"{parent}/{inner.name}": root_digest(inner) for parent in UNIT_PARENTS
-                                     for inner in sorted((run / parent).glob("*"))}
+    roots = {"": root_digest(run)}
+    for parent in UNIT_PARENTS:
+        roots |= {f"{parent}/{inner.name}": root_digest(inner) for inner in sorted((run / parent).glob("*"))}
+    return roots
 
 
 def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:

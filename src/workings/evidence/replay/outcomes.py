@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,9 @@ class RecordedEvaluation:
     def groups_for(self, items: int) -> int:
         """Number of groups that hold at least this number of items in any selection; at most all."""
         groups = self.groups
-        # The last batch may be short, and be among those that are selected.
-        return min(len(groups), 1 + max(0, -(-(items - len(groups[-1])) // len(groups[0]))))
+        # The last group, which may be short, can be among those that are selected.
+        rest = max(0, items - len(groups[-1]))
+        return min(len(groups), 1 + ceil(rest / len(groups[0])))
 
     def items_in(self, groups: int) -> int:
         """Maximum number of items in this number of groups."""
@@ -136,8 +138,10 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
         for answer in generate_batch(session, batch, evaluation.settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
             row = recorded[answer.item.id, answer.sample]
-            same = text == row["completion"] if "completion_sha256" not in row else (
-                bytes_digest(text.encode("utf-8")) == row["completion_sha256"])
+            if "completion_sha256" in row:  # an over-long one, which the record has in part
+                same = bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
+            else:
+                same = text == row["completion"]
             lines.append({"unit": evaluation.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
                           "same": bool(same)})
     return lines
