@@ -153,27 +153,37 @@ def curve_figures(views: Sequence[RunView]) -> list[Drawn]:
 
 def _lines(panel: Panel, runs: Sequence[tuple[RunView, list[tuple[float, dict[str, Any]]]]], *, alone: bool
            ) -> list[Curve]:
-    """The panel's curves, those without points left out."""
+    """The panel's curves: of a run ``alone`` all, of several runs the first of each. Those without points are left out.
+
+    ``runs``: each with its steps and the numbers of these.
+    """
     lines: list[Curve] = []
     for view, rows in runs:
-        named = panel.lines_of({key for _, values in rows for key in values})
-        for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
+        named = list(panel.lines_of({key for _, values in rows for key in values}).items())
+        for number, (key, name) in enumerate(named if alone else named[:1]):
             points = [(step, values[key]) for step, values in rows if isinstance(values.get(key), int | float)]
-            same = key not in panel.lines and lines and points == lines[0].points
-            if points and not same and not (key in RARE and not any(value for _, value in points)):
-                lines.append(Curve(name=name if alone else view.name, points=points,
-                                   color=number % _COLORS if alone else view.color,
-                                   style="dots" if panel is HELD_OUT_LOSS else "line"))
+            is_repetition = key not in panel.lines and lines and points == lines[0].points
+            is_always_zero = not any(value for _, value in points)
+            if not points or is_repetition or (key in RARE and is_always_zero):
+                continue
+            lines.append(Curve(name=name if alone else view.name, points=points,
+                               color=number % _COLORS if alone else view.color,
+                               style="dots" if panel is HELD_OUT_LOSS else "line"))
     return lines
 
 
 def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
-    # One span, so that all curves have the same smoothing.
-    span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key in ("reward", "loss") else 1
-    drawn = lines if span <= 1 else [*(replace(curve, style="faint") for curve in lines),
-                                     *(replace(curve, points=smoothed(curve.points, span)) for curve in lines)]
-    label = f"{panel.title}. " + "; ".join(f"{curve.name}: " + ", ".join(
-        f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in lines)
+    drawn, span = list(lines), 1
+    if panel.key in ("reward", "loss"):
+        # One span, so that all curves have the same smoothing.
+        span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE
+    if span > 1:
+        drawn = [replace(curve, style="faint") for curve in lines]
+        drawn += [replace(curve, points=smoothed(curve.points, span)) for curve in lines]
+    ends = [(curve.name, curve.points[0], curve.points[-1]) for curve in lines]
+    label = f"{panel.title}. " + "; ".join(
+        f"{name}: {first:.3g} at step {begin:g}, {last:.3g} at step {end:g}"
+        for name, (begin, first), (end, last) in ends)
     wide, narrow = (draw_line_chart(drawn, width, height, label, panel.unit or panel.title.casefold())
                     for width, height in ((WIDE, 320), (NARROW, 270)))
     return Drawn(wide=wide, narrow=narrow, table=steps_table(panel.title, lines), heading=panel.title,

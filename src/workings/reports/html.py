@@ -43,12 +43,16 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
 def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
     """The page's HTML; arguments as in `write_report`."""
     configured = [view for view in views if view.manifest is not None]
-    finished = [view.manifest.finished_at for view in views if view.manifest is not None]
+    manifests = [view.manifest for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
+    kicker = f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}"
+    if manifests:
+        kicker += f", trained {max(manifest.finished_at for manifest in manifests)[:10]}"
+    title = ", ".join(view.name for view in views)
+    if comparison:
+        title = f"{comparison.name_b} against {comparison.name_a}"
     compared = comparison if comparison and comparison.difference else None
-    samples = _samples(views, comparison) if compared else []
-    unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
-                               for view in views if view.manifest is not None)
+    unverified = dict.fromkeys(said_of_recipe(manifest.config, manifest.architecture) for manifest in manifests)
     breaks = figures.first_wrong_steps_table([(view.name, count_first_wrong_steps(view.evaluation))
                                               for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
@@ -58,17 +62,14 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template("report.html.jinja").render(
-        style=style, style_hash=f"sha256-{digest}", kicker=f"workings report on {len(views)} run"
-        + ("s" if len(views) > 1 else "") + (f", trained {max(finished)[:10]}" if finished else ""),
-        title=f"{comparison.name_b} against {comparison.name_a}" if comparison else
-        ", ".join(view.name for view in views),
+        style=style, style_hash=f"sha256-{digest}", kicker=kicker, title=title, comparison=comparison,
         # A no-break space keeps a number and its unit on one line.
-        comparison=comparison, sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
+        sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), runs=views,
         accuracy=figures.accuracy_figure(views), delta=figures.delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=figures.flips_table(compared),
         pass_rates=figures.pass_table(compared), losses=figures.curve_figures(views),
-        breaks=breaks, breaks_caption=figures.CAPTION, samples=samples,
+        breaks=breaks, breaks_caption=figures.CAPTION, samples=_samples(views, compared),
         names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
