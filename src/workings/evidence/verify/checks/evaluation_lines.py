@@ -16,27 +16,23 @@ from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, METRIC
 from workings.record.metrics import RIGHT, WRONG
 from workings.record.values import is_absent
 
+# Kinds of source.
 GENERATED = "generated"
-ANSWERED_HERE = (GENERATED, "task")
-"""Kinds of source with answers of the evaluation's model."""
-ELSEWHERE = "predictions"
-"""Kind of source with answers of another program."""
-_BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
+ANSWERED_HERE = (GENERATED, "task")  # the evaluation's model answered
+ELSEWHERE = "predictions"  # another program answered
+OF_A_FILE = ("file", "digest")  # what the source says of a file of predictions
 OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")
 """Settings of a model's answers, unknown for predictions from elsewhere."""
-OF_A_FILE = ("file", "digest")
-"""What the source says of a file of predictions: its name and the digest of its bytes."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
-AT_LIMIT = ("time limit", "the scoring process died")
-"""Beginnings of the errors that depend on the machine; of a completion with one only the score of 0 is compared."""
-NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")
-"""Prefixes of errors of texts that were not scored."""
-DOUBLE = "double: "
-"""Beginning of the error of an item that predictions from elsewhere have too many lines of."""
-NO_LINE = ("missing: ", DOUBLE)
-"""Beginnings of the errors of an item or sample that predictions from elsewhere have no line of, or too many."""
+_BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
+
+# Beginnings of errors.
+AT_LIMIT = ("time limit", "the scoring process died")  # they depend on the machine: only the score of 0 is compared
+NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")  # of texts that were not scored
+DOUBLE = "double: "  # of an item that predictions from elsewhere have too many lines of
+NO_LINE = ("missing: ", DOUBLE)  # of an item that they have no line of, or too many
 UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
-"""Keys of a line with an unscored completion."""
+"""Values in a line whose completion was not scored."""
 MAX_ANSWER_TOKENS = 128
 """Longest answer, in tokens, that rounding is not expected to change."""
 
