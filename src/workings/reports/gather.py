@@ -74,8 +74,9 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
     """Recipe keys with equal values in all runs, and the others with each run's value."""
+    configs = [dict(leaves(run.manifest.config)) for run in runs if run.manifest is not None]
     flat = [{key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-             for key, value in leaves(run.manifest.config)} for run in runs if run.manifest is not None]
+             for key, value in config.items()} for config in configs]
     if len(flat) < 2:
         return [], []
     same, different = [], []
@@ -120,12 +121,13 @@ def recipe_of(run: Path) -> str:
     if origin.startswith(SHIPPED):
         return origin.removeprefix(SHIPPED)
     name = Path(origin).name
-    # The layout that quickstart and packs make: runs and recipes side by side.
+    # Quickstart and packs have runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):
         # By the path's text, not resolved: in a pack links represent runs.
-        stood = Path(os.path.normpath(run / base / name))
-        near += [] if ".." in stood.parts else [stood]
+        original = Path(os.path.normpath(run / base / name))
+        if ".." not in original.parts:
+            near.append(original)
     return str(next((path for path in near if path.is_file()), run / RECIPE))
 
 
