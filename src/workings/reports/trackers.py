@@ -67,7 +67,8 @@ class Tracker:
         problem = ""
         try:
             self._lines.put(None, timeout=self._end_seconds)
-            if code := self._child.wait(self._end_seconds):
+            code = self._child.wait(self._end_seconds)
+            if code:
                 self._errors.seek(0)
                 said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
                 problem = f"it stopped: {said[-1][:300]}" if said else f"it stopped with code {code}"

@@ -18,7 +18,7 @@ from workings.record.canonical import line
 from workings.record.digest import bytes_digest, chunks
 from workings.record.layout import ATTEMPTS, ATTEST, EVALUATION_UNITS, SAMPLED, SEAL, SUMS
 from workings.record.reader import RunRecord
-from workings.record.seal import NO_ORIGIN, parse_seal, parse_sums, root_digest, sums_text
+from workings.record.seal import NO_ORIGIN, parse_sums, root_digest, sums_text, unit_kind
 from workings.record.seal import SCHEMA as SEAL_SCHEMA
 from workings.record.storage import storage
 
@@ -65,7 +65,7 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
     contents = Contents()
     runs, evaluations = contents.runs, contents.evaluations
     for path in paths:
-        kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
+        kind = unit_kind(path)
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs are named {path.resolve().name}", "runs with different names", "")
@@ -101,21 +101,19 @@ def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by
             contents.external_files.append(ExternalFile(place=pack_path, file=name, sha256=digest, bytes=size))
         else:
             contents.sealed_files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
-    # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
     for name in (SUMS, SEAL):
         contents.sealed_files[f"{pack_path}/{name}"] = FileOnDisk(
             path=folder / name, size=_size(folder / name), sha256="")
 
 
 def _attempts(paths: list[Path]) -> bytes:
-    """All starts listed next to the runs, in order of time; runs of several folders bring their lists together."""
-    # Each folder once: two runs side by side share one list, and its lines must not be counted twice.
+    """The list of attempts next to the runs; those of several folders together, in order of time."""
     folders = sorted({path.resolve().parent for path in paths})
     rows: list[dict[str, Any]] = [row for folder in folders for row in attempts.read(folder)]
     if not rows:
         raise RequestError(f"there is no {ATTEMPTS} next to {paths[0]}", "the list of all runs that were started there",
                            "pack the run where `workings train` put it")
-    # One list stays as it is: each of its lines names the one before it, and a clock may have been set back.
+    # A single list stays as it is: a clock may have been set back, and each line names the one before it.
     if len(folders) > 1:
         rows.sort(key=lambda row: str(row.get("started_at")))
     return b"".join(map(line, rows))
