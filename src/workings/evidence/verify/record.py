@@ -65,7 +65,7 @@ def field_of(value: Any, field: str) -> Any:
 # Compared by identity: two units are never equal, and each may hold many thousand entries.
 @dataclass(eq=False)
 class Unit:
-    """One sealed folder, or one that ought to be."""
+    """One sealed folder, or a folder at the place of one."""
 
     tree: Tree
     path: str
@@ -261,7 +261,7 @@ class Unit:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is, or ought to be, a training run: it has a manifest, or its seal calls it a run."""
+        """Whether it is a training run: it has a manifest, or its seal calls it a run."""
         return self.has(layout.MANIFEST) or self.kind == "run"
 
     @cached_property
@@ -304,7 +304,7 @@ class Record:
 
     tree: Tree
     units: tuple[Unit, ...]
-    """Sealed folders (or such that ought to be), outer ones before those inside."""
+    """Units by path: outer ones before those inside."""
     unowned_entries: tuple[Entry, ...]
     """Entries that belong to no unit: next to the runs, in `attest`, in unfinished runs."""
     expect_root: str

@@ -61,7 +61,7 @@ def check(name: str, subject: str = "runs", *,
           when: Callable[[Unit], bool] = lambda unit: True) -> Callable[[_Function], _Function]:
     """Register a function of the check ``name``.
 
-    It is about the whole ``record``, or about units of a kind (a key of `SUBJECTS`), as far as ``when`` says so.
+    ``subject``: `record`, or the kind of units that it is about, a key of `SUBJECTS`; ``when``: for which of them.
     """
     def register(function: _Function) -> _Function:
         def of_unit(unit: Unit) -> Found:

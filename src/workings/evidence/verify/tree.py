@@ -38,7 +38,7 @@ _LOCATOR = struct.Struct("<4sLQL")
 _DIRECTORY = struct.Struct("<4Q")
 """In the zip64 record: entries on this disk and in all, bytes of the table of contents, and its place."""
 _MARKS = (0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF)
-"""What the end record has in the place of these numbers if they are in the zip64 record instead."""
+"""Values of the end record that refer to the zip64 record: entries on this disk and in all, bytes, and place."""
 
 
 @dataclass(frozen=True, kw_only=True)

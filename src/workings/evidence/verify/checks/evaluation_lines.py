@@ -148,8 +148,8 @@ def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     samples: dict[str, list[dict[str, Any]]] = {}
     for row in unit.lines(PREDICTIONS):
         samples.setdefault(str(row.get("id")), []).append(row)
-        if told := [key for key in ("seed", "control_tokens") if key in row]:
-            yield f"{str(row.get('id'))[:60]}: {told[0]} of an existing completion"
+        if keys := [key for key in ("seed", "control_tokens") if key in row]:
+            yield f"{str(row.get('id'))[:60]}: {keys[0]} of an existing completion"
     for name, found in samples.items():
         numbers = [row.get("sample") for row in found]
         # One line with this error stands for several lines of one id.

@@ -76,12 +76,12 @@ def _are_of_processes(names: list[str], processes: Any) -> bool:
     """Whether devices are named as this number of processes names them: `cuda:0` by one, else `cuda:0 of process 1`."""
     if type(processes) is not int or processes < 1:
         return False
-    told = [int(match[1]) for name in names if (match := _OF_PROCESS.search(name))]
+    numbers = [int(match[1]) for name in names if (match := _OF_PROCESS.search(name))]
     if processes == 1:
-        return not told
+        return not numbers
     # Without a set of all numbers up to `processes`, because a record may claim a billion.
-    has_every_process = len(set(told)) == processes and max(told) == processes - 1
-    return has_every_process and len(told) == len(names) and told == sorted(told)
+    has_every_process = len(set(numbers)) == processes and max(numbers) == processes - 1
+    return has_every_process and len(numbers) == len(names) and numbers == sorted(numbers)
 
 
 @check("consistency.engine")
@@ -154,7 +154,7 @@ def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     """The measurement against the events, the log, and what the process held before its first step."""
     status, events = unit.manifest.status, sum(row.get("kind") == "out_of_memory" for row in unit.events)
     ran_out = measured.get("out_of_memory")
-    # Running out of memory ends a run, so status, event and measurement tell of it together.
+    # Running out of memory ends a run: status, event and measurement agree about it.
     if measured and (isinstance(ran_out, str) is not bool(events) or (events and status != "failed")):
         yield f"memory ran out by {MEASURED}: {str(ran_out)[:40]}; the run is {status} and has {events} events about it"
     # Another attempt may have run on another machine.
@@ -182,7 +182,7 @@ def _growth_problems(unit: Unit, recorded: Any, peak: Any, before: Any, peak_bef
 
 
 def _plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
-    """The planned peak: that of its program, the sum of its parts, and what the compiler said of it."""
+    """The planned peak against the peaks of all programs, its parts, and the numbers of the compiler."""
     peak, peaks = plan["peak_bytes"], section_of(plan, "peaks")
     if min(peak, plan["limit_bytes"]) < 0:
         yield f"{PLAN}: peak_bytes or limit_bytes is no number of bytes"

@@ -47,7 +47,7 @@ def pairs(unit: Unit) -> Found:
 
 @check("consistency.preferences", when=records(REFERENCE_LOG_PROBS))
 def reference(unit: Unit) -> Found:
-    """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
+    """One log probability, at most 0, for each row of the first epoch that a planned step takes."""
     if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # the run ended before they were computed
         return None
     log_probs, batches = _log_probs(unit), batches_of(unit)

@@ -86,10 +86,10 @@ def _state_problems(unit: Unit, number: int, folder: str) -> Iterator[str]:
                 "supervised_tokens": sum(line.supervised_tokens for line in lines),
                 "training_seconds": math.fsum(line.seconds for line in lines)}
         for name, value in sums.items():
-            told = state["facts"][name]
+            recorded = state["facts"][name]
             # The run added up its seconds step by step, with other rounding.
-            if not math.isclose(told, value, rel_tol=1e-9):
-                yield f"{folder}: {name} is {str(told)[:20]}, the log adds up to {value}"
+            if not math.isclose(recorded, value, rel_tol=1e-9):
+                yield f"{folder}: {name} is {str(recorded)[:20]}, the log adds up to {value}"
 
 
 def _file_problems(unit: Unit) -> Iterator[str]:
@@ -202,20 +202,20 @@ def _listed(row: dict[str, Any], key: str) -> list[str]:
 
 def _origin_problems(unit: Unit) -> Iterator[str]:
     """Contradictions with the sealed run that this one resumed, if it is here."""
-    told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
-    if told is None:
+    origin = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
+    if origin is None:
         before = [run for run in unit.record.runs if run.path.startswith(f"{unit.path}.interrupted-")]
         yield from (f"{EVENTS}: the first lines are those of {run.title[:60]}, and none names it" for run in before
                     if unit.events[:len(run.events)] == run.events)
         return
-    folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
-    path = f"{folder}/{told.get('name')}".lstrip("/")
+    folder, root = unit.path.rpartition("/")[0], str(origin.get("root"))
+    path = f"{folder}/{origin.get('name')}".lstrip("/")
     earlier = unit.record.by_root.get(root)
     if earlier is None:
         if any(run.path == path for run in unit.record.runs):
             yield f"{EVENTS}: it resumed root {root[:16]}…, but {path[:60]} has another"
         return
-    resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})
+    resume = next((row for row in unit.events[unit.events.index(origin):] if row.get("kind") == RESUMED), {})
     count, dropped = resume.get("from_step"), resume.get("dropped_steps")
     if type(count) is not int or count < 0:
         return  # reported with the resumes

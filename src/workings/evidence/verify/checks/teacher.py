@@ -107,7 +107,7 @@ def logged_teacher(unit: Unit) -> Found:
     for line, planned in planned_steps(unit):
         subject, names = f"step {line.get('step')}", row_ids(batches_of(unit), planned.at)
         if missing := [name for name in names if name not in summaries]:
-            yield f"{subject}: nothing was said of {missing[0][:60]!r}"
+            yield f"{subject}: no top tokens of {missing[0][:60]!r}"
             continue
         # Means of a step are over positions and not over rows, so that long rows count more.
         rows = [summaries[name] for name in names]

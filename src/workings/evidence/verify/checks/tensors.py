@@ -235,15 +235,15 @@ class Expected:
         of_trained = _joined(_formats(tensors[name] for name in self.trained))
         # The weights below adapters are in no checkpoint; their formats follow from the recipe.
         allowed = [_joined(_formats(tensors.values()) | below) for below in self.frozen or (frozenset(),)]
-        told = unit.manifest.actual_dtypes.get("parameters")
+        recorded = unit.manifest.actual_dtypes.get("parameters")
         return {"gradients": of_trained, "accumulator": of_trained,
-                "parameters": told if told in allowed else allowed[0]}
+                "parameters": recorded if recorded in allowed else allowed[0]}
 
 
 def _format_problems(unit: Unit, name: str, formats: Mapping[str, str]) -> list[str]:
-    told = unit.manifest.actual_dtypes
-    return [f"{name}: {part} are {code}, the manifest says {str(told[part])[:40]}"
-            for part, code in formats.items() if told.get(part, code) != code]
+    recorded = unit.manifest.actual_dtypes
+    return [f"{name}: {part} are {code}, the manifest says {str(recorded[part])[:40]}"
+            for part, code in formats.items() if recorded.get(part, code) != code]
 
 
 def _differing(name: str, tensors: _Tensors, expected: _Shapes) -> list[str]:
