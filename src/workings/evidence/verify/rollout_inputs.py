@@ -51,13 +51,17 @@ def rollout_inputs_of(unit: Unit) -> RolloutInputs:
                               max_new_tokens=algorithm.most_written(recipe)) if recipe.rewards else None
     devices = row_devices(unit.manifest.device.mesh)
     prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
-    names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
-    steps = [(rollout_step(name), name) for name in names]
-    if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
-        raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
-    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set, settings=settings,
-                         shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0),
-                         steps=tuple(sorted(step for step, _ in steps if step is not None)))
+    steps = []
+    for name in unit.files:
+        if name.startswith(f"{ROLLOUTS}/"):
+            step = rollout_step(name)
+            if step is None or name != rollout_file(step):
+                raise RecordError(f"{unit.tree_path(name)}: not the name of a rollout")
+            steps.append(step)
+    # No digest covers padding, so any id will do for it.
+    shape = RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0)
+    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set, settings=settings, shape=shape,
+                         steps=tuple(sorted(steps)))
 
 
 def rollouts_of(unit: Unit) -> Iterator[Rollout]:
