@@ -71,14 +71,10 @@ def _converted(manifest: RunManifest) -> str:
 
 
 def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
-    """The command that trains a run again, typed inside its directory.
+    """The command that trains a run again, typed inside its directory; ``asked``: contents of `config/overrides.json`.
 
-    A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded (it
-    may contain a user's home folder); the copy in `config/` is used instead.
-
-    Args:
-        asked: contents of `config/overrides.json`.
-        manifest: the run's manifest.
+    A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded, so
+    the copy in `config/` is used instead.
     """
     origin, base = str(asked["origin"]), asked["base"]
     is_file = not origin.startswith(SHIPPED) and origin != GIVEN and isinstance(base, str)

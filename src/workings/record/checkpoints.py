@@ -218,10 +218,8 @@ def best_checkpoint(section: Mapping[str, Any], lines: Iterable[Mapping[str, Any
                     ) -> BestCheckpoint | None:
     """The best checkpoint; None where the recipe keeps the last one, or none is measured.
 
-    Args:
-        section: the recipe's `checkpoint`.
-        lines: of `train/metrics.jsonl`, in order.
-        planned_steps: of the run; the last step is always saved and measured.
+    ``section``: the recipe's `checkpoint`; ``lines``: of `train/metrics.jsonl`, in order. The last planned step is
+    always saved and measured.
     """
     if section.get("keep", "last") != "best":
         return None

@@ -33,11 +33,8 @@ def require_available() -> None:
 def new_key(path: Path) -> str:
     """Make a key pair: ``path`` (mode 600) and ``path.pub``; its id.
 
-    The id is the SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal.
-
-    Raises:
-        RequestError: one of the files exists, or the place is inside a run.
-        StorageError: the disk is full, read-only or failing.
+    The id is the SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal. Raises `RequestError`
+    if one of the files exists or would be inside a run, and `StorageError`.
     """
     require_available()
     from cryptography.hazmat.primitives import serialization

@@ -32,9 +32,7 @@ class Signature:
 def sign_run(run: Path, key: Path) -> Signature:
     """Sign a sealed run and its current units. Units added later need another signature.
 
-    Raises:
-        RequestError: no sealed run, or no key that can be used.
-        RecordError: the record's integrity does not hold: it must not be vouched for.
+    Raises `RequestError` without a sealed run or a key that can be used, `RecordError` if the run does not verify.
     """
     signer = keys.signer(key)
     opened = RunRecord.open(run)

@@ -155,13 +155,9 @@ def _scale(numbers: Mapping[str, float]) -> float:
 
 
 def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> Iterator[str]:
-    """What an accuracy says against the mean margin, and a loss against both.
+    """Problems of a step's ``accuracy`` against its mean ``margin``, and of its ``loss`` against both.
 
-    Args:
-        algorithm: of the run.
-        numbers: ``accuracy``, ``margin`` and ``loss`` of the step.
-        pairs: of the step.
-        slack: how far rounding may move a margin.
+    ``pairs``: their number in the step; ``slack``: how far rounding may move a margin.
     """
     right = round(numbers["accuracy"] * pairs)
     margin, loss = numbers["margin"], numbers["loss"]

@@ -88,11 +88,7 @@ def _header(unit: Unit, name: str) -> _Tensors:
 def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> _Tensors:
     """The tensors in a header, which have to fill the file without gaps; the header must hold nothing else.
 
-    Args:
-        value: the header as JSON.
-        text: its bytes.
-        begin: first byte of the first tensor in the file.
-        size: bytes of the file.
+    ``value``: the header as JSON; ``text``: its bytes; ``begin``: first byte after it; ``size``: bytes of the file.
     """
     metadata = value.get("__metadata__", {})
     entries = {name: entry for name, entry in value.items() if name != "__metadata__"}
