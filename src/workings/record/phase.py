@@ -82,8 +82,7 @@ def process_start(pid: int, proc: Path = Path("/proc")) -> str:
         stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # The second field is the program's name in brackets and may itself hold blanks and brackets, so fields are counted
-    # after the last one: the start in clock ticks is field 22.
+    # Field 2 is the program's name in brackets, which may hold brackets too; the start in clock ticks is field 22.
     return stat.rpartition(")")[2].split()[19]
 
 

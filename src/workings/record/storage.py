@@ -144,8 +144,7 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
-    # A terabyte of nothing would take an hour to be read. `st_blocks` counts units of 512 bytes, with any blocks of the
-    # file system; Windows has no such field.
+    # A terabyte of holes would take an hour to read. `st_blocks` counts 512 bytes; Windows has no such field.
     if facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, but hardly any are on the disk")
     if limit is not None and facts.st_size > limit:

@@ -99,8 +99,7 @@ class RunWriter:
         """
         if layout.partial_path(final).is_dir():
             lock = DirectoryLock(layout.partial_path(final))
-            # Under the lock, because another process may be sealing. `reopen` takes the lock itself, and two
-            # descriptors of one process exclude each other, so it is given back first.
+            # Another process may be sealing. `reopen` takes the lock itself, so it is given back first.
             finished = recovery.finish_sealing(final)
             lock.release()
             if not finished:

@@ -45,7 +45,7 @@ def tick_label(value: float) -> str:
 
 Points = Sequence[tuple[float, float]]
 Values = NDArray[np.float64]
-# In units of the view box. Left: the name of the axis and its numbers; below: ticks, numbers, and the name.
+# Margins for the names and numbers of the axes, in units of the view box.
 _LEFT, _TOP, _BOTTOM = 52, 14, 44
 # Of a chart of intervals: height of a mark, of the text above it on a narrow screen, and of the gap between rows.
 _MARK, _TEXT, _GAP, _ROWS_TOP, _ROWS_BOTTOM = 21, 16, 12, 8, 40

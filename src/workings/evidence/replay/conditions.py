@@ -38,8 +38,7 @@ def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], 
         "engine": f"{name} of {distribution} {version}", "code": f"{code[0]}; changes: {code[1]}",
         "device": f"{device.count} x {device.kind} ({device.platform})",
         "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(device.mesh.items())),
-        # Compilers and kernel libraries choose instructions by the processor, and other instructions may round
-        # otherwise.
+        # Compilers and kernels choose instructions by the processor, and these may round differently.
         **{name: str(machine.get(name, NOT_RECORDED)) for name in ("cpu_model", "architecture", "usable_cores")},
         # How many threads share a sum decides in which parts it is added up, and so how it is rounded.
         "threads": _pairs(machine.get("threads", {})),

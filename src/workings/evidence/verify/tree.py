@@ -213,8 +213,6 @@ def shown(name: str) -> str:
     return text if len(text) <= 120 else text[:117] + "…"
 
 
-# --- limits of zip archives (zip bombs, contradicting directories), checked before their contents are read -----------
-
 def check_directory(path: Path) -> int:
     """Number of entries that an archive's end record claims.
 

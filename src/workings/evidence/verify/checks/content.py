@@ -27,15 +27,15 @@ MAX_README_BYTES = 1 << 20
 EVAL_FILES = {layout.EVALUATION_CONFIG: "eval_config/1", layout.EVALUATION_SUMMARY: "eval_summary/1"}
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 
-# First bytes of files that a system or a library would run or unpack.
-_RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
+_MAGIC = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
          b"\x80": "a pickle"}
+"""First bytes of files that a system or a library would run or unpack."""
 _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
-# Searching a fixed text is much faster than the pattern, and most pieces have none.
 _HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
-# More than the longest pattern needs for a match: about 4,020 characters of a web token.
+"""Each match of the pattern has one of these, which are much faster to search for."""
 _OVERLAP_BYTES = 4096
+"""More than the longest match of a pattern: about 4,020 characters of a web token."""
 
 
 def _names(unit: Unit, suffix: str) -> list[str]:
@@ -145,7 +145,7 @@ def _check_text(unit: Unit, name: str) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with unit.open(name) as stream:
         for number, data in enumerate(chunks(stream)):
-            kinds = [kind for magic, kind in _RUNS.items() if data.startswith(magic)]
+            kinds = [kind for magic, kind in _MAGIC.items() if data.startswith(magic)]
             if number == 0 and kinds:
                 raise RecordError(f"{shown(name)}: begins like {kinds[0]}")
             if b"\0" in data:
