@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785): one value has exactly one sequence of bytes, so that digests of values have a meaning."""
+"""Canonical JSON (RFC 8785): one value has exactly one sequence of bytes, so that values have digests."""
 
 import json
 from collections import Counter

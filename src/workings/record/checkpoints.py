@@ -1,4 +1,4 @@
-"""Checkpoints that are complete or do not count.
+"""Saves and finds checkpoints. One that is incomplete or damaged never counts.
 
 A checkpoint is a folder `step_000100/` with the engine's files, `state.json` and, written last, `COMMIT.json` with the
 size and digest of each file. A folder without it, or with a file that differs from it, never counts as the latest.

@@ -1,4 +1,4 @@
-"""Software and machine of a run, by allow-list: nothing else is recorded."""
+"""Describes the software and machine of a run. Only variables and packages of fixed lists are recorded."""
 
 import os
 import platform

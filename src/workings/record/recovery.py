@@ -1,4 +1,4 @@
-"""Picking up a run directory that a killed process left: torn lines, temporary files, sealing half done."""
+"""Repairs a run directory that a killed process left: torn lines, temporary files, an unfinished sealing."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Sealing: after this, a folder of files can only change in a way that anyone can see.
+"""Seals a folder of files, so that anyone can find a later change.
 
 `SHA256SUMS` lists every file of the unit; its own digest is the unit's root digest, the one line that has to be kept
 elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was made. Units inside (evaluations,

@@ -1,4 +1,4 @@
-"""Writing a run directory: everything goes to `runs/name.partial`, which becomes `runs/name` when it is sealed."""
+"""Writes a run directory: `runs/name.partial`, which becomes `runs/name` when it is sealed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Completions of a run's rollouts and their rewards, read from its record for humans."""
+"""Reads the completions of a run's rollouts, and their rewards, as texts for people."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Sign a run: a statement over the roots of the run and of all its units, in `attest/`, outside of every sum."""
+"""Signs a run: writes a statement over the roots of the run and its units into `attest/`, which no sum covers."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The base model's licence, and the data of runs: their files, manifests and samples."""
+"""Finds the data of runs (files, manifests, samples) and the licence of their base model."""
 
 from pathlib import Path
 from typing import Any

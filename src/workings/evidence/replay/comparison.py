@@ -1,4 +1,4 @@
-"""What a replay's numbers say of the recorded steps."""
+"""Compares replayed numbers with recorded ones, and says the result in words."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Comparison of checkpoints, and of completions that are generated again, with the recorded ones."""
+"""Compares replayed checkpoints, and completions that are generated again, with the recorded ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Level 0: every file has its form, and a record holds nothing that a check would run, and nothing private."""
+"""Level 0: every file has its form, and there are no programs and nothing private."""
 
 import codecs
 import re

@@ -1,4 +1,4 @@
-"""Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
+"""Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation."""
 
 import unicodedata
 from collections.abc import Iterator

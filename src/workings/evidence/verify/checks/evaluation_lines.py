@@ -1,4 +1,4 @@
-"""Level 1: what an evaluation's settings and lines say of each other, and of the run around it."""
+"""Level 1: settings and lines of an evaluation agree with each other, and with the run around it."""
 
 import re
 from collections.abc import Iterator

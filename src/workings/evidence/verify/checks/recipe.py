@@ -1,4 +1,4 @@
-"""Levels 1 and 2: the recipe as written gives that which ran; an evaluation is the one that its run announced."""
+"""Levels 1 and 2: the recipe as written gives the one that ran; an evaluation is the one that its run announced."""
 
 from collections.abc import Iterator
 from importlib.metadata import version

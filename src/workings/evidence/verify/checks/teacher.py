@@ -1,4 +1,4 @@
-"""Level 1: the teacher of a run with distillation: which model it was, and its top tokens of traces.
+"""Level 1: the teacher of a run with distillation is the one that is named, and its top tokens are distributions.
 
 No weights are needed. Whether the log probabilities are the teacher's, only a replay can tell.
 """
