@@ -23,11 +23,7 @@ SHIPPED = "shipped:"
 
 
 def run_readme(manifest: RunManifest, files: RunFiles) -> str:
-    """A summary of a run on one screen, and how to reproduce and verify it.
-
-    Raises:
-        RecordError: the files contradict their forms.
-    """
+    """A summary of a run on one screen, and how to reproduce and verify it. Raises `RecordError`."""
     index = PROMPTS if files.has(PROMPTS) else ROWS
     rows, memory = files.lines(index), (files.json_object(PLAN), files.json_object(MEASURED))
     note = f" {said_of_recipe(manifest.config, manifest.architecture)}".rstrip()
@@ -75,25 +71,18 @@ def _converted(manifest: RunManifest) -> str:
 
 
 def command_again(asked: Mapping[str, Any], manifest: RunManifest) -> str:
-    """The command that trains a run again, typed inside its directory.
+    """The command that trains a run again, typed inside its directory; ``asked``: contents of `config/overrides.json`.
 
-    A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded (it
-    may contain a user's home folder); the copy in `config/` is used instead.
-
-    Args:
-        asked: contents of `config/overrides.json`.
-        manifest: the run's manifest.
+    A recipe file is named by its path, because its own paths are relative to it. A path far away is not recorded, so
+    the copy in `config/` is used instead.
     """
     origin, base = str(asked["origin"]), asked["base"]
-    stays = False
-    if origin.startswith(SHIPPED):
-        recipe = origin.removeprefix(SHIPPED)
-    elif origin == GIVEN or not isinstance(base, str):
-        recipe = RECIPE
+    is_file = not origin.startswith(SHIPPED) and origin != GIVEN and isinstance(base, str)
+    if is_file:
+        recipe = Path(base, Path(origin).name).as_posix()
     else:
-        recipe, stays = Path(base, Path(origin).name).as_posix(), True
-    # Next to the run and under another name: `train` refuses a folder that exists.
-    return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=stays)
+        recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else RECIPE
+    return train_command(recipe, f"../{manifest.name}-again", asked, manifest, move=str, recipe_stays=is_file)
 
 
 def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: RunManifest, *,
@@ -108,7 +97,6 @@ def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: Run
         move: changes the name of a file for the folder in which the command is typed.
         recipe_stays: the recipe is read from its own path, so that files which no override names need no value.
     """
-    # The record may be foreign; a word that is no text must not break the page.
     typed = [str(word) for word in asked.get("overrides", ())]
     files = {key: move(name) if isinstance(name, str) else with_changed_paths({key: name}, move)[key]
              for key, name in asked.get("files", {}).items()}
@@ -116,7 +104,6 @@ def train_command(recipe: str, out: str, asked: Mapping[str, Any], manifest: Run
         named = {override.partition("=")[0] for override in typed}
         files = {key: name for key, name in files.items() if named & {key, key.partition(".")[0]}}
     overrides = [override for override in typed if override.partition("=")[0] not in files]
-    # Last, so that they win over an override of a whole section.
     overrides += [f"{key}={flow(value)}" for key, value in sorted(files.items())]
     # Without its steps the recipe of a smoke run would train a larger model.
     smoke = ["--smoke-steps", str(manifest.planned_steps)] if manifest.facts.get("smoke") is True else []
@@ -141,7 +128,6 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
         "| `pack.json`, `SHA256SUMS`, `SEAL.json` | every unit with its root digest, every file with its sum |", "",
         "## Check it", "", f"Offline, with workings {version}, without any ML library. Give the zip as it is, or "
         "type in the folder that it was unpacked into:", "", "    workings verify .", "",
-        # Indented by four spaces: Markdown code, without markup. All units: none is left out unseen.
         "Runs, and the evaluations in them, have these root digests:", "",
         *(f"    {root}  {path}" for path, root in sorted(units.items())), ""]
     # Said here, because a run that is copied out of the pack would fail for its missing tensors.
@@ -160,7 +146,6 @@ def pack_readme(version: str, units: Mapping[str, str], runs: Mapping[str, tuple
 def packed_command(path: str, manifest: RunManifest, asked: Mapping[str, Any]) -> str:
     """The command that trains a packed run again, typed in the unpacked folder. Arguments as for `pack_readme`."""
     origin, name = str(asked.get("origin", "")), path.rpartition("/")[2]
-    # A shipped recipe is asked for by its name; any other one is in the run.
     recipe = origin.removeprefix(SHIPPED) if origin.startswith(SHIPPED) else f"{path}/{RECIPE}"
     return train_command(recipe, f"again/{name}", asked, manifest,
                          move=lambda file: f"data/{name}/{PurePath(file).name}")

@@ -1,6 +1,7 @@
 """A run's model as a folder that other programs open: in Hugging Face's format, or with a GGUF file."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,8 +36,8 @@ ORIGIN_FILE = "export_info.json"
 SAFETENSORS, GGUF = "safetensors", "gguf"
 GGUF_FILE = "model.gguf"
 CONFIG_FORM = "5.0.0"
-"""The version of transformers from which on a ``config.json`` has the form of ours. transformers says of a large
-vocabulary next to a file without a version that its pre-tokenizer may be a faulty one of another family."""
+"""The first version of transformers whose ``config.json`` has the form of ours. Without a version, transformers warns
+of the pre-tokenizer of a large vocabulary."""
 
 
 def published_id(opened: TrainedModel) -> str | None:
@@ -66,18 +67,20 @@ def carry_over(opened: TrainedModel, directory: Path, *, tokenizer: bool = True)
         return base.model_dump()
     # Forms of another tokenizer next to the run's own would be two vocabularies in one folder.
     same = has_tokenizer(base, opened.session.tokenizer)
-    # Sorted, because a file system lists names in any order.
-    forms, terms = ([path.name for pattern in patterns for path in sorted(base.glob(pattern)) if path.is_file()]
-                    for patterns in (TOKENIZER_FORMS if tokenizer else (), TERMS))
-    copied = [name for name in (*terms, *(forms if same else ())) if not (directory / name).exists()]
+    forms = _file_names(base, TOKENIZER_FORMS) if tokenizer else []
+    names = _file_names(base, TERMS) + (forms if same else [])
+    copied = [name for name in names if not (directory / name).exists()]
     for name in copied:
         # Without times and permissions: an equal model gives an equal folder.
         shutil.copyfile(base / name, directory / name)
     if same and tokenizer:
-        # Ids: with another tokenizer they would name other tokens.
         _suppress(base, directory)
     left = {} if same or not forms else {"left": dict.fromkeys(forms, OTHER_TOKENIZER)}
     return {"from": published_id(opened) or base.name, "files": sorted(copied)} | left
+
+
+def _file_names(folder: Path, patterns: Sequence[str]) -> list[str]:
+    return [path.name for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
 
 
 def has_tokenizer(base: Path, tokenizer: Tokenizer) -> bool:
@@ -138,8 +141,7 @@ def export_run(run: Path, out: Path, *, device: str = AS_RECORDED, gguf_type: st
     if out.exists():
         raise RequestError(f"--out {out} already exists", "a directory that does not exist yet", "choose another --out")
     if gguf_type and find_spec("gguf") is None:
-        raise RequestError("--format gguf needs the package gguf", "the package that writes GGUF",
-                           pip_install("gguf"))
+        raise RequestError("--format gguf needs the package gguf", "the package that writes GGUF", pip_install("gguf"))
     opened = open_run(run, device, group)
     with atomic.new_folder(out, "export to") as folder:
         return _write(opened, folder, out, gguf_type)
@@ -155,17 +157,18 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
     else:
         _write_safetensors(opened, directory, stop)
         if isinstance(base, Path):
-            first, own = (read_object(folder / CONFIG) for folder in (base, directory))
-            before, after = first.get("dtype", first.get("torch_dtype")), own["dtype"]
-            notes += [f"the weights are in {after}, in which the run kept them; those that it began with are in "
-                      f"{before}"] if before and before != after else []
+            first, after = read_object(base / CONFIG), read_object(directory / CONFIG)["dtype"]
+            before = first.get("dtype", first.get("torch_dtype", after))
+            if before and before != after:
+                notes.append(f"the weights are in {after}, in which the run kept them; those that it began with are in "
+                             f"{before}")
     carried = carry_over(opened, directory, tokenizer=not gguf_type)
     files = {path.relative_to(directory).as_posix(): file_digest(path) for path in sorted(directory.rglob("*"))
              if path.is_file()}
     exported = Exported(directory=out, run=opened.run.path.name, root=opened.run.root, step=opened.checkpoint.step,
                         format=f"{GGUF} {gguf_type}" if gguf_type else SAFETENSORS, files=files,
                         carried_over=carried, notes=tuple(notes))
-    # Without the place: it belongs to this machine, and the folder may be moved or published.
+    # The folder may be moved or published.
     facts = {name: value for name, value in exported.to_json().items() if name != "out"}
     atomic.write_json(directory / ORIGIN_FILE, {"schema": SCHEMA} | facts)
     return exported
@@ -174,12 +177,10 @@ def _write(opened: TrainedModel, directory: Path, out: Path, gguf_type: str) -> 
 def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) -> None:
     session = opened.session
     session.engine.export(session.state, directory)
-    # The manifest says so of a run that trained the text part of a multimodal model.
     if LEFT_ASIDE in opened.run.manifest.facts:
         merge_non_text_weights(directory, starting_weights(opened.run.path), opened.request.shape)
     write_tokenizer(session.template, stop, directory)
-    # Readers take the defaults of a family for special tokens that `config.json` does not name. A version that the file
-    # has already wins over ours.
+    # For special tokens that `config.json` does not name, readers take the defaults of a family.
     values = {"transformers_version": CONFIG_FORM} | read_object(directory / CONFIG)
     if session.tokenizer.special_text("pad_token"):
         values["pad_token_id"] = session.tokenizer.pad_id
@@ -193,7 +194,6 @@ def _write_safetensors(opened: TrainedModel, directory: Path, stop: StopTokens) 
 
 def _write_gguf(opened: TrainedModel, directory: Path, name: str, stop: StopTokens, number_format: str) -> None:
     session = opened.session
-    # Refused before gigabytes are written.
     form_of(opened.request.shape).header(opened.request.shape)
     weights = directory / "weights"
     weights.mkdir()
@@ -207,10 +207,8 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     tokenizer = template.tokenizer
     tokenizer.save(directory)
     config = directory / "tokenizer_config.json"
-    # The model was trained with this template, which may differ from the one that its tokenizer came with.
     settings = read_object(config) | {"chat_template": template.source}
-    # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them here alone, and would
-    # take a mark of turns for ordinary text without them.
+    # tokenizer.json has these as well, but llama.cpp's converter of a tokenizer.model reads them only here.
     added = read_object(directory / "tokenizer.json")["added_tokens"]
     settings["added_tokens_decoder"] = {str(token.pop("id")): token for token in added}
     if stop.disagreement:
@@ -218,7 +216,6 @@ def write_tokenizer(template: ChatTemplate, stop: StopTokens, directory: Path) -
     write_object(config, settings)
     # transformers reads and writes this file by now; other tools read the template in the settings above.
     (directory / "chat_template.jinja").write_text(template.source, encoding="utf-8")
-    # Greedy, as runs are evaluated unless a temperature is asked for.
     write_object(directory / GENERATION_CONFIG,
                  _special_ids(tokenizer, stop) | {"pad_token_id": tokenizer.pad_id, "do_sample": False})
 

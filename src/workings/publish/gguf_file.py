@@ -79,7 +79,6 @@ def write_gguf(folder: Path, file: Path, number_format: str, template: ChatTempl
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    # One tensor at a time: the whole model may not fit into memory.
     for tensor in tensors:
         writer.write_tensor_data(gguf.quantize(tensor.read(), tensor.kind))
     writer.close()

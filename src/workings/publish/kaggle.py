@@ -102,7 +102,6 @@ def write_kaggle(recipe: str, out: Path, overrides: Sequence[str] = (), *, user:
             _write_dataset(new_folder / "dataset", built, data, user)
             notebook = new_folder / "notebook"
             notebook.mkdir()
-            # The same cells as a script too, which can be read and tried without Jupyter.
             for name, contents in ((f"{request.name}.ipynb", notebook_text(request)),
                                    (f"{request.name}.py", script(request)),
                                    ("kernel-metadata.json", json.dumps(kernel, indent=2) + "\n")):
@@ -126,7 +125,6 @@ def data_files(loaded: LoadedRecipe) -> dict[str, Path]:
         path = loaded.path(name)
         if not path.is_file():
             continue  # a shipped set, made on the spot
-        # The recipe is written into the notebook as it is, and its paths have to mean the same files there.
         if Path(name).is_absolute() or ".." in PurePosixPath(name).parts or name.startswith("~"):
             raise RequestError(f"{loaded.origin} names {name} outside its folder",
                                "data next to the recipe or below it, so that the "
@@ -142,7 +140,6 @@ def build_wheel(folder: Path) -> Path:
     if not (root / "pyproject.toml").is_file():
         raise RequestError("--wheel is missing, and this package was not started from a checkout",
                            "the wheel to install there", "--wheel workings-….whl")
-    # Without isolation the build needs no network: it takes the tools that are installed here.
     words = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(root)]
     done = subprocess.run(words, env={**os.environ, "SOURCE_DATE_EPOCH": BUILD_EPOCH}, capture_output=True, text=True,
                           check=False)

@@ -75,7 +75,6 @@ def _scorecard(name: str, evaluation: Mapping[str, Any]) -> str:
     cells = {"all": card["overall"]} | {f"section {_code(section)}": cell
                                         for section, cell in sorted(card.get("per_section", {}).items())}
     for words, cell in cells.items():
-        # A bound that does not exist is an object that says why.
         numbers = [format(factor * cell[key], form) if isinstance(cell.get(key), int | float) else "none"
                    for key, factor, form in (("n", 1, ",.0f"), ("correct", 1, ",.0f"), ("mean", 100, ".1f"),
                                              ("ci_low", 100, ".1f"), ("ci_high", 100, ".1f"))]

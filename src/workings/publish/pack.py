@@ -62,9 +62,7 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE,
     if weights not in (INSIDE, BY_DIGEST):
         raise RequestError(f"--weights cannot be {weights}", f"{INSIDE} or {BY_DIGEST}", f"--weights {BY_DIGEST}")
     contents = gather(paths, weights)
-    # Verified before anything is made of them, and once more as a zip at the end.
     _refuse_failing([*(run.path for run in contents.runs.values()), *contents.evaluations.values()])
-    # Sealed last, because the seal covers all the pack's own files.
     documents = seal_documents(_documents(contents, weights))
     planned = Packed(
         out=out, root=loads(documents[SEAL])["root"], zip_bytes=0,
@@ -81,7 +79,6 @@ def pack(paths: Sequence[Path], out: Path, *, weights: str = INSIDE,
         # Rename the zip last, so that a visible zip always has its page next to it.
         atomic.write_bytes(planned.page, verify_page())
         unverified.rename(out)
-    # After the rename there is nothing left to remove; after an error the rejected zip goes.
     finally:
         unverified.unlink(missing_ok=True)
     return replace(planned, zip_bytes=size)

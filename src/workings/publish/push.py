@@ -99,7 +99,6 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
     if run.status != "complete":
         raise RequestError(f"{run.path} is {run.status}: {run.manifest.status_reason}", "a complete run",
                            "workings train RECIPE --out RUN --resume")
-    # Before a model is written: gigabytes for a model that may not be passed on.
     licence = licence_of(run, request)
     model = path if is_export else export_run(path, folder / "model").directory
     packed = pack([run.path], folder / RECORD, weights=BY_DIGEST)
@@ -121,8 +120,7 @@ def prepare(path: Path, request: PushRequest, folder: Path) -> Push:
 def upload(push: Push) -> str:
     """Upload as one commit, which replaces files of the same names, and give its address.
 
-    Raises:
-        RequestError: no token, a token without the right, a public repository for ``private``, or no Hub there.
+    Raises `RequestError`: no token, a token without the right, a public repository for ``private``, or no Hub there.
     """
     import httpx
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
@@ -144,7 +142,6 @@ def upload(push: Push) -> str:
     except HfHubHTTPError as error:
         raise RequestError(f"the Hub refuses {request.repo}: {first_line(error)}", "a token that may write there",
                            "hf auth whoami shows whose token it is") from None
-    # A card that the Hub does not take, and an upload that breaks off.
     except (ValueError, RuntimeError, OSError, httpx.HTTPError) as error:
         raise RequestError(f"the upload to {request.repo} failed: {first_line(error)}", "a Hub that can be reached and "
                            "takes every file", "the same command later: what is there is not sent again") from None
@@ -177,10 +174,16 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
     found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
     found.pop(ORIGIN_FILE)
     for file in sorted(found.keys() | digests.keys()):
-        if file not in found or file_digest(found[file]) != digests.get(file):
-            what = "is missing" if file not in found else "was changed" if file in digests else "was not exported"
-            raise RequestError(f"{folder / file} {what}", "the files that were exported and no others",
-                               "workings export RUN --out FOLDER")
+        if file not in found:
+            what = "is missing"
+        elif file not in digests:
+            what = "was not exported"
+        elif file_digest(found[file]) != digests[file]:
+            what = "was changed"
+        else:
+            continue
+        raise RequestError(f"{folder / file} {what}", "the files that were exported and no others",
+                           "workings export RUN --out FOLDER")
     path = named or Path("runs") / name
     if not (path / layout.SEAL).is_file():
         raise RequestError(f"the run that {folder} was made from is not at {path}", "the sealed run, from which card "
@@ -194,23 +197,20 @@ def _run_of_export(folder: Path, named: Path | None) -> RunRecord:
 def licence_of(run: RunRecord, request: PushRequest) -> str:
     """The model's licence by its name on the Hub; empty for random weights without a given one.
 
-    Raises:
-        RequestError: the base's licence is unknown, or is not permissive and its terms were not accepted.
+    Raises `RequestError`: the base's licence is unknown, or is not permissive and its terms were not accepted.
     """
-    facts, given = model_facts(run), _hub_name(request.licence)
-    base = f"the base {facts['id']}"
+    given = _hub_name(request.licence)
     if _is_scratch(run):
         return given
-    # Several names of one file are joined; a record without one has the reason.
-    said = [one for one in str(facts["licence"]).split(", ") if one != "not named in the file"
-            ] if isinstance(facts["licence"], str) else []
-    named = {_hub_name(one) for one in [*said, *_said_by_card(run)]}
-    if len(named) != 1:
+    facts = model_facts(run)
+    base, named = f"the base {facts['id']}", _named_licences(run, facts["licence"])
+    if len(named) == 1:
+        [licence] = named
+    elif given and (given in named or not named):
+        licence = given
+    else:
         what = f"names several licences: {', '.join(sorted(named))}" if named else "names no licence that is known here"
-        if given not in (named or {given}) or not given:
-            raise RequestError(f"{base} {what}", "its licence by name, as its page says it", "--license apache-2.0")
-        named = {given}
-    [licence] = named
+        raise RequestError(f"{base} {what}", "its licence by name, as its page says it", "--license apache-2.0")
     if licence in PERMISSIVE:
         return given or licence
     if given not in ("", licence):
@@ -227,16 +227,18 @@ def _is_scratch(run: RunRecord) -> bool:
     return run.manifest.config.get("model", {}).get("source") == "scratch"
 
 
-def _said_by_card(run: RunRecord) -> list[str]:
-    """Licences that the model card next to the first weights names, if both are still there."""
+def _named_licences(run: RunRecord, recorded: object) -> set[str]:
+    """Licences of the base: in the record, and in the model card next to the first weights, if both are still there."""
     from huggingface_hub import metadata_load
 
+    # The record joins several names; without a name it has the reason.
+    names = recorded.split(", ") if isinstance(recorded, str) else []
     with suppress(RequestError):
         card = starting_weights(run.path, tensors=False) / layout.README
         values = (metadata_load(card) or {}) if card.is_file() else {}
-        name = values.get("license_name") if values.get("license") == "other" else values.get("license")
-        return [str(one) for one in (name if isinstance(name, list) else [name] if name else [])]
-    return []
+        in_card = values.get("license_name") if values.get("license") == "other" else values.get("license")
+        names += in_card if isinstance(in_card, list) else [in_card or ""]
+    return {_hub_name(str(name)) for name in names} - {"", "not named in the file"}
 
 
 def _hub_name(licence: str) -> str:
@@ -247,12 +249,13 @@ def _hub_name(licence: str) -> str:
 def _card(run: RunRecord, licence: str, library: str, root: str) -> str:
     """The model card: that of the record, with the metadata that the Hub reads."""
     metadata: dict[str, Any] = {"library_name": library}
-    if licence:
-        known = licence in PERMISSIVE or licence == GEMMA or _ON_THE_HUB.fullmatch(licence)
-        metadata |= {"license": licence} if known else {"license": "other", "license_name": licence}
+    if licence in (*PERMISSIVE, GEMMA) or _ON_THE_HUB.fullmatch(licence):
+        metadata["license"] = licence
+    elif licence:
+        metadata |= {"license": "other", "license_name": licence}
     revision = str(run.manifest.model_revision)
-    # A folder or a file of this machine is no name on the Hub.
-    if not (_is_scratch(run) or is_local(revision) or revision == STORED):
+    is_on_this_machine = is_local(revision) or revision == STORED
+    if not _is_scratch(run) and not is_on_this_machine:
         metadata["base_model"] = run.manifest.model_id
     evaluations = {name: {"summary": summary,
                           "config": read_json(run.path / "eval" / name / layout.EVALUATION_CONFIG)}

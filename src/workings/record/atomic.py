@@ -60,7 +60,6 @@ def new_folder(final: Path, doing: str) -> Iterator[Path]:
 
     ``doing`` is a verb for the message. Raises `StorageError`.
     """
-    # Next to the final place, because a rename is only atomic within one file system.
     temporary = final.with_name(f".{final.name}{TEMPORARY_SUFFIX}")
     with storage(final, doing):
         shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
@@ -78,10 +77,7 @@ def new_folder(final: Path, doing: str) -> Iterator[Path]:
 
 @contextmanager
 def together(*paths: Path) -> Iterator[None]:
-    """Files that belong together: if the block fails or is interrupted, the files it made are removed.
-
-    A part of them would look complete, and block a repetition of the command.
-    """
+    """Files that belong together: if the block fails or is interrupted, the files it made are removed."""
     new = [path for path in paths if not os.path.lexists(path)]
     try:
         yield
@@ -110,7 +106,6 @@ def sync_tree(root: Path) -> None:
     """Wait until every file and every name below ``root`` is on the disk. Raises `StorageError`."""
     with storage(root, "write"):
         for directory, _, names in os.walk(root):
-            # Files before the folder that names them, so that no name on the disk means bytes that are missing.
             for name in names:
                 sync_file(Path(directory, name))
             sync_directory(Path(directory))

@@ -37,7 +37,6 @@ def line_digest(row: dict[str, Any]) -> str:
 def _last_digest(parent: Path) -> str | dict[str, str]:
     try:
         before = read(parent)
-    # A damaged list must not keep anybody from training; verification of the runs next to it names the damage.
     except RecordError:
         return absent("the lines before cannot be read").model_dump()
     return line_digest(before[-1]) if before else absent("the first line").model_dump()

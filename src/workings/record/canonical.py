@@ -1,6 +1,7 @@
-"""Canonical JSON (RFC 8785): one value has exactly one sequence of bytes, so that digests of values have a meaning."""
+"""Canonical JSON (RFC 8785): one value has exactly one sequence of bytes, so that values have digests."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -34,16 +35,15 @@ def line(obj: Any) -> bytes:
 def record_line(obj: Any, where: str) -> bytes:
     """`line` of what a record holds. Raises `RecordError` naming ``where`` for a null: a record says why instead."""
     written = line(obj)
-    # The bytes are searched first: `null` may be in a text, but mostly it is nowhere, and the walk is spared.
     if b"null" in written and (nulls := find_nulls(obj)):
         raise RecordError(f'{where}: null at {", ".join(nulls[:5])}; a record says {{"absent": "why"}} instead')
     return written
 
 
 def loads(data: bytes | str) -> Any:
-    """Strict JSON: refuses repeated keys, ``NaN``, ``Infinity``, values deeper than `MAX_DEPTH` and broken UTF-8.
+    """Parse strict JSON: no repeated keys, no ``NaN`` or ``Infinity``, no values nested deeper than `MAX_DEPTH`.
 
-    Raises `RecordError`, also where the values would fill the memory.
+    Raises `RecordError` for any other text, and where the values would fill the memory.
     """
     if len(data) > _SMALL_BYTES:
         refuse_too_large(parsed_bytes(data), "its values")
@@ -97,8 +97,7 @@ def places(value: Any, where: str = "$") -> Iterator[tuple[str, Any]]:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        [(repeated, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"key {repeated[:80]!r} is given twice")
     return result
 

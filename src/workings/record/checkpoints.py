@@ -1,4 +1,4 @@
-"""Checkpoints that are complete or do not count.
+"""Saves and finds checkpoints. One that is incomplete or damaged never counts.
 
 A checkpoint is a folder `step_000100/` with the engine's files, `state.json` and, written last, `COMMIT.json` with the
 size and digest of each file. A folder without it, or with a file that differs from it, never counts as the latest.
@@ -27,7 +27,6 @@ FIELDS = {"loss": "evaluation_loss", "accuracy": "held_out_score"}
 MARKS = "held_out_right"
 KEPT = "kept"
 """Key of the manifest's facts."""
-# Six digits up to a million steps, and more beyond.
 _NAME = re.compile(r"step_(\d{6}|[1-9]\d{6,11})")
 
 
@@ -64,9 +63,7 @@ class CheckpointStore:
         """
         final = self.directory / checkpoint_folder(step)
         with storage(final, "save"):
-            # Remove what a killed save left.
             self.clean()
-            # The folder has a hidden name, which no resume looks at.
             with atomic.new_folder(final, "save") as temporary:
                 write(temporary)
                 atomic.write_json(temporary / STATE, {"step": step, "facts": facts})
@@ -76,14 +73,12 @@ class CheckpointStore:
                 atomic.write_json(temporary / COMMIT, {"schema": SCHEMA, "step": step, "files": describe(temporary)})
                 if final.exists():  # from before a resume: damaged, or about to be written again with the same bytes
                     self._discard(final)
-            # Only now may older ones go: the new one has its name on the disk.
             self.prune(step)
         return final
 
     def latest_valid(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest intact checkpoint, and a line for each newer damaged one."""
         skipped: list[str] = []
-        # From the newest on, and every byte is hashed: this takes as long as reading the checkpoint.
         for path in reversed(self.folders()):
             try:
                 return self.load(path), skipped
@@ -110,20 +105,17 @@ class CheckpointStore:
             # A link could lead out of the run, to bytes that no seal covers.
             if file.is_symlink() or not file.is_file():
                 raise RecordError(f"{path.name}/{name}: not a regular file")
-            # Sizes are compared first: a truncated file is then found without hashing gigabytes.
             if (size := file.stat().st_size) != fact["bytes"]:
                 raise RecordError(f"{path.name}/{name}: {size} bytes, {fact['bytes']} were committed")
             if file_digest(file) != fact["sha256"]:
                 raise RecordError(f"{path.name}/{name}: its bytes differ from those committed")
         state = read_json(path / STATE)
-        # A folder that was renamed by hand would be gone on with under a wrong step number.
         if state["step"] != step:
             raise RecordError(f"{path.name}: {STATE} says step {state['step']}")
         return Checkpoint(step=step, path=path, facts=state["facts"])
 
     def folders(self) -> list[Path]:
         """Checkpoint folders by step, unchecked."""
-        # By number, because names of more than six digits do not sort as texts.
         return sorted((path for path in self.directory.glob("step_*") if _NAME.fullmatch(path.name) and path.is_dir()),
                       key=lambda path: step_of(path.name))
 
@@ -136,12 +128,12 @@ class CheckpointStore:
         return [path.name for path in left]
 
     def prune(self, step: int) -> None:
-        """Drop those of later steps, whose course a resume has left, and all but the best and newest of the others."""
+        """Keep the best and the newest checkpoints up to a step. Later ones are of a course that a resume has left."""
         folders = self.folders()
         earlier = [path for path in folders if step_of(path.name) <= step]
+        kept = earlier[-self.keep_last:] + [path for path in earlier if step_of(path.name) == self.best_step]
         for path in folders:
-            # `keep_last` is at least 1, because a slice from -0 on would be the whole list.
-            if path not in earlier[-self.keep_last:] and (path not in earlier or step_of(path.name) != self.best_step):
+            if path not in kept:
                 self._discard(path)
 
     def _discard(self, path: Path) -> None:
@@ -160,7 +152,6 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
     for parent, _, names in os.walk(directory):
         for name in names:
             path = Path(parent, name)
-            # With slashes on every system: the names are part of the record.
             relative = path.relative_to(directory).as_posix()
             if relative != COMMIT:
                 check_relative(relative)
@@ -171,7 +162,7 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
 def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     """Contents of a `COMMIT.json` for this step: each file's `bytes` and `sha256`. Raises `RecordError`."""
     commit = loads(data)
-    # Nothing next to them: an entry without a reader would be sealed without having been checked.
+    # No other key: it would be sealed without having been checked.
     if not isinstance(commit, dict) or commit != {"schema": SCHEMA, "step": step, "files": commit.get("files")}:
         raise RecordError(f"not a {SCHEMA} of step {step}, with its files")
     files = commit["files"]
@@ -227,10 +218,8 @@ def best_checkpoint(section: Mapping[str, Any], lines: Iterable[Mapping[str, Any
                     ) -> BestCheckpoint | None:
     """The best checkpoint; None where the recipe keeps the last one, or none is measured.
 
-    Args:
-        section: the recipe's `checkpoint`.
-        lines: of `train/metrics.jsonl`, in order.
-        planned_steps: of the run; the last step is always saved and measured.
+    ``section``: the recipe's `checkpoint`; ``lines``: of `train/metrics.jsonl`, in order. The last planned step is
+    always saved and measured.
     """
     if section.get("keep", "last") != "best":
         return None
@@ -240,7 +229,6 @@ def best_checkpoint(section: Mapping[str, Any], lines: Iterable[Mapping[str, Any
     if not measured:
         return None
     sign = -1 if measure == "loss" else 1
-    # `max` gives the first of equal ones.
     at = max(range(len(measured)), key=lambda number: sign * float(measured[number][FIELDS[measure]]))
     best, last = measured[at], measured[-1]
     return BestCheckpoint(

@@ -26,7 +26,6 @@ def bytes_digest(data: bytes) -> str:
 
 def chunks(stream: IO[bytes]) -> Iterator[bytes]:
     """All that a stream still holds, `CHUNK_BYTES` at a time."""
-    # An empty read is the end of the stream.
     while chunk := stream.read(CHUNK_BYTES):
         yield chunk
 

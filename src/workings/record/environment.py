@@ -1,4 +1,4 @@
-"""Software and machine of a run, by allow-list: nothing else is recorded."""
+"""Describes the software and machine of a run. Only variables and packages of fixed lists are recorded."""
 
 import os
 import platform
@@ -40,8 +40,7 @@ PACKAGES = (
 def collect() -> dict[str, Any]:
     """Python, system, machine, packages and environment variables, as JSON without nulls.
 
-    No user name, host name, home path or token: values are read by allow-list, shortened where they hold the home
-    folder, and redacted.
+    No user name, host name, home path or token: values are read by allow-list and redacted.
     """
     return {
         "python": {"version": platform.python_version(), "implementation": platform.python_implementation(),
@@ -50,10 +49,8 @@ def collect() -> dict[str, Any]:
                    "libc": " ".join(platform.libc_ver()).strip() or {"absent": "not a GNU system"}},
         "machine": machine.describe(),
         "byte_order": sys.byteorder,
-        # Absent packages are not listed.
         "packages": {name: version for name in PACKAGES if (version := installed_version(name))},
         "launcher": launcher(),
-        # Values such as XLA_FLAGS hold paths, and may hold anything.
         "variables": {name: without_home(redact(os.environ[name])) for name in VARIABLES if name in os.environ},
     }
 
@@ -68,7 +65,6 @@ def launcher() -> dict[str, Any]:
 @cache
 def installed_version(name: str) -> str:
     """Version of an installed package; empty where it is not installed."""
-    # Cached: the doctor asks for the same few packages hundreds of times, each time from the disk.
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

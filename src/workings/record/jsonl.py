@@ -1,6 +1,7 @@
 """JSON lines that are appended one at a time. A process killed in between leaves at most a torn last line."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ class Appender:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage(path, "open"):
-            # With O_APPEND the kernel puts each write at the end, even with several writers.
             self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | PRIVATE, 0o644)
 
     def append(self, obj: dict[str, Any]) -> None:
@@ -54,12 +54,9 @@ class Appender:
 
 def append(path: Path, obj: dict[str, Any]) -> None:
     """Append one line to a file and wait until it is on the disk."""
-    appender = Appender(path)
-    try:
+    with closing(Appender(path)) as appender:
         appender.append(obj)
         appender.sync()
-    finally:
-        appender.close()
 
 
 def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
@@ -83,11 +80,11 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def read(path: Path, *, bounded: bool = False) -> tuple[list[dict[str, Any]], str | None]:
-    """`parse` of a plain file; no rows if none exists of this name. Raises `RecordError`.
+    """`parse` of a plain file; no rows if there is none. Raises `RecordError`.
 
     ``bounded``: refuse a file that would fill the memory, as one of someone else's run could.
     """
-    # Without following links: one that leads nowhere is not an absent file, and is refused below.
+    # A link that leads nowhere is not an absent file: it is refused below.
     if not os.path.lexists(path):
         return [], None
     data = read_plain(path, MAX_BYTES if bounded else None)

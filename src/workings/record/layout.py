@@ -6,72 +6,54 @@ from pathlib import Path, PurePosixPath
 
 from workings.errors import RecordError, RequestError
 
-MANIFEST = "run_manifest.json"
+# Files of a run. `docs/format.md` shows what they hold.
+MANIFEST = "run_manifest.json"  # facts that are known at its end
 README = "README.md"
-SUMS = "SHA256SUMS"
-SEAL = "SEAL.json"
-METRICS = "train/metrics.jsonl"
-EVENTS = "train/events.jsonl"
-LOG = "train/training_log.txt"
-"""Load of the machine, a line every ten seconds; a shorter run has none."""
-CHECKPOINTS = "checkpoints"
-CONFIG = "config/resolved.json"
+SUMS = "SHA256SUMS"  # digest of every file
+SEAL = "SEAL.json"  # written last: kind, status and root digest
+CONFIG = "config/resolved.json"  # the recipe that ran, with all defaults
+RECIPE = "config/recipe.yaml"  # the recipe as written
 OVERRIDES = "config/overrides.json"
-RECIPE = "config/recipe.yaml"
-MODEL_SHAPE = "config/model_shape.json"
-"""Layers and widths of the model, from which its step can be counted again."""
-TOKENIZER = "config/tokenizer"
-"""Folder with the tokenizer's own files."""
+MODEL_SHAPE = "config/model_shape.json"  # layers and widths of the model
+TOKENIZER = "config/tokenizer"  # folder with the tokenizer's own files
+REWARDS = "config/rewards.json"  # with rollouts: rewards, with versions and digests
+EPISODES = "config/environment.json"  # with episodes: name, version and options of the environment
+TEACHER = "config/teacher.json"  # with distillation: run or weights of the teacher, by digests
 ENVIRONMENT = "env/env_info.json"
 DEVICE_CHECKS = "env/device_checks.json"
-PLAN = "plan/plan.json"
-"""Memory of the step as it was predicted before launch: the peak with its parts, and the limit."""
-MEASURED = "plan/measured.json"
-"""Measured memory next to the prediction."""
+PLAN = "plan/plan.json"  # memory of the step as it was predicted: the peak with its parts, and the limit
+MEASURED = "plan/measured.json"  # measured memory
+DATA_DIGESTS = "data/digests.json"  # of everything that the run is trained and measured with
 ROWS = "data/rows.jsonl"
-PROMPTS = "data/prompts.jsonl"
-"""Prompts of a run with rollouts, in place of `ROWS`: questions with expected answers, and their tokens."""
-REWARDS = "config/rewards.json"
-"""Rewards of a run with rollouts, with versions and digests."""
-EPISODES = "config/environment.json"
-"""Environment of a run with episodes: name, version, options."""
-ROLLOUTS = "train/rollouts"
-"""Folder of the rollouts of a run: a file for each, named after the first update that was trained on it."""
-TEACHER = "config/teacher.json"
-"""Teacher of a run with distillation: run or weights, by digests."""
-TOP_TOKENS = "train/top_tokens"
-"""Folder of the teacher's top tokens in a run that distills on traces, in the order of batches."""
-REFERENCE_LOG_PROBS = "train/reference_log_probs.jsonl"
-"""Reference log probabilities of a run with preference pairs: id and log probability of each row."""
-GIVEN_TRACES = "data/traces.jsonl"
-"""Traces or preference pairs of a run whose data were given in Python and are in no other file."""
+PROMPTS = "data/prompts.jsonl"  # with rollouts, instead of rows: questions with expected answers, and their tokens
+GIVEN_TRACES = "data/traces.jsonl"  # traces or pairs that were given in Python and are in no other file
 GIVEN_ITEMS = "data/items.jsonl"
-DATA_DIGESTS = "data/digests.json"
-"""Digests of everything that the run is trained and measured with."""
-ATTEMPTS = "attempts.jsonl"
+METRICS = "train/metrics.jsonl"
+EVENTS = "train/events.jsonl"
+LOG = "train/training_log.txt"  # load of the machine, a line every ten seconds; a shorter run has none
+ROLLOUTS = "train/rollouts"  # folder with a file for each rollout, named after the first update that learns from it
+TOP_TOKENS = "train/top_tokens"  # folder with the teacher's top tokens of traces, in the order of batches
+REFERENCE_LOG_PROBS = "train/reference_log_probs.jsonl"  # with preference pairs: log probability of each row
+CHECKPOINTS = "checkpoints"
+RECIPE_EVALUATION = "eval/items"  # folder of the evaluation of the recipe's items
+ATTEST = "attest"  # folder of signatures over root digests
+
+# Files of a checkpoint.
+COMMIT = "COMMIT.json"  # written last: size and digest of each file
+STATE = "state.json"  # step, data position, random state and timers
+
+# Files of an evaluation, and of a unit of samples.
+EVALUATION_CONFIG = "eval_config.json"  # model, items, decoding and scoring
+EVALUATION_SUMMARY = "eval_summary.json"  # scorecard
+PREDICTIONS = "predictions.jsonl"  # every completion with its score
+SELECTION = "selection.json"  # of samples: the rules, and how many were left out for which reason
+KEPT = "kept.jsonl"  # of samples: the kept ones, as traces
+PAIRS = "pairs.jsonl"  # of samples: preference pairs made of them
+
+ATTEMPTS = "attempts.jsonl"  # next to the runs
+PARTIAL_SUFFIX = ".partial"  # end of the name of an unfinished run
 ANNOUNCED = "announced"
 """Kind of the event that announces, before the first step, the items of the evaluation and its settings."""
-RECIPE_EVALUATION = "eval/items"
-"""Folder of the evaluation of a recipe's items in the run directory."""
-PARTIAL_SUFFIX = ".partial"
-
-COMMIT = "COMMIT.json"
-"""In a checkpoint: size and digest of each of its files; written last."""
-STATE = "state.json"
-"""In a checkpoint: step, data position, random state and timers."""
-EVALUATION_CONFIG = "eval_config.json"
-"""In an evaluation: model, items, decoding and scoring."""
-EVALUATION_SUMMARY = "eval_summary.json"
-"""In an evaluation: its scorecard."""
-PREDICTIONS = "predictions.jsonl"
-"""In an evaluation: every completion with its score."""
-SELECTION = "selection.json"
-"""In a unit of samples: the rules of selection, and how many samples were left out for which reason."""
-KEPT = "kept.jsonl"
-"""In a unit of samples: the kept samples, as traces."""
-PAIRS = "pairs.jsonl"
-"""In a unit of samples, if requested: preference pairs made of them."""
-
 RUN_FOLDERS = ("config", "env", "plan", "data", "train", CHECKPOINTS)
 """Folders that a run makes for itself at the start."""
 SAMPLED = "samples"
@@ -80,9 +62,8 @@ EVALUATION_UNITS = ("eval", SAMPLED)
 """Kinds of units that hold predictions."""
 UNIT_PARENTS = ("eval",)
 """Folders of a run whose sub-folders are separate units."""
-ATTEST = "attest"
 OUTSIDE_EVERY_SUM = (ATTEST,)
-"""Folders of a run that no unit's sums cover: signatures over root digests."""
+"""Folders of a run that no unit's sums cover."""
 
 _ROLLOUT = re.compile(r"step_([0-9]{6,18})\.json")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@-]{0,199}")
@@ -106,9 +87,11 @@ def rollout_file(step: int) -> str:
 def rollout_step(name: str) -> int | None:
     """The step in a rollout's file name, with its folder or without; None for any other name."""
     match = _ROLLOUT.fullmatch(name.rpartition("/")[2])
-    step = int(match[1]) if match else 0
-    # One name per step: `step_1.json` is invalid, and steps beyond 999,999 have more digits.
-    return step if match and f"{ROLLOUTS}/{match[0]}" == rollout_file(step) else None
+    if match is None:
+        return None
+    step = int(match[1])
+    # One name per step: of more than six digits none begins with 0.
+    return step if rollout_file(step) == f"{ROLLOUTS}/{match[0]}" else None
 
 
 def partial_path(final: Path) -> Path:

@@ -1,7 +1,6 @@
-"""One writer per run directory: a lock that the kernel releases when the process ends.
+"""One writer per run directory: a lock on the folder, which the kernel releases when the process ends.
 
-It is on the folder itself, without a file. On Windows, which cannot lock folders, it is on a hidden file next to the
-folder, which is removed with the lock.
+On Windows, which cannot lock folders, a hidden file next to the folder is locked, and removed with the lock.
 """
 
 import contextlib
@@ -18,9 +17,8 @@ try:
 except ImportError:  # Windows
     import msvcrt
 
-# The first is what flock says; the others are what Windows says.
 HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
-"""Error codes of a lock that another process holds."""
+"""Error codes of a lock that another process holds: of flock, and two of Windows."""
 ATTEMPTS, RETRY_SECONDS = 5, 0.01
 
 
@@ -28,12 +26,7 @@ class DirectoryLock:
     """An exclusive lock on a folder, held until `release` or the end of the process."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock at once.
-
-        Raises:
-            RequestError: another process holds it.
-            StorageError: the folder's file system has no locks.
-        """
+        """Take the lock. Raises `RequestError` if another process holds it, `StorageError` if there are no locks."""
         self.path = path
         self._lock_path = _lock_path(path)
         self._descriptor = _open(self._lock_path)
@@ -54,7 +47,6 @@ class DirectoryLock:
     def release(self) -> None:
         """Let go of the lock; harmless when repeated."""
         if self._descriptor >= 0:
-            # Closing gives the lock back.
             os.close(self._descriptor)
             self._descriptor = -1
             if not FOLDERS:
@@ -63,11 +55,7 @@ class DirectoryLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process (or another lock of this one) holds a folder's lock. Asking takes it for a moment.
-
-    Raises:
-        OSError: the folder's file system has no locks.
-    """
+    """Whether a folder's lock is held, by this process or another. Raises `OSError` where there are no locks."""
     lock_path = _lock_path(path)
     if not lock_path.exists():
         return False
@@ -80,7 +68,6 @@ def is_held(path: Path) -> bool:
             return True
         raise
     finally:
-        # Closing also gives back the lock that asking has taken.
         os.close(descriptor)
     return False
 
@@ -99,13 +86,14 @@ def _lock_patiently(descriptor: int) -> None:
     """Lock; waits for a process that only tests the lock (`is_held`)."""
     for _ in range(ATTEMPTS):
         try:
-            return _lock(descriptor)
+            _lock(descriptor)
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            # A short wait, because `doctor` and `ui` hold the lock for a moment to test it.
             time.sleep(RETRY_SECONDS)
-    return _lock(descriptor)
+        else:
+            return
+    _lock(descriptor)
 
 
 def _lock(descriptor: int, *, shared: bool = False) -> None:

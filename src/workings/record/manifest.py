@@ -67,7 +67,6 @@ class RunFolder:
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         rows, torn = jsonl.read(self.path / name, bounded=True)
-        # Recovery cuts torn lines before sealing, so one in a sealed run means that the file was changed afterwards.
         if torn is not None:
             raise RecordError(f"{self.path / name}: torn last line in a sealed run")
         return rows

@@ -1,7 +1,7 @@
 """Planned and measured memory of a run, for README, report, page, terminal and `verify`.
 
-A device counts what its programs hold. A CPU's system counts only the resident memory of the process, in which are
-interpreter, libraries and compiler: what that grew by since before the first weight is compared with the plan.
+An accelerator counts the memory of its programs. On a CPU only the resident memory of the process is known, with
+interpreter, libraries and compiler: its growth since before the first weight is compared with the plan.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,12 @@ from workings.hardware.memory import PROCESS_PEAK, gib
 from workings.record.layout import MEASURED, METRICS, PLAN
 from workings.record.number_text import percent
 
-_PLANNED = ("peak_bytes", "limit_bytes")
 PROCESS_NOISE_BYTES = 32 << 20
 """Growth of a process for other reasons than the model: for a smaller plan the growth says nothing."""
 EXCESS_SHARE, EXCESS_BYTES = 0.1, 64 << 20
 """A run that takes more than planned by both, as a share of the plan and in bytes, says so."""
-_OPTIONAL = ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")
-"""Sizes that `plan/measured.json` has, always or where they were counted."""
+_MEASURED = ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")
+"""Sizes that `plan/measured.json` has where they were counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +74,13 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
         measured: contents of `plan/measured.json`. Before the run's end it has what the process held before.
         line: of `train/metrics.jsonl`.
     """
-    for file, fields, needed in ((PLAN, plan, _PLANNED), (MEASURED, measured, ()),
-                                 (METRICS, line or {}, () if line is None else ("memory_bytes",))):
-        # By type, because True counts as a number.
-        if wrong := [name for name in (*needed, *(_OPTIONAL if file == MEASURED else ()))
-                     if (name in fields or name in needed) and type(fields.get(name)) is not int]:
-            raise RecordError(f"{file}: {', '.join(wrong)}: no number of bytes")
+    _require_bytes(PLAN, plan, ["peak_bytes", "limit_bytes"])
+    _require_bytes(MEASURED, measured, [name for name in _MEASURED if name in measured])
     peak: int | None = measured.get("measured_peak_bytes")
     source = measured.get("measured_source", "")
     if line is not None:
+        _require_bytes(METRICS, line, ["memory_bytes"])
         peak, source = line["memory_bytes"], line.get("memory_source")
-    # Of a CPU alone the file has what the process held before.
     before, taken_bytes = measured.get("resident_before_bytes"), peak
     if before is not None:
         grown = measured.get("growth_bytes")
@@ -98,6 +93,12 @@ def memory_use(plan: Mapping[str, Any], measured: Mapping[str, Any],
     return MemoryUse(
         planned_bytes=plan["peak_bytes"], planned_source=str(plan.get("source")), limit_bytes=plan["limit_bytes"],
         taken_bytes=taken_bytes, device_counts=before is None, held_bytes=peak, resident_before_bytes=before or 0)
+
+
+def _require_bytes(file: str, values: Mapping[str, Any], names: list[str]) -> None:
+    """Raise `RecordError` unless a file has these values, and each is a number of bytes."""
+    if wrong := [name for name in names if type(values.get(name)) is not int]:
+        raise RecordError(f"{file}: {', '.join(wrong)}: no number of bytes")
 
 
 def memory_sentence(plan: Mapping[str, Any], measured: Mapping[str, Any]) -> str:

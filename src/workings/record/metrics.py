@@ -97,7 +97,6 @@ def pace(lines: Sequence[Mapping[str, Any]], steps: int, *, first: int = 1) -> P
     """
     recent = [line for line in lines[-WINDOW:] if line["step"] > first]
     seconds = sum(float(line["seconds"]) for line in recent)
-    # A pace is a quotient: of one step it would be chance, and of no time it does not exist.
     if len(recent) < 2 or not seconds:
         return None
     return Pace(tokens_per_second=sum(int(line["tokens"]) for line in recent) / seconds,
@@ -116,13 +115,14 @@ def has_nothing_to_learn(line: Mapping[str, Any]) -> bool:
 
 
 def nothing_left(section: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str:
-    """The reason of the end by the recipe's `algorithm`; empty for a run that has something to learn, or never had."""
+    """Why a run ends early by the recipe's `algorithm`; empty if it has something to learn, or never had."""
     patience = section.get("patience")
+    if not isinstance(patience, int) or patience < 1:
+        return ""
     rollouts = [line for line in lines if EQUAL in line]
-    if not isinstance(patience, int) or patience < 1 or not (
-            # Rewards that never differed are a mistake, not a success.
-            any(line[EQUAL] < 1 for line in rollouts[:-patience])
-            and all(map(has_nothing_to_learn, rollouts[-patience:]))):
+    # Rewards that never differed are a mistake, not a success.
+    had_something = any(line[EQUAL] < 1 for line in rollouts[:-patience])
+    if not had_something or not all(map(has_nothing_to_learn, rollouts[-patience:])):
         return ""
     return (f"nothing is left to learn: in {patience} rollout{'' if patience == 1 else 's'} in a row every completion "
             "was correct, which is algorithm.patience")

@@ -15,7 +15,6 @@ def duration(seconds: float) -> str:
     """A duration as text, with at most two units."""
     if 0 < seconds < MILLISECOND:
         return "less than a millisecond"
-    # "75 s" says more than "1 min".
     if seconds < 90:
         return f"{seconds:.3g} s"
     if seconds < 3600:

@@ -1,7 +1,6 @@
-"""Phase of a run that its own files do not show yet: planning, loading, compiling, evaluating.
+"""What a run does while its own files do not show it: planning, loading, compiling, evaluating.
 
-It is in a small file in the user's cache, for observers on this machine, and counts while the run's process lives. The
-run directory is not touched, and a disk that cannot take the file does not keep a run from training.
+A small file in the user's cache says so to observers on this machine, as long as the run's process lives.
 """
 
 import contextlib
@@ -36,7 +35,6 @@ class _PhaseWriter(ProgressListener):
 
     def __init__(self, first: Phase) -> None:
         self._first = first
-        # Between operations it is empty, because the log shows how far the run is.
         self._open = [""]
         _write(first)
 
@@ -84,8 +82,7 @@ def process_start(pid: int, proc: Path = Path("/proc")) -> str:
         stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # The second field is the program's name in brackets and may itself hold blanks and brackets, so fields are counted
-    # after the last one: the start in clock ticks is field 22.
+    # Field 2 is the program's name in brackets, which may hold brackets too; the start in clock ticks is field 22.
     return stat.rpartition(")")[2].split()[19]
 
 
@@ -95,7 +92,6 @@ def _phase_file(run: str) -> Path:
 
 def _write(phase: Phase) -> None:
     path = _phase_file(phase.run)
-    # Atomic, but without waiting for the disk: after a power cut the file is of no use.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")

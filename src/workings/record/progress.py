@@ -40,7 +40,6 @@ def report_progress_to(listener: ProgressListener, *, watching: bool = False) ->
 @contextmanager
 def slow_operation(what: str) -> Iterator[ProgressListener]:
     """Report a slow operation (``compiling the step``) while the block runs; yields the listener for its progress."""
-    # Read once, so that begin and end go to the same listener.
     listener, watcher = _LISTENER.get(), _WATCHER.get()
     watcher.begins(what)
     listener.begins(what)

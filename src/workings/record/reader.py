@@ -32,7 +32,6 @@ class RunRecord:
             weights = "is a folder of weights, and " if (path / "config.json").is_file() else "is "
             raise RequestError(f"{path} {weights}not a sealed run" if path.exists() else f"there is no run {path}",
                                f"a sealed run directory (with {MANIFEST} and {SEAL})", _advice(path))
-        # Small files only; tensors, logs and predictions are read when they are asked for.
         status = parse_seal(read_plain(path / SEAL))["status"]
         return cls(path=path, manifest=read_manifest(RunFolder(path)), status=status, root=root_digest(path))
 
@@ -46,7 +45,6 @@ class RunRecord:
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """`eval_summary.json` of each sealed evaluation, by the name of its folder. Raises `RecordError`."""
-        # An evaluation that is still being written has no seal yet and is passed over.
         units = sorted(seal.parent for seal in self.path.glob(f"eval/*/{SEAL}"))
         return {unit.name: read_json(unit / EVALUATION_SUMMARY) for unit in units}
 
@@ -79,7 +77,6 @@ def _advice(path: Path) -> str:
     """A proposal in place of a path that is no sealed run."""
     if (path / "config.json").is_file():
         return f"workings data sample {path} --prompts FILE --out samples"
-    # Users often leave out the default folder of runs, or name a folder of several runs.
     if (Path("runs") / path / SEAL).is_file():
         return f"did you mean {Path('runs') / path}?"
     if inside := sorted(seal.parent for runs in (path, path / "runs") for seal in runs.glob(f"*/{SEAL}")):

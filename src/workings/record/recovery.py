@@ -1,4 +1,4 @@
-"""Picking up a run directory that a killed process left: torn lines, temporary files, sealing half done."""
+"""Repairs a run directory that a killed process left: torn lines, temporary files, an unfinished sealing."""
 
 import re
 import shutil
@@ -31,7 +31,6 @@ def finish_sealing(final: Path) -> str:
             remove_temporaries(partial)
             (partial / layout.SUMS).unlink(missing_ok=True)
             seal_unit(partial, "run", status, None)
-        # One rename, last: a folder with the final name is always sealed.
         partial.rename(final)
         atomic.sync_directory(final.parent)
     return status
@@ -48,7 +47,6 @@ def repair(partial: Path) -> list[dict[str, Any]]:
             torn = jsonl.cut_torn_line(partial / name)
             if torn is not None:
                 events.append({"kind": "torn_line", "file": name, "bytes": len(torn.encode("utf-8"))})
-        # Lines first: a run that is killed here has a whole log, and leftovers do no harm.
         if removed := remove_temporaries(partial) + CheckpointStore(partial / layout.CHECKPOINTS).clean():
             events.append({"kind": "leftovers_removed", "names": sorted(removed)})
     try:
@@ -62,7 +60,6 @@ def remove_temporaries(directory: Path) -> list[str]:
     """Remove the temporary files of writes that never took effect; their names."""
     removed = []
     for path in directory.rglob(f".*{atomic.TEMPORARY_SUFFIX}"):
-        # Those in a half-written checkpoint go with its folder (`CheckpointStore.clean`).
         if path.is_file() and not path.parent.name.startswith(".step_"):
             path.unlink()
             removed.append(path.relative_to(directory).as_posix())
@@ -77,7 +74,6 @@ def keep_metrics(path: Path, last_step: int) -> dict[str, int]:
     # The checkpoint was saved after these lines were synced; a gap means that lines were removed.
     if [int(row["step"]) for row in kept_rows] != list(range(1, last_step + 1)):
         raise _cannot_go_on(path, f"lines of steps 1 to {last_step} are not all there")
-    # Truncate in place, so that the kept lines do not change.
     lines = data.split(b"\n")[:len(kept_rows)]
     atomic.write_bytes(path, b"".join(line + b"\n" for line in lines))
     return {"kept_steps": len(kept_rows), "dropped_steps": len(rows) - len(kept_rows)}
@@ -97,8 +93,7 @@ def begin_from_sealed(final: Path) -> None:
     The sealed folder is only renamed (to `name.interrupted-1` and so on); killed after that, the next call takes
     the renamed folder. The new run's events begin with those of the sealed one and name it (`resumed_from_sealed`).
 
-    Raises:
-        RequestError: the run is complete, is not sealed, or does not exist.
+    Raises `RequestError`: the run is complete, is not sealed, or does not exist.
     """
     sealed = sealed_to_resume(final)
     partial = layout.partial_path(final)
@@ -107,7 +102,6 @@ def begin_from_sealed(final: Path) -> None:
         sealed = final.with_name(f"{final.name}.interrupted-{max(_numbered(final), default=0) + 1}")
         with storage(sealed, "make"):
             final.rename(sealed)
-    # Half a copy must not pass for an unfinished run.
     with atomic.new_folder(partial, "make") as staging:
         shutil.copytree(sealed / "train", staging / "train")
         # Copy only the newest and the best checkpoint, often gigabytes.
@@ -137,7 +131,6 @@ def sealed_to_resume(final: Path) -> Path:
     if final.exists() or not earlier:
         raise RequestError(f"there is no run {final} to resume", "an unfinished or interrupted run of that name",
                            "leave --resume out to start it")
-    # The newest, where a run was interrupted more than once.
     return earlier[max(earlier)]
 
 

@@ -38,7 +38,6 @@ def redact(text: str) -> str:
     """The text with everything that looks like a token, key or password replaced by `[redacted]`."""
     for pattern in _possible(text):
         text = pattern.sub(REDACTED, text)
-    # The pattern ignores case, and so must the texts that decide whether it is tried.
     folded = text.casefold().replace("_tokens", "")  # a count of tokens names no token
     if any(hint in folded for hint in _NAMED_HINTS):
         text = _NAMED.sub(lambda match: match.group(1) + REDACTED, text)
@@ -47,7 +46,6 @@ def redact(text: str) -> str:
 
 def find_secrets(text: str) -> list[str]:
     """Tokens and keys of a known form in a text, each cut to eight characters so that a report does not leak it."""
-    # The first characters tell which kind of key it is.
     return [match.group(0)[:8] + "…" for pattern in _possible(text) for match in pattern.finditer(text)
             if not _in_packed_numbers(text, match)]
 
@@ -68,7 +66,6 @@ def _possible(text: str) -> list[re.Pattern[str]]:
 
 def without_home(text: str) -> str:
     """The text with the user's home folder written as `~`."""
-    # A home folder contains the user's login name.
     home = str(Path.home()).rstrip("/")
     # Only up to the end of a name: `/home/ann` is no part of `/home/anna`. A home of `/` would be in every path.
     return re.sub(re.escape(home) + r"(?=/|$|[^\w.-])", "~", text) if len(home) > 1 and home in text else text

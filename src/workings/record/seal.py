@@ -1,4 +1,4 @@
-"""Sealing: after this, a folder of files can only change in a way that anyone can see.
+"""Seals a folder of files, so that anyone can find a later change.
 
 `SHA256SUMS` lists every file of the unit; its own digest is the unit's root digest, the one line that has to be kept
 elsewhere. `SEAL.json`, written last, says what the unit is and from which root it was made. Units inside (evaluations,
@@ -65,7 +65,6 @@ def unit_files(directory: Path, *, nested: bool) -> list[str]:
             folders[:] = [name for name in folders if not unit_of(PurePosixPath(prefix + name))]
         for name in folders + names:
             check_relative(prefix + name)
-            # `lstat` does not follow links, which may lead outside the unit.
             mode = Path(parent, name).lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise RecordError(f"{prefix}{name}: a link or a special file; a record holds plain files only")
@@ -85,7 +84,6 @@ def refuse_same_but_for_case(files: list[str]) -> None:
 
 def remove_empty_folders(directory: Path) -> None:
     """Remove folders without files, from the bottom up; ``directory`` itself stays."""
-    # `iterdir` looks again, because the lists of the walk were made before inner folders were removed.
     for parent, _, _ in os.walk(directory, topdown=False):
         if Path(parent) != directory and next(Path(parent).iterdir(), None) is None:
             Path(parent).rmdir()

@@ -1,11 +1,6 @@
-"""Access to the file system: opening files and folders, files of strangers too, and errors of failed writes.
+"""Opens files, also those of other people's records, and turns failed writes into messages that a user can act on.
 
-Flags differ between systems: POSIX has some that Windows lacks, and opens folders. What the system says when a write
-fails becomes a message that a user can act on.
-
-Of untrusted files only regular ones are read, so that none can hang the reader or fill the memory: no links, which may
-lead to private files, no endless devices, no unwritten pipes. The size is that which a reader sees, so that a file with
-holes counts in full.
+Of other people's files only plain ones are read: no links, which may lead to private files, and no devices or pipes.
 """
 
 import errno
@@ -74,8 +69,6 @@ def storage_error(error: OSError, path: Path | str, doing: str) -> StorageError:
     return failed
 
 
-# --- untrusted files -------------------------------------------------------------------------------------------------
-
 class TooLarge(RecordError):
     """A record's contents would take more memory than is allowed."""
 
@@ -83,12 +76,10 @@ class TooLarge(RecordError):
 def open_plain(path: Path, limit: int | None = None) -> BinaryIO:
     """A plain file of at most ``limit`` bytes, to be read.
 
-    Raises `RecordError` if it is missing, a link (in its last part), a folder, a device or a pipe, too large, or not
-    readable.
+    Raises `RecordError` if it is missing, not readable, too large, a link, a folder, a device or a pipe.
     """
     try:
-        # Looked at before it is opened, because opening alone does something to some devices; and once more when it is
-        # open, because another file may be there by then.
+        # Before it is opened, because opening does something to some devices; and again, because it may be replaced.
         _refuse_others(path, path.lstat(), limit)
         descriptor = os.open(path, os.O_RDONLY | PLAIN_ONLY | PRIVATE)
     except FileNotFoundError:
@@ -110,7 +101,6 @@ def read_plain(path: Path, limit: int | None = MAX_BYTES) -> bytes:
             data = file.read() if limit is None else file.read(limit + 1)
         except OSError as error:
             raise RecordError(f"{path.name} cannot be read ({error.strerror})") from None
-    # It may have grown since it was opened.
     if limit is not None and len(data) > limit:
         raise RecordError(f"{path.name}: larger than {limit:,} bytes")
     return data
@@ -130,7 +120,7 @@ def limit_from_environment(variable: str, default: int) -> int:
 def parsed_bytes(data: bytes | str, *, lines: bool = False) -> int:
     """Estimated bytes of a JSON text and its values in memory, before parsing; with ``lines`` each is decoded alone.
 
-    What comes of ordinary records is half of that; of the worst text that was found, once and a half as much.
+    Ordinary records take half of that, the worst text that was found one and a half times as much.
     """
     comma, bracket, brace, colon, newline = ((b",", b"[", b"{", b":", b"\n") if isinstance(data, bytes) else
                                              (",", "[", "{", ":", "\n"))
@@ -154,8 +144,7 @@ def _refuse_others(path: Path, facts: os.stat_result, limit: int | None) -> None
         kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
         kind = next((name for test, name in kinds if test(facts.st_mode)), "a device")
         raise RecordError(f"{path.name}: {kind}, and no plain file")
-    # A terabyte of nothing would take an hour to be read. `st_blocks` counts units of 512 bytes, with any blocks of the
-    # file system; Windows has no such field.
+    # A terabyte of holes would take an hour to read. `st_blocks` counts 512 bytes; Windows has no such field.
     if facts.st_size > HOLLOW_BYTES and getattr(facts, "st_blocks", facts.st_size) * 512 < facts.st_size / 1000:
         raise RecordError(f"{path.name}: {facts.st_size:,} bytes, but hardly any are on the disk")
     if limit is not None and facts.st_size > limit:

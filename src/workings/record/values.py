@@ -48,7 +48,6 @@ CLOCK_SLACK = timedelta(seconds=5)
 def moment(text: str) -> datetime:
     """A time of a record. Raises `RecordError` for any other text, or without a time zone."""
     try:
-        # From Python 3.11 on it reads the `Z` that records write.
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise RecordError(f"not a moment in time: {text[:40]!r}") from None
@@ -75,6 +74,5 @@ def parsed_part(model: type[_Model], value: dict[str, Any], name: str) -> _Model
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        # The first five are enough to act on; a file of another kind would give an error for every key.
         wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
         raise RecordError(f"{name}: {wrong}") from None

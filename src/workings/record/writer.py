@@ -1,4 +1,4 @@
-"""Writing a run directory: everything goes to `runs/name.partial`, which becomes `runs/name` when it is sealed."""
+"""Writes a run directory: `runs/name.partial`, which becomes `runs/name` when it is sealed."""
 
 import os
 import shutil
@@ -21,7 +21,6 @@ from workings.record.values import now
 def refuse_taken(final: Path) -> None:
     """Raise `RequestError` if a run of that name exists, sealed or not."""
     partial = layout.partial_path(final)
-    # `lexists`, because a broken link is in the way, too.
     if os.path.lexists(final):
         raise RequestError(f"{final} already exists", "the name of a new run", "another --out")
     if os.path.lexists(partial):
@@ -38,7 +37,6 @@ class RunWriter:
 
     def __init__(self, final: Path, lock: DirectoryLock) -> None:
         self.final = final
-        # The maker of this object holds the lock, so nothing else creates, cuts or appends below.
         self.directory = lock.path
         self._lock = lock
         with storage(self.directory, "write"):
@@ -47,7 +45,6 @@ class RunWriter:
         self._metrics = jsonl.Appender(self.directory / layout.METRICS)
         self._events = jsonl.Appender(self.directory / layout.EVENTS)
         self._log = jsonl.Appender(self.directory / layout.LOG)
-        # A resumed run counts from its last line.
         rows = self.metrics()
         self._last_step = int(rows[-1]["step"]) if rows else 0
         self.checkpoints = CheckpointStore(self.directory / layout.CHECKPOINTS, before_commit=self.sync)
@@ -70,9 +67,7 @@ class RunWriter:
     def reopen(cls, final: Path) -> "RunWriter":
         """Resume a run that was stopped before it was sealed. Incomplete lines are removed and become events.
 
-        Raises:
-            RequestError: there is no unfinished run, another process is writing it, or it was stopped while sealing:
-                then it is sealed, and there is nothing to resume.
+        Raises `RequestError`: there is no unfinished run, another process is writing it, or only its seal was missing.
         """
         partial = layout.partial_path(final)
         if not partial.is_dir():
@@ -100,13 +95,11 @@ class RunWriter:
         A sealed run stays as it is and is renamed to `name.interrupted-1`; the new one starts from its metrics, events,
         log and newest good checkpoint, and `resumed_from` names it.
 
-        Raises:
-            RequestError: it is complete, or there is nothing to resume.
+        Raises `RequestError`: it is complete, or there is nothing to resume.
         """
         if layout.partial_path(final).is_dir():
             lock = DirectoryLock(layout.partial_path(final))
-            # Under the lock, because another process may be sealing. `reopen` takes the lock itself, and two
-            # descriptors of one process exclude each other, so it is given back first.
+            # Another process may be sealing. `reopen` takes the lock itself, so it is given back first.
             finished = recovery.finish_sealing(final)
             lock.release()
             if not finished:
@@ -195,8 +188,7 @@ class RunWriter:
 
         Once the manifest is there, a killed sealing is finished by the next `reopen` or `resume`.
 
-        Raises:
-            StorageError: the disk is full or failing; the unsealed folder is kept.
+        Raises `StorageError`: the disk is full or failing; the unsealed folder is kept.
         """
         self.sync()
         # Before the checksums: remove leftovers of a killed save and dropped checkpoints.

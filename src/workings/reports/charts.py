@@ -21,7 +21,6 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """Pixel of a value, rounded to a tenth to keep the file short."""
-        # A domain of one value is drawn in the middle.
         share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
         return round(self.start + share * (self.end - self.start), 1)
 
@@ -32,7 +31,6 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
         return [low]
     raw = (high - low) / max(count, 1)
     power = 10.0 ** math.floor(math.log10(raw))
-    # Small tolerances, because powers of ten are not exact in binary, and for ticks at the border.
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
@@ -40,7 +38,6 @@ def linear_ticks(low: float, high: float, count: int) -> list[float]:
 
 def tick_label(value: float) -> str:
     """A tick's text: plain digits, thousands with a thin space, small numbers as they are."""
-    # Up to here whole numbers are exact floats.
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}".replace(",", "\u202f")
     return f"{value:.6g}"
@@ -48,7 +45,7 @@ def tick_label(value: float) -> str:
 
 Points = Sequence[tuple[float, float]]
 Values = NDArray[np.float64]
-# In units of the view box. Left: the name of the axis and its numbers; below: ticks, numbers, and the name.
+# Margins for the names and numbers of the axes, in units of the view box.
 _LEFT, _TOP, _BOTTOM = 52, 14, 44
 # Of a chart of intervals: height of a mark, of the text above it on a narrow screen, and of the gap between rows.
 _MARK, _TEXT, _GAP, _ROWS_TOP, _ROWS_BOTTOM = 21, 16, 12, 8, 40
@@ -83,7 +80,6 @@ def svg(width: int, height: int, label: str, parts: Iterable[Markup], kind: str 
 
 def element(name: str, content: str | Iterable[Markup] = "", **attributes: object) -> Markup:
     """An element of SVG; everything that is no markup is escaped."""
-    # A class is no keyword of Python, and neither is a name with a dash.
     words = [Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()]
     inner = escape(content) if isinstance(content, str) else Markup("").join(content)
     start = Markup("<{}{}").format(name, Markup("").join(words))
@@ -94,7 +90,6 @@ def marker(color: int, x: float, y: float, size: float) -> Markup:
     """A run's sign: circle, square, diamond or triangle, so that runs are told apart without their colors."""
     if color == 0:
         return element("circle", cx=x, cy=y, r=size)
-    # Sizes differ a little so that all forms look equally large.
     square = ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9))
     corners = {2: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)), 3: ((0, -1.2), (1.2, 1), (-1.2, 1))}.get(color, square)
     return element("polygon", points=" ".join(f"{x + size * dx:g},{y + size * dy:g}" for dx, dy in corners))
@@ -132,7 +127,6 @@ def kept_places(values: Values, limit: int) -> list[int]:
     if count <= limit:
         return list(range(count))
     inner = values[1:-1]
-    # Each bin keeps two points; rounded up, because the last one may be shorter than the others.
     size = -(-2 * count // limit)
     bins = -(-len(inner) // size)
     padded = np.full(bins * size, inner[-1])  # the last value again: an equal one is never preferred to the first
@@ -144,7 +138,6 @@ def kept_places(values: Values, limit: int) -> list[int]:
 
 def _domain(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    # A constant curve: half a unit on both sides puts it in the middle.
     pad = (high - low) * 0.05 or 0.5
     # Include a zero that is near: otherwise small changes look large.
     return (0.0 if 0 <= low < high / 3 else low - pad), high + pad
@@ -155,7 +148,6 @@ def _grid(x: Scale, y: Scale, right: float, height: int, y_label: str) -> Iterat
     for tick in linear_ticks(y.low, y.high, 5):
         yield _line("grid", _LEFT, right, y(tick), y(tick))
         yield _text("tick", _LEFT - 6, y(tick) + 4, tick_label(tick), "end")
-    # 90 pixels hold the longest label with room around it.
     for tick in linear_ticks(x.low, x.high, max(2, int((right - _LEFT) // 90))):
         yield _line("axis", x(tick), x(tick), bottom, bottom + 5)
         yield _text("tick", x(tick), bottom + 19, tick_label(tick), "middle")
@@ -206,21 +198,18 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
     """
     narrow = width < 500
     marks = [mark for _, marks in rows for mark in marks]
-    # Estimate text widths by the letters, because the server has no font.
     left = 12 if narrow else min(180, 18 + 7 * max(len(name) for name, _ in rows))
     numbers_width = 0 if narrow else 6.7 * max(len(mark.label) for mark in marks)
     x = Scale(*(_difference_domain(marks) if signed else (0.0, 100.0)), left, width - 14 - numbers_width)
     bottom = _ROWS_TOP + len(marks) * (_MARK + _TEXT * narrow) + len(rows) * _GAP
     parts = []
     for tick in linear_ticks(x.low, x.high, max(2, int((x.end - x.start) // 80))):
-        # Differences have a line at zero: an interval across it is inconclusive.
         parts += [_line("zero" if signed and tick == 0 else "grid", x(tick), x(tick), _ROWS_TOP, bottom),
                   _text("tick", x(tick), bottom + 16, f"{tick:+g}" if signed and tick else f"{tick:g}", "middle")]
     height = bottom + _ROWS_BOTTOM
     parts.append(_text("label", (x.start + x.end) / 2, height - 6, x_label, "middle"))
     top = float(_ROWS_TOP)
     for name, own in rows:
-        # Wide: the name at the left and the numbers at the right. Narrow: both above the marks.
         parts.append(_text("row", x.start, top + 12, name) if narrow else
                      _text("row", x.start - 12, top + _MARK * len(own) / 2 + 4, name, "end"))
         for mark in own:
@@ -236,7 +225,6 @@ def draw_interval_chart(rows: IntervalRows, width: int, label: str, x_label: str
 def _difference_domain(marks: Sequence[Mark]) -> tuple[float, float]:
     values = [value for mark in marks for value in (mark.value, mark.low, mark.high) if value is not None]
     low, high = min(0.0, *values), max(0.0, *values)
-    # Avoid an empty domain if all values are equal.
     pad = (high - low) * 0.06 or 1.0
     return low - pad, high + pad
 
@@ -245,6 +233,5 @@ def _mark(mark: Mark, x: Scale, y: float) -> Markup:
     parts = []
     if mark.low is not None and mark.high is not None:
         a, b = x(mark.low), x(mark.high)
-        # One path for the three strokes keeps the file small.
         parts.append(element("path", class_="whisker", d=f"M{a} {y}H{b}M{a} {y - 5}V{y + 5}M{b} {y - 5}V{y + 5}"))
     return element("g", [*parts, marker(mark.color, x(mark.value), y, 4.5)], class_=f"mark c{mark.color}")

@@ -19,7 +19,6 @@ from workings.reports.reinforcement import PANELS, RARE, Panel, numbers
 WIDE, NARROW = 880, 360
 SMOOTHING_SHARE = 50
 """The smoothed training loss is a moving mean over this part (1/50) of the steps."""
-# After the colours 0 to 3 of the runs, because a difference belongs to no run.
 _DELTA_COLOR = 4
 LOSS = Panel("loss", "Training loss", "nats per token", {"loss": "loss"},
              "Mean negative log likelihood of the supervised tokens, before each update.")
@@ -65,7 +64,6 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
     if not scored:
         return None
     names = ["overall", *sorted({name for view in scored for name in view.scorecard["per_section"]})]
-    # With one section the overall row would repeat.
     if len(names) == 2:
         names = names[:1]
     rows, table = [], []
@@ -78,7 +76,6 @@ def accuracy_figure(views: Sequence[RunView]) -> Drawn | None:
                 marks.append(interval_mark(cell["mean"], interval, view.color))
                 table.append([name, view.name, str(cell["n"]), str(cell["correct"]), percent(cell["mean"]),
                               bounds(interval), str(cell["errors"])])
-        # The label has room for the first run's count; the table has all counts.
         size = next(row[2] for row in table if row[0] == name)
         rows.append((f"{name} ({size})", marks))
     heads = ["Section", "Run", "Items", "Right", "Accuracy", "95 % interval", "Errors"]
@@ -151,34 +148,42 @@ def curve_figures(views: Sequence[RunView]) -> list[Drawn]:
     drawn = [(panel, _lines(panel, rewarded, alone=len(rewarded) == 1)) for panel in PANELS
              if panel.key in REPORTED_PANELS]
     drawn += [(LOSS, _lines(LOSS, others, alone=False)), (HELD_OUT_LOSS, _lines(HELD_OUT_LOSS, plain, alone=False))]
-    # Without a line the figure would be an empty frame.
     return [_figure(panel, lines) for panel, lines in drawn if lines]
 
 
 def _lines(panel: Panel, runs: Sequence[tuple[RunView, list[tuple[float, dict[str, Any]]]]], *, alone: bool
            ) -> list[Curve]:
-    """The panel's curves, those without points left out."""
+    """The panel's curves: of a run ``alone`` all, of several runs the first of each. Those without points are left out.
+
+    ``runs``: each with its steps and the numbers of these.
+    """
     lines: list[Curve] = []
     for view, rows in runs:
-        named = panel.lines_of({key for _, values in rows for key in values})
-        for number, (key, name) in enumerate(list(named.items())[:None if alone else 1]):
+        named = list(panel.lines_of({key for _, values in rows for key in values}).items())
+        for number, (key, name) in enumerate(named if alone else named[:1]):
             points = [(step, values[key]) for step, values in rows if isinstance(values.get(key), int | float)]
-            # A single part with weight 1 equals the reward.
-            same = key not in panel.lines and lines and points == lines[0].points
-            if points and not same and not (key in RARE and not any(value for _, value in points)):
-                lines.append(Curve(name=name if alone else view.name, points=points,
-                                   color=number % _COLORS if alone else view.color,
-                                   style="dots" if panel is HELD_OUT_LOSS else "line"))
+            is_repetition = key not in panel.lines and lines and points == lines[0].points
+            is_always_zero = not any(value for _, value in points)
+            if not points or is_repetition or (key in RARE and is_always_zero):
+                continue
+            lines.append(Curve(name=name if alone else view.name, points=points,
+                               color=number % _COLORS if alone else view.color,
+                               style="dots" if panel is HELD_OUT_LOSS else "line"))
     return lines
 
 
 def _figure(panel: Panel, lines: Sequence[Curve]) -> Drawn:
-    # One span, so that all curves have the same smoothing.
-    span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE if panel.key in ("reward", "loss") else 1
-    drawn = lines if span <= 1 else [*(replace(curve, style="faint") for curve in lines),
-                                     *(replace(curve, points=smoothed(curve.points, span)) for curve in lines)]
-    label = f"{panel.title}. " + "; ".join(f"{curve.name}: " + ", ".join(
-        f"{y:.3g} at step {x:g}" for x, y in (curve.points[0], curve.points[-1])) for curve in lines)
+    drawn, span = list(lines), 1
+    if panel.key in ("reward", "loss"):
+        # One span, so that all curves have the same smoothing.
+        span = max(len(curve.points) for curve in lines) // SMOOTHING_SHARE
+    if span > 1:
+        drawn = [replace(curve, style="faint") for curve in lines]
+        drawn += [replace(curve, points=smoothed(curve.points, span)) for curve in lines]
+    ends = [(curve.name, curve.points[0], curve.points[-1]) for curve in lines]
+    label = f"{panel.title}. " + "; ".join(
+        f"{name}: {first:.3g} at step {begin:g}, {last:.3g} at step {end:g}"
+        for name, (begin, first), (end, last) in ends)
     wide, narrow = (draw_line_chart(drawn, width, height, label, panel.unit or panel.title.casefold())
                     for width, height in ((WIDE, 320), (NARROW, 270)))
     return Drawn(wide=wide, narrow=narrow, table=steps_table(panel.title, lines), heading=panel.title,
@@ -191,11 +196,9 @@ def steps_table(title: str, series: Sequence[Curve]) -> Table:
     """Values at about a dozen steps, the first and the last among them; a column for each curve."""
     steps = sorted({step for curve in series for step, _ in curve.points})
     stride = max(1, (len(steps) - 1) // (_TABLE_ROWS - 1))
-    # Always include the last step, which the stride may skip.
     shown = sorted({*steps[::stride], steps[-1]})
     lookup = [dict(curve.points) for curve in series]
-    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)]
-            for step in shown]
+    rows = [[f"{step:g}", *(f"{values[step]:.4g}" if step in values else "—" for values in lookup)] for step in shown]
     return Table(caption=title, heads=["Step", *(curve.name for curve in series)], rows=rows)
 
 
@@ -228,7 +231,6 @@ def marked(completion: str) -> Markup:
 
 def first_wrong_steps_table(named: Sequence[tuple[str, FirstWrongSteps]]) -> Table | None:
     """Items of each run by their first wrong equation; None if no completion has an equation to check."""
-    # In a fixed order, so that two tables can be compared.
     shown = [kind for kind in KINDS if any(kind in breaks.kinds for _, breaks in named)]
     if not any(kind in WRONG_STEP_KINDS for kind in shown):
         return None

@@ -45,7 +45,6 @@ class RunView:
 
 def view_run(path: Path, color: int, unit: EvaluationRecord | None = None) -> RunView:
     """Read one run directory, or one evaluation that is standalone."""
-    # An evaluation of an untrained model or of foreign texts has no run.
     if not (path / MANIFEST).is_file():
         record = unit or find_units(path)[0]
         return RunView(name=record.name, path=path, color=color, manifest=None, root=record.root, evaluation=record)
@@ -66,7 +65,6 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
     """The requested items with the completions of both sides as `answers`, in the requested order."""
     pairs: dict[str, list[dict[str, Any]]] = {}
     for record in (a, b):
-        # One item at a time, because a large evaluation may not fit in memory.
         for samples in read_predictions(record.path / PREDICTIONS):
             if samples[0]["id"] in item_ids:
                 pairs.setdefault(samples[0]["id"], []).append(samples[0])
@@ -76,13 +74,13 @@ def sample_pairs(a: EvaluationRecord, b: EvaluationRecord, item_ids: list[str]) 
 
 def configuration_rows(runs: list[RunView]) -> tuple[list[tuple[str, str]], list[tuple[str, list[str]]]]:
     """Recipe keys with equal values in all runs, and the others with each run's value."""
+    configs = [dict(leaves(run.manifest.config)) for run in runs if run.manifest is not None]
     flat = [{key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-             for key, value in leaves(run.manifest.config)} for run in runs if run.manifest is not None]
+             for key, value in config.items()} for config in configs]
     if len(flat) < 2:
         return [], []
     same, different = [], []
     for key in sorted(set().union(*flat)):
-        # A key may belong to one method only.
         values = [config.get(key, "—") for config in flat]
         if len(set(values)) == 1:
             same.append((key, values[0]))
@@ -123,12 +121,13 @@ def recipe_of(run: Path) -> str:
     if origin.startswith(SHIPPED):
         return origin.removeprefix(SHIPPED)
     name = Path(origin).name
-    # The layout that quickstart and packs make: runs and recipes side by side.
+    # Quickstart and packs have runs and recipes side by side.
     near = [run.parent.parent / "recipes" / name]
     if isinstance(base, str):
         # By the path's text, not resolved: in a pack links represent runs.
-        stood = Path(os.path.normpath(run / base / name))
-        near += [] if ".." in stood.parts else [stood]
+        original = Path(os.path.normpath(run / base / name))
+        if ".." not in original.parts:
+            near.append(original)
     return str(next((path for path in near if path.is_file()), run / RECIPE))
 
 

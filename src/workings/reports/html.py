@@ -19,7 +19,6 @@ from workings.reports import figures
 from workings.reports.gather import RunView, commands, configuration_rows, sample_pairs, view_run
 from workings.reports.run_table import ROOT, behaviour_rows, run_rows
 
-# Completions are shown in full, so that more would make a page unreadable.
 MAX_SAMPLES_SHOWN = 3
 MAX_RUNS = 4
 """More curves than this are indistinguishable."""
@@ -34,9 +33,7 @@ METHOD = (
 def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None = None) -> Path:
     """Write one page about up to four runs or evaluations and, if given, the comparison of two of them.
 
-    Raises:
-        RequestError: no run, or more than four.
-        RecordError: a run cannot be read.
+    Raises `RequestError`: no run, or more than four. `RecordError`: a run cannot be read.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_text(out, render_report(report_views(runs, comparison), comparison))
@@ -46,14 +43,16 @@ def write_report(out: Path, runs: Sequence[Path], comparison: Comparison | None 
 def render_report(views: Sequence[RunView], comparison: Comparison | None) -> str:
     """The page's HTML; arguments as in `write_report`."""
     configured = [view for view in views if view.manifest is not None]
-    finished = [view.manifest.finished_at for view in views if view.manifest is not None]
+    manifests = [view.manifest for view in views if view.manifest is not None]
     same, different = configuration_rows(configured)
-    # Evaluations that are not comparable have a sentence and no numbers.
+    kicker = f"workings report on {len(views)} run{'s' if len(views) > 1 else ''}"
+    if manifests:
+        kicker += f", trained {max(manifest.finished_at for manifest in manifests)[:10]}"
+    title = ", ".join(view.name for view in views)
+    if comparison:
+        title = f"{comparison.name_b} against {comparison.name_a}"
     compared = comparison if comparison and comparison.difference else None
-    samples = _samples(views, comparison) if compared else []
-    # Each sentence about a model that this package has not verified, once.
-    unverified = dict.fromkeys(said_of_recipe(view.manifest.config, view.manifest.architecture)
-                               for view in views if view.manifest is not None)
+    unverified = dict.fromkeys(said_of_recipe(manifest.config, manifest.architecture) for manifest in manifests)
     breaks = figures.first_wrong_steps_table([(view.name, count_first_wrong_steps(view.evaluation))
                                               for view in views if view.evaluation is not None])
     # Escape, because runs hold foreign texts; strict, because a misspelt name would render as nothing.
@@ -61,20 +60,16 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
                                      undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["marked"] = figures.marked
     style = (files("workings.reports") / "templates" / "style.css").read_text(encoding="utf-8")
-    # The page's policy allows only this style, by its digest.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.get_template("report.html.jinja").render(
-        style=style, style_hash=f"sha256-{digest}", kicker=f"workings report on {len(views)} run"
-        + ("s" if len(views) > 1 else "") + (f", trained {max(finished)[:10]}" if finished else ""),
-        title=f"{comparison.name_b} against {comparison.name_a}" if comparison else
-        ", ".join(view.name for view in views),
+        style=style, style_hash=f"sha256-{digest}", kicker=kicker, title=title, comparison=comparison,
         # A no-break space keeps a number and its unit on one line.
-        comparison=comparison, sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
+        sentence=comparison.sentence.replace(" %", "\u00a0%") if comparison else "",
         verdict_text=verdict_text(comparison), runs=views,
         accuracy=figures.accuracy_figure(views), delta=figures.delta_figure(compared) if compared else None,
         delta_caption=_delta_caption(comparison), flips=figures.flips_table(compared),
         pass_rates=figures.pass_table(compared), losses=figures.curve_figures(views),
-        breaks=breaks, breaks_caption=figures.CAPTION, samples=samples,
+        breaks=breaks, breaks_caption=figures.CAPTION, samples=_samples(views, compared),
         names=[comparison.name_a, comparison.name_b] if comparison else [],
         run_rows=run_rows(views), root=ROOT, scored=[view for view in views if view.evaluation],
         behaviour=behaviour_rows(views),
@@ -85,17 +80,14 @@ def render_report(views: Sequence[RunView], comparison: Comparison | None) -> st
 
 def report_views(runs: Sequence[Path], comparison: Comparison | None) -> list[RunView]:
     """Runs with the compared evaluations; colours follow the order A, B, then the others. Errors of `write_report`."""
-    # As many as there are distinguishable colours.
     if not 1 <= len(runs) <= MAX_RUNS:
         raise RequestError(f"{len(runs)} runs do not fit on one page", f"1 to {MAX_RUNS}")
     units: dict[Path, EvaluationRecord] = {}
-    # A run may hold several evaluations: show those that were compared.
     for side in (comparison.a, comparison.b) if comparison else ():
         if side is not None:
             record = EvaluationRecord(Path(side.path))
             units[(record.run or record.path).resolve()] = record
     compared = list(units)
-    # The other runs come after A and B; a stable sort keeps their order.
     ordered = sorted(runs, key=lambda path: [*compared, path.resolve()].index(path.resolve()))
     return [view_run(path, color, units.get(path.resolve())) for color, path in enumerate(ordered)]
 

@@ -122,5 +122,4 @@ def numbers(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _number(value: Any) -> float | None:
-    # A bool is an int.
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

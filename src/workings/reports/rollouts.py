@@ -1,4 +1,4 @@
-"""Completions of a run's rollouts and their rewards, read from its record for humans."""
+"""Reads the completions of a run's rollouts, and their rewards, as texts for people."""
 
 import os
 import re
@@ -24,7 +24,6 @@ def rollout_steps(run: Path) -> list[int]:
     folder = run / ROLLOUTS
     if folder.is_symlink() or not folder.is_dir():
         return []
-    # `scandir` knows file types without a call for each of thousands.
     with os.scandir(folder) as entries:
         return sorted(step for entry in entries if (step := rollout_step(entry.name)) is not None
                       and entry.is_file(follow_symlinks=False))

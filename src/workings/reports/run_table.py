@@ -44,7 +44,6 @@ def behaviour_rows(views: Sequence[RunView]) -> dict[str, list[str]]:
     judges = [judge_text(evaluation.config) for evaluation in evaluations]
     if any(judges):
         rows["Judge"] = [judge or "rules" for judge in judges]
-    # The rules show whether a model keeps to its trained form.
     return rows | {"Answers found by rule": [", ".join(
         f"{rule} {count(number)}" for rule, number in summary["rules"].items()) for summary in summaries]}
 
@@ -73,7 +72,6 @@ def learned_from(config: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Training data and algorithm of a run, from its resolved recipe and its manifest's facts."""
     settings, name = _algorithm(config)
     if name == "sft":
-        # Samples among the traces, by the model that wrote them.
         counts = facts.get(DRAWN_FROM)
         return "traces" + (f", {count(sum(counts.values()))} of them samples" if isinstance(counts, dict) else "")
     if (examples := EXAMPLES.get(find_algorithm(name).examples)) is not None:
@@ -91,7 +89,6 @@ def _algorithm(config: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 def _loss(manifest: RunManifest) -> str:
     loss, (_, name) = manifest.final_loss, _algorithm(manifest.config)
     text = loss.absent if isinstance(loss, Absent) else f"{loss:.4f}"
-    # Not a token loss like others in this row.
     return text if name == "sft" else f"{text} (value of the objective of {name})"
 
 

@@ -88,7 +88,6 @@ def follow(library: WandbLike | TensorBoardFiles | MlflowRun, lines: Iterator[st
 
 def main(name: str) -> None:
     """Follow the lines of standard input."""
-    # The run handles Ctrl-C and reports how it ended.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = json.loads(sys.stdin.readline())
     follow(MlflowRun(os.environ["MLFLOW_TRACKING_URI"], first) if name == "mlflow" else

@@ -50,11 +50,9 @@ class Tracker:
         self.dropped = 0
         # A file: a pipe could fill up and block the child.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        # In its own session, so that the terminal signals only the run.
         self._child = subprocess.Popen(
             [sys.executable, "-m", "workings.reports.tracker_child", name], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)
-        # A daemon, so that a child that does not read cannot keep a finished run alive.
         self._thread = threading.Thread(target=self._hand_over, name=f"to {name}", daemon=True)
         self._thread.start()
         self._put(first)
@@ -69,7 +67,8 @@ class Tracker:
         problem = ""
         try:
             self._lines.put(None, timeout=self._end_seconds)
-            if code := self._child.wait(self._end_seconds):
+            code = self._child.wait(self._end_seconds)
+            if code:
                 self._errors.seek(0)
                 said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
                 problem = f"it stopped: {said[-1][:300]}" if said else f"it stopped with code {code}"
@@ -86,7 +85,6 @@ class Tracker:
             self._say(f"{self.name}: {problem}; the record has everything")
 
     def _put(self, value: Mapping[str, Any]) -> None:
-        # Drop the line if the queue is full: training must not wait.
         try:
             self._lines.put_nowait(json.dumps(value).encode() + b"\n")
         except queue.Full:
@@ -102,7 +100,6 @@ class Tracker:
         except OSError:  # the child died; its output is reported at the end
             while self._lines.get() is not None:
                 pass
-        # Closing flushes to a child that may be gone.
         with contextlib.suppress(OSError):
             pipe.close()
 
@@ -121,7 +118,6 @@ def check_trackers(names: Sequence[str]) -> None:
     for name in names:
         if name not in TRACKERS:
             raise RequestError(f"tracker {name} is unknown", f"one of {', '.join(TRACKERS)}", TRACKERS[0])
-        # Without importing, because trackers take seconds to load.
         if find_spec(name) is None:
             raise RequestError(f"tracker {name} is not installed", f"the package {name}",
                                pip_install({"mlflow": "track", "tensorboard": "track"}.get(name, name),
@@ -137,7 +133,6 @@ class RunListeners:
     def __init__(self, trackers: Sequence[str] = (), say: Callable[[str], None] = lambda text: None,
                  callbacks: Sequence[Callback] = ()) -> None:
         """Raises `RequestError` for an unknown tracker, or one that is not installed."""
-        # Check here, so that a missing package does not stop a started run.
         check_trackers(trackers)
         self._names, self._say, self._callbacks = trackers, say, callbacks
         self._trackers: list[Tracker] = []

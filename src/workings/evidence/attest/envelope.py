@@ -1,7 +1,7 @@
-"""Signed statements: DSSE envelopes (Dead Simple Signing Envelope) around in-toto statements about root digests.
+"""Signed statements about root digests: in-toto statements (https://in-toto.io) in envelopes of the form DSSE.
 
-The roots cover every fact of the record, so the statement repeats none. A verifier can rebuild and compare it. Only the
-user who trained vouches for it.
+A root digest covers every fact of its record. So a statement names units and their roots only, and a verifier can make
+the same statement again.
 """
 
 import base64
@@ -88,7 +88,6 @@ def signed_by(envelope: SignedStatement, key: "SSlibKey") -> bool:
     from securesystemslib.exceptions import VerificationError
 
     try:
-        # One signature of this key; others in the envelope neither help nor harm.
         Envelope.from_dict(envelope.model_dump()).verify([key], 1)
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"signatures that cannot be read ({str(error)[:80]})") from None

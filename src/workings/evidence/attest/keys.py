@@ -27,18 +27,14 @@ def is_available() -> bool:
 def require_available() -> None:
     """Raise `RequestError` if the libraries of the extra `sign` are missing."""
     if not is_available():
-        raise RequestError("signing needs securesystemslib and cryptography",
-                           "the extra `sign`", INSTALL)
+        raise RequestError("signing needs securesystemslib and cryptography", "the extra `sign`", INSTALL)
 
 
 def new_key(path: Path) -> str:
     """Make a key pair: ``path`` (mode 600) and ``path.pub``; its id.
 
-    The id is the SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal.
-
-    Raises:
-        RequestError: one of the files exists, or the place is inside a run.
-        StorageError: the disk is full, read-only or failing.
+    The id is the SHA-256 of the public key in securesystemslib's canonical form, in hexadecimal. Raises `RequestError`
+    if one of the files exists or would be inside a run, and `StorageError`.
     """
     require_available()
     from cryptography.hazmat.primitives import serialization
@@ -49,10 +45,10 @@ def new_key(path: Path) -> str:
         # `lexists`, because a link to nowhere counts: a write would go where it points.
         if os.path.lexists(taken):
             raise RequestError(f"{taken} already exists", "a new file; keys are never overwritten", "another --out")
-    if inside := next((folder for folder in path.absolute().parents
-                       if (folder / SEAL).exists() or (folder / MANIFEST).exists()), None):
-        raise RequestError(f"{path} is inside the record {inside}", "a private place outside of every record",
-                           "--out ~/.workings/signing.key")
+    for folder in path.absolute().parents:
+        if (folder / SEAL).exists() or (folder / MANIFEST).exists():
+            raise RequestError(f"{path} is inside the record {folder}", "a private place outside of every record",
+                               "--out ~/.workings/signing.key")
     key = Ed25519PrivateKey.generate()
     private_bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                                       serialization.NoEncryption())
@@ -60,8 +56,7 @@ def new_key(path: Path) -> str:
                                                  serialization.PublicFormat.SubjectPublicKeyInfo)
     with storage(path, "write"), atomic.together(path, public):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Create the file with this mode, so that others can never open it.
-        # O_EXCL refuses a link as well, so nothing that came there since the look above is followed.
+        # O_EXCL refuses a file or link that was made since the test above.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(private_bytes)
@@ -70,11 +65,7 @@ def new_key(path: Path) -> str:
 
 
 def signer(path: Path) -> "CryptoSigner":
-    """The private key of a file, ready to sign.
-
-    Raises:
-        RequestError: no key there, another kind of key, an encrypted one, or a file that others can read.
-    """
+    """The private key of a file. Raises `RequestError` for another kind of key, and for a file that others can read."""
     require_available()
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -93,7 +84,6 @@ def signer(path: Path) -> "CryptoSigner":
     if not isinstance(key, Ed25519PrivateKey):
         raise RequestError(f"--key {path} is a key of another kind", "an Ed25519 key",
                            "workings runs sign --new-key FILE")
-    # As in `ssh`: no rights for group and others.
     if path.stat().st_mode & 0o077:
         raise RequestError(f"others can read --key {path} (mode {path.stat().st_mode & 0o777:o})",
                            "a key that only its owner can read", f"chmod 600 {path}")
@@ -111,7 +101,6 @@ def public_key(data: bytes) -> "SSlibKey":
         key = load_pem_public_key(data[:MAX_KEY_BYTES])
     except (ValueError, UnsupportedAlgorithm):
         raise RecordError("not a public key in PEM") from None
-    # Only one kind, so that signatures have no parameters.
     if not isinstance(key, Ed25519PublicKey):
         raise RecordError("a public key of another kind than Ed25519")
     return SSlibKey.from_crypto(key)

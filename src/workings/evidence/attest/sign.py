@@ -1,4 +1,4 @@
-"""Sign a run: a statement over the roots of the run and of all its units, in `attest/`, outside of every sum."""
+"""Signs a run: writes a statement over the roots of the run and its units into `attest/`, which no sum covers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +32,7 @@ class Signature:
 def sign_run(run: Path, key: Path) -> Signature:
     """Sign a sealed run and its current units. Units added later need another signature.
 
-    Raises:
-        RequestError: no sealed run, or no key that can be used.
-        RecordError: the record's integrity does not hold: it must not be vouched for.
+    Raises `RequestError` without a sealed run or a key that can be used, `RecordError` if the run does not verify.
     """
     signer = keys.signer(key)
     opened = RunRecord.open(run)
@@ -49,7 +47,7 @@ def sign_run(run: Path, key: Path) -> Signature:
     folder = run / ATTEST
     with storage(folder, "write"):
         folder.mkdir(exist_ok=True)
-    # Two who sign at once would find the same number free.
+    # Two commands at once would take the same number.
     lock = DirectoryLock(folder)
     try:
         path, existed = _envelope_path(folder, signed)
@@ -66,8 +64,10 @@ def sign_run(run: Path, key: Path) -> Signature:
 
 def unit_roots(run: Path) -> dict[str, str]:
     """Root digests of a run and of the units in it, by path. Raises `RecordError` for one that is not sealed."""
-    return {"": root_digest(run)} | {f"{parent}/{inner.name}": root_digest(inner) for parent in UNIT_PARENTS
-                                     for inner in sorted((run / parent).glob("*"))}
+    roots = {"": root_digest(run)}
+    for parent in UNIT_PARENTS:
+        roots |= {f"{parent}/{inner.name}": root_digest(inner) for inner in sorted((run / parent).glob("*"))}
+    return roots
 
 
 def _envelope_path(folder: Path, signed: bytes) -> tuple[Path, bool]:

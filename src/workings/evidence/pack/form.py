@@ -18,11 +18,7 @@ _TENSORS = re.compile(r"checkpoints/step_\d{6,12}/[A-Za-z0-9_][A-Za-z0-9_.-]{0,1
 
 
 def may_be_external(file: str) -> bool:
-    """Whether a run's file may be named by digest only: a checkpoint's tensors, nothing else.
-
-    The files that the checks of levels 0 to 2 read (log, data index, commits, evaluations) must be in the pack. Tensors
-    are needed by a replay only, which reports that they are missing.
-    """
+    """Whether a run's file may be named by its digest only: a checkpoint's tensors, which only a replay needs."""
     return _TENSORS.fullmatch(file) is not None
 
 

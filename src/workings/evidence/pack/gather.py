@@ -18,7 +18,7 @@ from workings.record.canonical import line
 from workings.record.digest import bytes_digest, chunks
 from workings.record.layout import ATTEMPTS, ATTEST, EVALUATION_UNITS, SAMPLED, SEAL, SUMS
 from workings.record.reader import RunRecord
-from workings.record.seal import NO_ORIGIN, parse_seal, parse_sums, root_digest, sums_text
+from workings.record.seal import NO_ORIGIN, parse_sums, root_digest, sums_text, unit_kind
 from workings.record.seal import SCHEMA as SEAL_SCHEMA
 from workings.record.storage import storage
 
@@ -57,17 +57,15 @@ class Contents:
 
 
 def gather(paths: Sequence[Path], weights: str) -> Contents:
-    """Collect the contents from these runs.
+    """Collect the contents from these runs, with checkpoints' ``weights`` inside or by digest.
 
-    Raises:
-        RequestError: a run that is not sealed or failed, or two of one name.
-        RecordError: a unit in a run is not sealed.
+    Raises `RequestError` for a run that is not sealed or failed, and for two of one name; `RecordError` for a unit in a
+    run that is not sealed.
     """
     contents = Contents()
     runs, evaluations = contents.runs, contents.evaluations
     for path in paths:
-        # The seal names the kind of a folder; its name could be anything.
-        kind = parse_seal((path / SEAL).read_bytes())["unit"] if (path / SEAL).is_file() else ""
+        kind = unit_kind(path)
         pack_path = f"{RUNS}/{path.resolve().name}" + (SAMPLES_SUFFIX if kind == SAMPLED else "")
         if pack_path in runs or pack_path in evaluations:
             raise RequestError(f"two runs are named {path.resolve().name}", "runs with different names", "")
@@ -75,7 +73,6 @@ def gather(paths: Sequence[Path], weights: str) -> Contents:
             evaluations[pack_path] = path
             continue
         run = RunRecord.open(path)
-        # Refused, not skipped, so that the user notices; the list of attempts shows the failed run anyway.
         if run.status == "failed":
             raise RequestError(f"{path} failed: {run.manifest.status_reason}", "runs that did not fail",
                                "leave it out; the list of attempts names it all the same")
@@ -104,21 +101,19 @@ def _add_unit(contents: Contents, pack_path: str, folder: Path, root: str, *, by
             contents.external_files.append(ExternalFile(place=pack_path, file=name, sha256=digest, bytes=size))
         else:
             contents.sealed_files[f"{pack_path}/{name}"] = FileOnDisk(path=folder / name, size=size, sha256=digest)
-    # Sums cannot list themselves, so these two have no sealed digest to be compared with while they are copied.
     for name in (SUMS, SEAL):
         contents.sealed_files[f"{pack_path}/{name}"] = FileOnDisk(
             path=folder / name, size=_size(folder / name), sha256="")
 
 
 def _attempts(paths: list[Path]) -> bytes:
-    """All starts listed next to the runs, in order of time; runs of several folders bring their lists together."""
-    # Each folder once: two runs side by side share one list, and its lines must not be counted twice.
+    """The list of attempts next to the runs; those of several folders together, in order of time."""
     folders = sorted({path.resolve().parent for path in paths})
     rows: list[dict[str, Any]] = [row for folder in folders for row in attempts.read(folder)]
     if not rows:
         raise RequestError(f"there is no {ATTEMPTS} next to {paths[0]}", "the list of all runs that were started there",
                            "pack the run where `workings train` put it")
-    # One list stays as it is: each of its lines names the one before it, and a clock may have been set back.
+    # A single list stays as it is: a clock may have been set back, and each line names the one before it.
     if len(folders) > 1:
         rows.sort(key=lambda row: str(row.get("started_at")))
     return b"".join(map(line, rows))
@@ -149,7 +144,6 @@ def write_zip(target: Path, documents: Mapping[str, bytes], files: Mapping[str, 
 
     def fill(stream: object) -> None:
         with zipfile.ZipFile(stream, "w") as archive:  # type: ignore[call-overload]
-            # Sorted, because the order of entries is part of the bytes.
             for name in sorted({*documents, *files}):
                 if name in documents:
                     archive.writestr(_info(name), documents[name])
@@ -168,7 +162,6 @@ def _copy(archive: zipfile.ZipFile, name: str, file: FileOnDisk) -> None:
             # Digested while it is copied: the file is read once, and no change can slip in between check and copy.
             digest.update(chunk)
             target.write(chunk)
-    # Raised inside the atomic write, so the unfinished zip is removed.
     if file.sha256 and digest.hexdigest() != file.sha256:
         raise RecordError(f"{file.path}: not the file that was sealed")
 
@@ -177,6 +170,5 @@ def _info(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3  # Unix, on every system: the mode below is read only then
     info.external_attr = (0o100644) << 16
-    # Weights hardly shrink, and deflating gigabytes takes minutes.
     info.compress_type = zipfile.ZIP_STORED if name.endswith(".safetensors") else zipfile.ZIP_DEFLATED
     return info

@@ -1,4 +1,4 @@
-"""The base model's licence, and the data of runs: their files, manifests and samples."""
+"""Finds the data of runs (files, manifests, samples) and the licence of their base model."""
 
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,12 @@ def data_manifests(run: RunRecord) -> dict[str, bytes]:
 def sample_data(run: RunRecord) -> dict[str, bytes]:
     """The training file of a run that was trained on samples, by its name in a pack; empty for other runs.
 
-    It proves that the training data are the kept samples.
-
-    Raises:
-        RecordError: the file is no longer at the recipe's path.
+    Raises `RecordError` if the file is no longer at the recipe's path.
     """
     if DRAWN_FROM not in run.manifest.facts:
         return {}
     digest = run.manifest.data_digests["traces"]
     for path in data_files(run):
-        # By its digest and not its name: of several data files only one is the traces.
         if file_digest(path) == digest:
             return {f"data/{digest[:16]}.jsonl": path.read_bytes()}
     raise RecordError(f"{run.path}: the traces that it learned from are not where its recipe names them "
@@ -54,7 +50,6 @@ def data_files(run: RunRecord) -> list[Path]:
     bases.append(run.path.resolve().parent.parent / "recipes")
     names = {str(run.manifest.config.get(section, {}).get(key, "")) for section, key in _DATA_KEYS}
     paths = {(base / name).resolve() for base in bases for name in names if name and (base / name).is_file()}
-    # Only files with a recorded digest: a file of the same name may have been replaced since.
     return sorted(path for path in paths if file_digest(path) in digests)
 
 

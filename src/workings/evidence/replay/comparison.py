@@ -1,4 +1,4 @@
-"""What a replay's numbers say of the recorded steps."""
+"""Compares replayed numbers with recorded ones, and says the result in words."""
 
 import math
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 from workings.record.values import is_absent
 
 MEASURES = ("loss", "grad_norm")
-# Finite, because the answer is JSON, which has no infinity.
 MAX_DIFFERENCE = 1e9
-"""Means any larger relative difference, and one with a value that is not finite."""
+"""Stands for larger relative differences, and for those of values that are not finite: JSON has no infinity."""
 
 Facts = dict[str, Any]
 
@@ -17,7 +16,6 @@ def relative_difference(a: Any, b: Any) -> float:
     """Relative difference of two numbers, from 0 (equal to the bit) to `MAX_DIFFERENCE`."""
     if not isinstance(a, int | float) or not isinstance(b, int | float) or not math.isfinite(a) or not math.isfinite(b):
         return MAX_DIFFERENCE
-    # Two different numbers are not both zero, so the larger one can be divided by.
     return 0.0 if a == b else min(MAX_DIFFERENCE, abs(a - b) / max(abs(a), abs(b)))
 
 
@@ -32,23 +30,26 @@ def line_differences(line: Facts) -> dict[str, float]:
 def is_outside(differences: dict[str, float], tolerance: Facts) -> bool:
     """Whether a step differs from the recorded one by more than the tolerance."""
     # The tolerance says how many completions have to be the same, not how many may differ.
-    return any(differences.get(name, 0.0) > tolerance[name] for name in MEASURES) \
-        or differences.get("completions", 0.0) > 1 - tolerance["completions"]
+    if differences.get("completions", 0.0) > 1 - tolerance["completions"]:
+        return True
+    return any(differences.get(name, 0.0) > tolerance[name] for name in MEASURES)
 
 
 def wrong_steps(facts: Facts) -> list[str]:
     """What of the replayed steps, and of the weights after them, is outside the tolerance."""
     tolerance, lines, weights = facts["tolerance"], facts["lines"], facts["weights"]
-    # A different batch fails even if the numbers agree by chance.
     failures = [f"step {line['step']}: another batch than the recorded one" for line in lines if not line["same_batch"]]
     for line in lines:
         differences = line_differences(line)
-        if is_outside(differences, tolerance):
-            failures.append(f"step {line['step']}: " + ", ".join(
-                f"{name} {_text(line['replayed'].get(name))}, recorded {_text(line['recorded'].get(name))} "
-                f"(relative difference {differences[name]:.2g}, allowed {tolerance[name]:.2g})"
-                for name in MEASURES if differences[name] > tolerance[name])
-                or f"{line['drawn']['same']} of {line['drawn']['asked']} completions were drawn as recorded")
+        measures = [f"{name} {_text(line['replayed'].get(name))}, recorded {_text(line['recorded'].get(name))} "
+                    f"(relative difference {differences[name]:.2g}, allowed {tolerance[name]:.2g})"
+                    for name in MEASURES if differences[name] > tolerance[name]]
+        if measures:
+            failures.append(f"step {line['step']}: {', '.join(measures)}")
+        elif is_outside(differences, tolerance):
+            drawn = line["drawn"]
+            failures.append(f"step {line['step']}: {drawn['same']} of {drawn['asked']} completions were drawn as "
+                            "recorded")
     if not is_absent(weights) and weights["largest_difference"] > tolerance["weights"]:
         failures.append(f"weights after step {weights['step']}: {weights['tensor']} differs by "
                         f"{weights['largest_difference']:.2g}, allowed {tolerance['weights']:.2g}")
@@ -58,9 +59,9 @@ def wrong_steps(facts: Facts) -> list[str]:
 def replay_sentence(facts: Facts) -> str:
     """One or two sentences: the replayed part and the result."""
     failures, lines = wrong_steps(facts), facts["lines"]
-    span = f"Steps {lines[0]['step']} to {lines[-1]['step']}"
-    if (ranges := facts.get("coverage", {}).get("steps", {}).get("ranges", 1)) > 1:
-        span = f"{len(lines)} steps in {ranges} stretches"
+    ranges = facts.get("coverage", {}).get("steps", {}).get("ranges", 1)
+    span = (f"{len(lines)} steps in {ranges} stretches" if ranges > 1 else
+            f"Steps {lines[0]['step']} to {lines[-1]['step']}")
     differing = facts["conditions"]["differing"]
     if facts["mode"] == "bitwise":
         how = "bitwise, because processor, threads, versions and code are the recorded ones"

@@ -38,8 +38,7 @@ def conditions(environment: Mapping[str, Any], *, engine: tuple[str, str, str], 
         "engine": f"{name} of {distribution} {version}", "code": f"{code[0]}; changes: {code[1]}",
         "device": f"{device.count} x {device.kind} ({device.platform})",
         "mesh": " ".join(f"{axis}={size}" for axis, size in sorted(device.mesh.items())),
-        # Compilers and kernel libraries choose instructions by the processor, and other instructions may round
-        # otherwise.
+        # Compilers and kernels choose instructions by the processor, and these may round differently.
         **{name: str(machine.get(name, NOT_RECORDED)) for name in ("cpu_model", "architecture", "usable_cores")},
         # How many threads share a sum decides in which parts it is added up, and so how it is rounded.
         "threads": _pairs(machine.get("threads", {})),
@@ -58,7 +57,6 @@ def conditions_of_run(manifest: RunManifest, environment: Mapping[str, Any], pac
 
 def differing_conditions(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Names of the conditions that differ, or that are not known."""
-    # A condition that neither side knows counts as different.
     return [name for name in sorted(recorded.keys() | current.keys())
             if recorded.get(name, NOT_RECORDED) != current.get(name, NOT_RECORDED)
             or recorded.get(name, NOT_RECORDED) == NOT_RECORDED]
@@ -78,8 +76,6 @@ def _pairs(values: Any) -> str:
 def _text(value: str | Absent) -> str:
     return value.absent if isinstance(value, Absent) else value
 
-
-# --- tolerances ------------------------------------------------------------------------------------------------------
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:

@@ -1,8 +1,9 @@
-"""Comparison of checkpoints, and of completions that are generated again, with the recorded ones."""
+"""Compares replayed checkpoints, and completions that are generated again, with the recorded ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,10 @@ def compare_weights(step: int, recorded: Path, replayed: Path) -> Facts:
 
     The result names the `largest_difference` (its norm over the norm of the recorded tensor) and its `tensor`.
     """
-    # A file and its shards count as one.
     names = sorted({whole_file(path.name) for path in recorded.glob("*.safetensors")})
     same = sum(_identical(recorded / name, replayed / name) for name in names)
     largest, largest_tensor, count = 0.0, "none", 0
     for name in (name for name in names if not name.startswith(OPTIMIZER)):
-        # One pair of tensors is in memory at a time, and not two models.
         before, after = open_tensors(recorded / name), open_tensors(replayed / name)
         for tensor in before.names():
             count += 1
@@ -94,7 +93,6 @@ class RecordedEvaluation:
     def batch(self) -> int:
         """Items that were generated together."""
         recorded = self.config.get(ITEMS_AT_A_TIME)
-        # An evaluation that a sampler of another package answered names no chunk.
         return recorded if type(recorded) is int and recorded > 0 else items_at_a_time(self.settings)
 
     @cached_property
@@ -114,8 +112,9 @@ class RecordedEvaluation:
     def groups_for(self, items: int) -> int:
         """Number of groups that hold at least this number of items in any selection; at most all."""
         groups = self.groups
-        # The last batch may be short, and be among those that are selected.
-        return min(len(groups), 1 + max(0, -(-(items - len(groups[-1])) // len(groups[0]))))
+        # The last group, which may be short, can be among those that are selected.
+        rest = max(0, items - len(groups[-1]))
+        return min(len(groups), 1 + ceil(rest / len(groups[0])))
 
     def items_in(self, groups: int) -> int:
         """Maximum number of items in this number of groups."""
@@ -139,9 +138,10 @@ def generate_again(session: ModelSession, evaluation: RecordedEvaluation, number
         for answer in generate_batch(session, batch, evaluation.settings):
             text = answer.text.encode("utf-8", "replace").decode("utf-8")  # as it is recorded
             row = recorded[answer.item.id, answer.sample]
-            # Of an over-long completion the record has the beginning and the digest.
-            same = text == row["completion"] if "completion_sha256" not in row else (
-                bytes_digest(text.encode("utf-8")) == row["completion_sha256"])
+            if "completion_sha256" in row:  # an over-long one, which the record has in part
+                same = bytes_digest(text.encode("utf-8")) == row["completion_sha256"]
+            else:
+                same = text == row["completion"]
             lines.append({"unit": evaluation.unit, "id": answer.item.id, "sample": answer.sample, "completion": text,
                           "same": bool(same)})
     return lines

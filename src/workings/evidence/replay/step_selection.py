@@ -35,7 +35,6 @@ def chosen_steps(states: Sequence[int], step_count: int, steps: int, seed: int) 
     """
     # A single step says nothing about the learning rate, so the state before the last step is not selected.
     starts = [state for state in states if step_count - state > 1] or list(states)
-    # By the seed only, so that a repeated replay takes the same steps.
     number, = choose_numbers(seed, "steps", len(starts), 1)
     return (StepRange(start=starts[number], end=min(step_count, starts[number] + steps)),)
 
@@ -63,7 +62,6 @@ def step_coverage(selected: Sequence[StepRange], step_count: int) -> dict[str, A
 def sentences(coverage: dict[str, Any]) -> list[str]:
     """What a selection recomputes and what it misses, in words."""
     steps = coverage["steps"]
-    # Named, so that a reader knows where wrong steps could still be.
     missed = ", ".join(f"{first:,} to {last:,}" for first, last in steps["not_replayed"][:MAX_PARTS_SHOWN])
     more = len(steps["not_replayed"]) - MAX_PARTS_SHOWN
     return [

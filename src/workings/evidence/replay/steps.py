@@ -50,7 +50,6 @@ def replay_steps(plan: ReplayPlan) -> Iterator[tuple[Facts, State]]:
         position = inputs.after
         # By the recorded number of the step: a replay from a checkpoint is in the middle of the schedule.
         learning_rate = plan.training.rate_at(step) * plan.rate
-        # The step consumes the old state; nothing may use it afterwards.
         state, result = plan.engine.step(state, plan.change(inputs.batch), learning_rate)
         yield _line(recorded, inputs, learning_rate, result), state
 
@@ -69,9 +68,8 @@ def run_controls(plan: ReplayPlan, other_order: BatchSource, other_start: Initia
     """
     controls = {
         "seed": ("the data of another seed", replace(plan, source=other_order, start=other_seed_start)),
-        # Shows in the loss of the step after it only, so a replay of one step leaves this control inside.
+        # Shows only in the loss of the next step, so a replay of one step does not tell it apart.
         "learning_rate": (f"the learning rate times {CONTROL_RATE_FACTOR:g}", replace(plan, rate=CONTROL_RATE_FACTOR)),
-        # The narrowest of the four where batches are large.
         "rows": ("one row left out of every step", replace(plan, change=without_a_row)),
         "checkpoint": (other_start.words, replace(plan, start=other_start)),
         **{name: (words, replace(plan, source=source)) for name, (words, source) in more.items()},
@@ -85,20 +83,21 @@ def _control(words: str, plan: ReplayPlan, tolerance: Tolerance) -> Facts:
         differences = line_differences(line)
         outside = is_outside(differences, tolerance.to_json())
         control |= {"steps": number, "differences": differences, "outside": outside}
-        # One step outside is enough, and each costs as much as a real one.
         if outside:
             break
     return control
 
 
 def _line(recorded: Mapping[str, Any], inputs: StepInputs, rate: float, result: StepResult) -> Facts:
+    replayed = {name: getattr(result, name) for name in MEASURES}
     line: Facts = {
-        "step": recorded["step"], "learning_rate": rate,
-        "recorded": {name: recorded[name] for name in MEASURES},
-        "replayed": {name: value if math.isfinite(value := getattr(result, name)) else {
-            "absent": "not a finite number"} for name in MEASURES},
+        "step": recorded["step"], "learning_rate": rate, "recorded": {name: recorded[name] for name in MEASURES},
+        "replayed": {name: value if math.isfinite(value) else {"absent": "not a finite number"}
+                     for name, value in replayed.items()},
         "same_batch": inputs.digest == recorded["batch_digest"]}
-    return line if inputs.completion_counts is None else line | {"drawn": dict(inputs.completion_counts)}
+    if inputs.completion_counts is not None:
+        line["drawn"] = dict(inputs.completion_counts)
+    return line
 
 
 def without_a_row(batch: Batch) -> Batch:

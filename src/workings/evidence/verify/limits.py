@@ -1,8 +1,7 @@
 """Limits on the cost of verifying one record: text that is searched, time for scoring, memory of parsed files.
 
-A check that reaches a limit has the verdict `not_checked`, and its level is not reached. Text is counted in bytes, so
-that every machine gives the same answer. Scoring is limited by processor time, because its cost depends on the
-completions, and by their number: what else a machine does changes no verdict.
+A check that reaches a limit has the verdict `not_checked`. Text is counted in bytes, and scoring in processor time for
+each completion, so that what else a machine does changes no verdict.
 """
 
 import time
@@ -40,8 +39,7 @@ MAX_TOTAL_FACTOR = 14
 """Limit of all bytes that were ever parsed, as a multiple of the memory that is allowed at once."""
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, RequestError, RewardError, TypeError,
              ValueError)
-"""Exceptions of reading a value of a wrong type, of settings that this version refuses, and of texts that its processes
-fail on. A record may be anybody's: one that was made to break a check fails it instead of ending in a traceback."""
+"""Exceptions that a value of a wrong type or wrong settings can cause. A check that meets one fails."""
 
 
 def said(error: Exception) -> str:
@@ -70,12 +68,13 @@ class ScoringTime:
     def reason_over(self) -> str:
         """Why scoring stops; empty while it may continue."""
         limit = limit_from_environment(SECONDS_VARIABLE, SCORING_SECONDS)
-        return "" if self.seconds < limit + COMPLETION_SECONDS * self.completions else (
-            f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each completion; "
-            f"{SECONDS_VARIABLE}={20 * max(limit, 1)} allows more, for a record that you trust")
+        if self.seconds < limit + COMPLETION_SECONDS * self.completions:
+            return ""
+        return (f"scoring takes more than {limit} s of processor time and {COMPLETION_SECONDS:g} s for each "
+                f"completion; {SECONDS_VARIABLE}={20 * max(limit, 1)} allows more, for a record that you trust")
 
     def chunks(self, process: Worker, completions: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Some completions after the other, while there is time; what is done with them counts."""
+        """Yield a few completions at a time while there is time left; what the caller does with them is measured."""
         for start in range(0, len(completions), CHUNK_COMPLETIONS):
             if self.reason_over:
                 return
@@ -108,17 +107,15 @@ class ParseCache:
         if key not in self._values:
             try:
                 made: Any = make()
-            # Errors too, so that a hostile file is parsed once, not once per check.
             except (RecordError, *MALFORMED) as error:
                 text = str(error) if isinstance(error, RecordError) else (
                     f"{key[1]}: not of the form that is read ({said(error)})")
-                made = (TooLarge if isinstance(error, TooLarge) else RecordError)(
-                    text if where in text else f"{where}: {text}")
+                kind = TooLarge if isinstance(error, TooLarge) else RecordError
+                made = kind(text if where in text else f"{where}: {text}")
             self._values[key] = made
         value = self._values[key]
         if isinstance(value, RecordError):
-            # A new exception each time: raising the kept one again would add to its traceback with every check.
-            raise type(value)(str(value))
+            raise type(value)(str(value))  # a new one each time, so that its traceback does not grow
         return value
 
     def reserve(self, needed: int) -> None:
@@ -130,8 +127,7 @@ class ParseCache:
         """Make room for bytes that are freed before the next call. Raises `TooLarge` where there can be none."""
         refuse_too_large(needed, "it")
         self.total_bytes += needed
-        # Files that were dropped are read again by the next check: without an end to it a record of many large ones
-        # would take minutes.
+        # The next check parses dropped files again, which would take minutes for many large ones.
         if self.total_bytes > MAX_TOTAL_FACTOR * memory_limit():
             raise TooLarge("all that is read of this record would take more than "
                            f"{MAX_TOTAL_FACTOR * memory_limit() >> 20:,} MiB one after the other; {MEMORY_VARIABLE} "

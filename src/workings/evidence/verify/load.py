@@ -1,30 +1,31 @@
-"""Finds the units of a tree, and gives every file to the unit that has to answer for it.
+"""Finds the units of a tree, and gives each file to the unit whose sums have to list it.
 
-A unit is a folder with a list of the sums of its files and a seal over this list: a run, an evaluation, samples, or a
-pack. A unit is a top unit if it is in no other one. Runs in a pack are top units as well, because they were sealed
-before it. The units of a packed run, for example:
+A unit is a folder that was sealed: a run, an evaluation, samples, or a pack. For example, in a pack with one run:
 
-    path in the tree                       unit that it belongs to
-    pack.json                              the pack, whose path is empty
-    runs/attempts.jsonl                    the pack
+    path in the tree                       path of its unit
+    pack.json                              the pack's, which is empty
+    runs/attempts.jsonl                    the pack's
     runs/a/train/metrics.jsonl             runs/a
     runs/a/eval/items/predictions.jsonl    runs/a/eval/items, a unit inside of runs/a
-    runs/a/attest/signature.json           the pack; outside of a pack, none
+    runs/a/attest/001.dsse.json            the pack's; a run outside of a pack has no unit for its signatures
+
+*Top units* are found by their seals: the outermost sealed folders, and the runs in a pack. Units inside of a run are
+found by their place, `eval/NAME`.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from workings.errors import RecordError, RequestError
-from workings.evidence.pack.form import PACK, RUNS, may_be_external, parse_pack
+from workings.evidence.pack.form import PACK, RUNS, ExternalFile, may_be_external, parse_pack
 from workings.evidence.verify.record import MAX_SEAL_BYTES, PACK_KIND, Record, Replay, Unit
 from workings.evidence.verify.tree import Entry, Tree
 from workings.record.layout import EVALUATION_UNITS, MANIFEST, OUTSIDE_EVERY_SUM, PARTIAL_SUFFIX, SEAL, SUMS, unit_of
 from workings.record.seal import parse_seal
 
 MAX_UNITS = 5_000
-"""Maximum number of sealed folders to verify together; each takes milliseconds."""
+"""Maximum number of units to verify together; each takes milliseconds."""
 
 
 def load(tree: Tree, *, expect_root: str = "", trusted: tuple[bytes, ...] = (), replay: Replay | None = None) -> Record:
@@ -32,98 +33,46 @@ def load(tree: Tree, *, expect_root: str = "", trusted: tuple[bytes, ...] = (), 
 
     Raises `RequestError` if there is no unit, `RecordError` if there are more than `MAX_UNITS`.
     """
-    units, unowned = _assign_entries(tree)
+    top_kinds = _top_kinds(tree)
+    units = {path: Unit(tree, path, None) for path in top_kinds}
+    unowned = _assign_entries(tree, top_kinds, units)
     if len(units) > MAX_UNITS:
         raise RecordError(f"{len(units):,} sealed folders, more than {MAX_UNITS:,}: verify parts of it")
     if not units:
         raise RequestError(f"{tree.path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs")
-    # A run's path is a prefix of the paths inside it, so sorting by path puts outer units first.
-    ordered = tuple(unit for _, unit in sorted(units.items()))
-    for unit in ordered:
-        _assign_external_files(unit, units)
+    # By path: a run comes before the units inside of it.
+    ordered = tuple(units[path] for path in sorted(units))
     record = Record(tree=tree, units=ordered, unowned_entries=tuple(unowned), expect_root=expect_root, trusted=trusted,
                     replay=replay)
     for unit in ordered:
         unit.record = record
         if unit.parent is not None:
             unit.parent.inside.append(unit)
+        if unit.kind == PACK_KIND:
+            _assign_external_files(unit, units)
     return record
 
 
-def _assign_entries(tree: Tree) -> tuple[dict[str, Unit], list[Entry]]:
-    """The units by path, with their entries, and the entries without a unit."""
-    top_kinds = {path: _kind(tree, path) for path in _top_paths(tree)}
-    units = {path: Unit(tree, path, None) for path in top_kinds}
-    unowned: list[Entry] = []
+# --- top units -------------------------------------------------------------------------------------------------------
+
+def _top_kinds(tree: Tree) -> dict[str, str]:
+    """Kind of each top unit, by its path."""
+    sealed = set[str]()
     for entry in tree.entries:
-        top = _innermost(entry.name, top_kinds)
-        if top is None:
-            unowned.append(entry)
-            continue
-        path = _unit_path(entry, top, top_kinds[top])
-        if path is not None:
-            # A folder where a unit ought to be becomes one even without a seal, so that `integrity.sealed` fails.
-            if path not in units:
-                units[path] = Unit(tree, path, units[top])
-            if entry.name != path:
-                units[path].entries.append(replace(entry, name=_below(entry.name, path)))
-            continue
-        unowned.append(entry)
-        # A signature comes after the seal of its run, so only the sums of a pack, which is made later, cover it.
-        pack = _pack_path(top)
-        if pack is not None and top_kinds.get(pack) == PACK_KIND and entry.kind != "folder":
-            units[pack].entries.append(replace(entry, name=_below(entry.name, pack)))
-    return units, unowned
-
-
-def _unit_path(entry: Entry, top: str, top_kind: str) -> str | None:
-    """Path of the unit whose sums have to cover an entry: the top unit or one inside of it; None for signatures."""
-    # Only runs have units inside. Without a readable seal the kind is unknown, and it may be a run.
-    if entry.name == top or top_kind in (*EVALUATION_UNITS, PACK_KIND):
-        return top
-    relative = _below(entry.name, top)
-    inner = unit_of(PurePosixPath(relative))
-    if inner in OUTSIDE_EVERY_SUM:
-        return None
-    # A file where only folders may be, such as a file `eval/items`, is the run's.
-    if not inner or (relative == inner and entry.kind != "folder"):
-        return top
-    return f"{top}/{inner}" if top else inner
-
-
-def _top_paths(tree: Tree) -> set[str]:
-    """Paths of the top units: folders that hold a manifest, a seal or sums."""
-    candidates = {entry.name.rpartition("/")[0] for entry in tree.entries
-                  if entry.name.rpartition("/")[2] in (MANIFEST, SEAL, SUMS)}
-    # An unfinished run next to sealed ones is reported, not verified; verified alone, it fails.
-    finished = {path for path in candidates if not any(part.endswith(PARTIAL_SUFFIX) for part in path.split("/"))}
-    # A seal inside a sealed folder starts no new top unit: it could hide files from the outer sums.
-    outermost = {path for path in finished if path == "" or _innermost(path.rpartition("/")[0], finished) is None}
+        folder, _, name = entry.name.rpartition("/")
+        if name in (MANIFEST, SEAL, SUMS) and not _is_unfinished(folder):
+            sealed.add(folder)
+    # A seal inside of a sealed folder makes no top unit: it could hide files from the outer sums.
+    outermost = {path: _kind(tree, path) for path in sealed if sealed.isdisjoint(_folders_around(path))}
     # Runs in a pack are the exception: they were sealed before, and each keeps its own root and signatures.
-    packs = {path for path in outermost if _kind(tree, path) == PACK_KIND}
-    return outermost | {path for path in finished if _pack_path(path) in packs}
+    packed = {path: _kind(tree, path) for path in sealed if _pack_around(path, outermost) is not None}
+    return outermost | packed
 
 
-def _pack_path(run: str) -> str | None:
-    """Path that a pack around this run would have: `x` for `x/runs/a`, and empty for `runs/a`; None for any other."""
-    folder, _, _ = run.rpartition("/")
-    outer, _, name = folder.rpartition("/")
-    return outer if name == RUNS else None
-
-
-def _innermost(name: str, paths: Container[str]) -> str | None:
-    """The innermost of ``paths`` that a name is or is below; None if there is none."""
-    while name:
-        if name in paths:
-            return name
-        name = name.rpartition("/")[0]
-    return "" if "" in paths else None
-
-
-def _below(name: str, folder: str) -> str:
-    """The rest of a name after a folder that it is in; the empty path holds every name."""
-    return name[len(folder) + 1:] if folder else name
+def _is_unfinished(folder: str) -> bool:
+    """Whether a folder is in a run that is still written: next to sealed runs it is named, and not verified."""
+    return any(name.endswith(PARTIAL_SUFFIX) for name in folder.split("/"))
 
 
 def _kind(tree: Tree, path: str) -> str:
@@ -134,21 +83,88 @@ def _kind(tree: Tree, path: str) -> str:
         return ""
 
 
-def _assign_external_files(pack: Unit, units: dict[str, Unit]) -> None:
-    """Note in each run which of its files the pack names by digest; any other file fails as missing."""
-    if pack.kind != PACK_KIND:
-        return
+def _pack_around(run: str, top_kinds: Mapping[str, str]) -> str | None:
+    """Path of the pack that holds a run: `x` for a run `x/runs/a`; None if there is no pack."""
+    folder, _, _ = run.rpartition("/")
+    pack, _, name = folder.rpartition("/")
+    return pack if name == RUNS and top_kinds.get(pack) == PACK_KIND else None
+
+
+# --- files of each unit ----------------------------------------------------------------------------------------------
+
+def _assign_entries(tree: Tree, top_kinds: Mapping[str, str], units: dict[str, Unit]) -> list[Entry]:
+    """Add every entry to its unit, and to ``units`` those inside of runs. Returns the entries that belong to no run."""
+    unowned: list[Entry] = []
+    for entry in tree.entries:
+        top = _innermost(entry.name, top_kinds)
+        if top is None:
+            unowned.append(entry)
+            continue
+        path = _unit_path(entry, top, top_kinds[top])
+        if path is None:
+            unowned.append(entry)
+            # A signature is made after its run was sealed. The sums of a pack, which is made later, list it.
+            path = _pack_around(top, top_kinds)
+            if path is None or entry.kind == "folder":
+                continue
+        elif path not in units:
+            # A folder at the place of a unit is one even without a seal, so that `integrity.sealed` fails.
+            units[path] = Unit(tree, path, units[top])
+        if entry.name != path:
+            units[path].entries.append(replace(entry, name=_below(entry.name, path)))
+    return unowned
+
+
+def _unit_path(entry: Entry, top: str, top_kind: str) -> str | None:
+    """Path of the unit whose sums have to list an entry: the top unit or one inside of it; None for signatures."""
+    # Only runs have units inside. A top unit whose seal cannot be read may be a run.
+    if entry.name == top or top_kind in (*EVALUATION_UNITS, PACK_KIND):
+        return top
+    relative = _below(entry.name, top)
+    inner = unit_of(PurePosixPath(relative))
+    if inner in OUTSIDE_EVERY_SUM:
+        return None
+    is_file_in_place_of_unit = relative == inner and entry.kind != "folder"
+    if not inner or is_file_in_place_of_unit:
+        return top
+    return f"{top}/{inner}" if top else inner
+
+
+def _assign_external_files(pack: Unit, units: Mapping[str, Unit]) -> None:
+    """Note in each run which of its files the pack names by digest instead of holding them."""
     try:
         rows = parse_pack(pack.json(PACK)).by_digest
     except RecordError:
         return  # reported by integrity.pack
     for row in rows:
         run = units.get(pack.tree_path(row.place))
-        try:
-            # The run's own sums decide, not the pack's list: a pack that could excuse any file would let a forger drop
-            # a log.
-            if run is not None and may_be_external(row.file) and not run.has(row.file) \
-                    and run.sums.get(row.file) == row.sha256:
-                run.external_files[row.file] = row.bytes
-        except RecordError:
-            continue  # a run without sums: reported by integrity.sealed
+        if run is not None and _is_external(run, row):
+            run.external_files[row.file] = row.bytes
+
+
+def _is_external(run: Unit, row: ExternalFile) -> bool:
+    """Whether a file may be missing in a pack. Any other file that the pack names by digest fails as missing."""
+    if not may_be_external(row.file) or run.has(row.file):
+        return False
+    try:
+        # The run's own sums decide: a pack that could excuse any file would let a forger drop a log.
+        return run.sums.get(row.file) == row.sha256
+    except RecordError:
+        return False  # reported by integrity.sealed
+
+
+def _folders_around(path: str) -> Iterator[str]:
+    """The folders around a path, innermost first: `a/b`, `a` and the empty path for `a/b/c`."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _innermost(path: str, folders: Container[str]) -> str | None:
+    """The innermost of ``folders`` that a path is, or is in; None if it is in none."""
+    return next((folder for folder in (path, *_folders_around(path)) if folder in folders), None)
+
+
+def _below(path: str, folder: str) -> str:
+    """The rest of a path after the folder that it is in; the empty path holds every other one."""
+    return path.removeprefix(f"{folder}/") if folder else path

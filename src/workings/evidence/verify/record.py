@@ -1,4 +1,7 @@
-"""The record under verification: its files, its units, and the parsed contents of their files."""
+"""The record under verification: its units, and the parsed contents of their files.
+
+Values are read when a check asks for them, and kept for the next one. A file that cannot be read raises `RecordError`.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -25,7 +28,7 @@ from workings.record.storage import MAX_BYTES, parsed_bytes
 from workings.record.values import is_absent
 
 MAX_SEAL_BYTES, MAX_SUMS_BYTES = 1 << 16, 16 << 20
-"""A seal is a line of a few hundred bytes, a list of sums has some hundred for each file."""
+"""A seal has a few hundred bytes, a list of sums about a hundred for each file."""
 STEP_BYTES = 1_500
 """Memory of a checked line of the log, in bytes."""
 PACK_KIND = "pack"
@@ -33,11 +36,11 @@ STARTS = ("started", "resumed")
 """Kinds of events with which a run starts or resumes."""
 _T = TypeVar("_T")
 Replay = Callable[[Path, tuple[Path, ...]], Mapping[str, Any]]
-"""Recomputes steps of the run in a folder, and samples of units that it drew; returns the facts of the replay."""
+"""Recomputes steps of a run, and samples that it drew, from their folders; returns the facts of the replay."""
 
 
 def computed_once(name: str, file: str = "") -> Callable[[Callable[["Unit"], _T]], Callable[["Unit"], _T]]:
-    """Decorator of a function of a unit whose value all checks share. Arguments as of `Unit.cached`."""
+    """Decorator of a function of a unit whose value all checks share. Arguments as for `Unit.cached`."""
     def decorate(function: Callable[["Unit"], _T]) -> Callable[["Unit"], _T]:
         @wraps(function)
         def get(unit: "Unit") -> _T:
@@ -62,31 +65,30 @@ def field_of(value: Any, field: str) -> Any:
 # Compared by identity: two units are never equal, and each may hold many thousand entries.
 @dataclass(eq=False)
 class Unit:
-    """One sealed folder, or one that ought to be."""
+    """One sealed folder, or a folder at the place of one."""
 
     tree: Tree
     path: str
     """Path below the verified folder; empty: the folder itself."""
     parent: "Unit | None"
-    """The run that it is in."""
+    """The run around it; None for a run, a pack, and a unit of its own."""
     record: "Record" = field(init=False)
     """The record that it belongs to; set by `load`."""
     inside: list["Unit"] = field(default_factory=list)
     """The units whose parent it is."""
     entries: list[Entry] = field(default_factory=list)
-    """Entries below it that belong to no unit inside it; names relative to it."""
+    """Its files and folders, without those of the units inside it; names are relative to it."""
     external_files: dict[str, int] = field(default_factory=dict)
-    """Files that the pack around it names by digest instead of holding them, with their bytes. Only a checkpoint's
-    tensors can be among them, and only with the digest that this unit's own sums have."""
+    """Bytes of the files that the pack around it names by digest instead of holding them: tensors of checkpoints."""
 
     @property
     def title(self) -> str:
-        """Its path, in reports."""
+        """Its path, as reports show it."""
         return shown(self.path) or "."
 
     @cached_property
     def files(self) -> dict[str, Entry]:
-        """Its files by name, links and the like included, without sums and seal."""
+        """Its files by name, also links and devices, without sums and seal."""
         return {entry.name: entry for entry in self.entries
                 if entry.kind != "folder" and entry.name not in (layout.SUMS, layout.SEAL)}
 
@@ -154,7 +156,6 @@ class Unit:
     def sums(self) -> dict[str, str]:
         """Digests that its `SHA256SUMS` lists. Raises `RecordError`, as all that follow."""
         data = self.read(layout.SUMS, MAX_SUMS_BYTES)
-        # A line becomes two strings and an entry of a dictionary.
         self.tree.cache.reserve(4 * len(data))
         return parse_sums(data)
 
@@ -167,7 +168,6 @@ class Unit:
     @property
     def root(self) -> str:
         """Its root digest."""
-        # The seal repeats this digest; here it is computed, so that a wrong seal is found by comparing.
         return bytes_digest(self.read(layout.SUMS, MAX_SUMS_BYTES))
 
     @property
@@ -178,7 +178,7 @@ class Unit:
 
     @property
     def in_float32_on_cpu(self) -> bool:
-        """Whether two programs agree closely on its numbers. Accelerators may compute products in fewer bits."""
+        """Whether two programs agree closely on its numbers: accelerators may compute products in fewer bits."""
         formats = {self.manifest.actual_dtypes.get(name) for name in ("parameters", "compute")}
         return formats == {"float32"} and self.manifest.device.platform == "cpu"
 
@@ -207,7 +207,7 @@ class Unit:
 
     @property
     def best(self) -> BestCheckpoint | None:
-        """The best checkpoint by recipe and log; None if the recipe keeps the last one."""
+        """The best checkpoint, by recipe and log; None if the recipe keeps the last one."""
         return best_checkpoint(self.section("checkpoint"), self.metrics, self.manifest.planned_steps)
 
     @property
@@ -240,7 +240,6 @@ class Unit:
     @computed_once("steps", layout.METRICS)
     def steps(self) -> list[StepMetrics]:
         """The same lines, each checked against its schema; an error names the first that is wrong."""
-        # A checked line is a second object next to the parsed one.
         self.tree.cache.reserve(STEP_BYTES * len(self.metrics))
         return [check_line(row) for row in self.metrics]
 
@@ -262,7 +261,7 @@ class Unit:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is, or ought to be, a training run: it has a manifest, or its seal calls it a run."""
+        """Whether it is a training run: it has a manifest, or its seal calls it a run."""
         return self.has(layout.MANIFEST) or self.kind == "run"
 
     @cached_property
@@ -284,10 +283,9 @@ class Unit:
             return ""
 
     def cached(self, name: str, make: Callable[[], _T], file: str = "") -> _T:
-        """A value that is computed once and shared by all checks; an error is cached and raised as `RecordError`.
+        """A value that is computed once and shared by all checks. An error is cached too, and raised as `RecordError`.
 
-        ``name``: of the value: one file may be kept as JSON, as lines and as a manifest. ``file``: named in errors;
-        empty: they name their own.
+        ``name``: of the value; ``file``: is named in errors, if given.
         """
         return self.tree.cache.get_or_make((self.path, name), make, self.tree_path(file) if file else "")
 
@@ -297,8 +295,7 @@ SUBJECTS: Mapping[str, Callable[[Unit], bool]] = {
     "evaluations": lambda unit: unit.kind in layout.EVALUATION_UNITS,
     "samples": lambda unit: unit.kind == layout.SAMPLED,
     "measurements": lambda unit: unit.kind in layout.EVALUATION_UNITS and unit.kind != layout.SAMPLED}
-"""Kinds of units that checks are about. Samples are evaluations that measure nothing: they may be of questions that
-were trained on."""
+"""Kinds of units that checks are about. Samples are evaluations, but no measurements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +304,7 @@ class Record:
 
     tree: Tree
     units: tuple[Unit, ...]
-    """Sealed folders (or such that ought to be), outer ones before those inside."""
+    """Units by path: outer ones before those inside."""
     unowned_entries: tuple[Entry, ...]
     """Entries that belong to no unit: next to the runs, in `attest`, in unfinished runs."""
     expect_root: str
@@ -320,7 +317,7 @@ class Record:
     """Results of the replays so far, by the run's path."""
 
     def units_of(self, subject: str) -> list[Unit]:
-        """Its units of a kind, a key of `SUBJECTS`."""
+        """Units of a kind, a key of `SUBJECTS`."""
         return [unit for unit in self.units if SUBJECTS[subject](unit)]
 
     @property
@@ -345,6 +342,5 @@ class Record:
         """One digest over all: the only unit's root, or that of the lines `root  path` of all units."""
         if len(self.units) == 1 or (self.units[0].kind == PACK_KIND and self.units[0].path == ""):
             return self.units[0].root  # a pack's own root is over all: it lists every unit with its root
-        # The form of `SHA256SUMS`, sorted by path: the same units give the same digest on every file system.
         lines = "".join(f"{unit.root}  {unit.path or '.'}\n" for unit in sorted(self.units, key=lambda unit: unit.path))
         return bytes_digest(lines.encode("utf-8"))

@@ -1,7 +1,12 @@
 """The checks: their table `checks.toml`, the functions that make them, and short ways to say what one found.
 
-A check is made of functions, each a generator of findings about one unit or about the whole record. An id is given once
-and for ever: published answers name checks by it.
+A check has functions, each a generator of findings about one unit or about the whole record. For example:
+
+    @check("consistency.steps")
+    def steps(run: Unit) -> Found:
+        if not run.steps:
+            yield "no step"                      # a problem: the check fails
+        return f"{len(run.steps)} steps"         # why it passed
 """
 
 import math
@@ -24,8 +29,8 @@ MAX_SHOWN = 5
 ENGINES = "workings.engines"
 """Group of the entry points of engines."""
 Found = Generator[str | CheckFinding, None, str | CheckFinding | None]
-"""What a function finds. It yields problems, as texts, and further findings. What it returns counts if there is no
-problem: why the check passed, another finding, or None."""
+"""What a function yields: problems, as texts, and other findings. What it returns counts only if there is no problem:
+why the check passed, another finding, or None."""
 _Function = TypeVar("_Function", bound=Callable[[Any], Found])
 
 
@@ -38,7 +43,7 @@ class RegisteredCheck:
     holds: str
     """What is true if it passes, as a sentence."""
     catches: str
-    """A fake, or a leak, that it finds."""
+    """A lie, or a leak, that it finds."""
     whole: bool = False
     """Whether it also compares why a value is absent."""
     functions: list[Callable[[Record], Iterator[CheckFinding]]] = field(default_factory=list)
@@ -56,19 +61,20 @@ def check(name: str, subject: str = "runs", *,
           when: Callable[[Unit], bool] = lambda unit: True) -> Callable[[_Function], _Function]:
     """Register a function of the check ``name``.
 
-    It is about the whole ``record``, or about units of a kind (a key of `SUBJECTS`), as far as ``when`` says so.
+    ``subject``: `record`, or the kind of units that it is about, a key of `SUBJECTS`; ``when``: for which of them.
     """
     def register(function: _Function) -> _Function:
         def of_unit(unit: Unit) -> Found:
             return (yield from function(unit)) if when(unit) else None
 
         def of_units(record: Record) -> Iterator[CheckFinding]:
-            # An unreadable unit fails, and the next one follows.
             for unit in record.units_of(subject):
                 yield from (replace(finding, unit=unit.title) for finding in findings(of_unit(unit)))
 
-        CHECKS[name].functions.append(
-            of_units if subject != "record" else lambda record: findings(function(record)))
+        def of_record(record: Record) -> Iterator[CheckFinding]:
+            return findings(function(record))
+
+        CHECKS[name].functions.append(of_record if subject == "record" else of_units)
         return function
     return register
 
@@ -76,7 +82,6 @@ def check(name: str, subject: str = "runs", *,
 def findings(found: Found) -> Iterator[CheckFinding]:
     """What a function found; a failure where it could not read what it was given."""
     problems: list[str] = []
-    # The generator is consumed inside this block, so that an error in the middle of it is caught as well.
     try:
         while True:
             each = next(found)
@@ -90,7 +95,6 @@ def findings(found: Found) -> Iterator[CheckFinding]:
             yield passed(result) if isinstance(result, str) else result
     except NotChecked as error:
         yield failed(join_first(problems)) if problems else not_checked(str(error), blocking=error.blocking)
-    # Before its base class `RecordError`: too large is not wrong.
     except TooLarge as error:
         yield not_checked(str(error))
     except (RecordError, *MALFORMED) as error:
@@ -144,18 +148,17 @@ def differences(recorded: Any, expected: Any, path: str = "$", *, common: bool =
                     if not common)
         for key in sorted(recorded.keys() & expected.keys()):
             yield from differences(recorded[key], expected[key], f"{path}.{key[:60]}", common=common)
-    # Lists of different lengths fall through to the last line and are reported as one difference.
     elif isinstance(recorded, list) and isinstance(expected, list) and len(recorded) == len(expected):
         for index, (before, after) in enumerate(zip(recorded, expected, strict=True)):
             yield from differences(before, after, f"{path}[{index}]", common=common)
-    elif not (math.isclose(recorded, expected, rel_tol=1e-12, abs_tol=1e-15) if is_number(recorded) and is_number(
-            expected) else same_json(recorded, expected)):
+    elif is_number(recorded) and is_number(expected) and math.isclose(recorded, expected, rel_tol=1e-12, abs_tol=1e-15):
+        return
+    elif not same_json(recorded, expected):
         yield f"{path} is {str(recorded)[:40]!r}, expected {str(expected)[:40]!r}"
 
 
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: `True == 1` in Python, and in a record they are two values."""
-    # Canonical text distinguishes 1 and true, and orders keys.
     return line(one) == line(other)
 
 

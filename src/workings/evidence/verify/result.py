@@ -39,8 +39,8 @@ class CheckFinding:
     unit: str = ""
     """The unit's path, e.g. `runs/a/eval/test`; empty: the whole record."""
     blocking: bool = True
-    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not where only the verifier
-    could provide what is missing (an expected root digest)."""
+    """Whether a verdict of `not_checked` keeps the record from the check's level. It does not if only the verifier can
+    give what is missing, such as an expected root digest."""
     unreadable: bool = False
     """Whether it failed because a file that it reads is damaged: ``text`` says which, nothing was compared."""
 
@@ -84,9 +84,8 @@ class Verification:
 
     def __repr__(self) -> str:
         """One line; ``checks`` has every check with its text."""
-        failed = self._ids(CheckVerdict.FAILED)
-        return (f"<Verification of {self.path}: {self.outcome}, {self.counts}"
-                + (f"; failed: {', '.join(failed)}" if failed else "") + ">")
+        failed = f"; failed: {', '.join(self._ids(CheckVerdict.FAILED))}" if self.failed else ""
+        return f"<Verification of {self.path}: {self.outcome}, {self.counts}{failed}>"
 
     @property
     def outcome(self) -> str:
@@ -120,17 +119,15 @@ class Verification:
     @property
     def is_about_files(self) -> bool:
         """Whether the files decided; False where only a digest or key that was given does not match."""
-        # A failed check prevents others, so these count only if none failed.
         stopping = self._ids(CheckVerdict.FAILED) or [check.id for check in self.checks if check.is_stopping]
         return not stopping or not {*stopping} <= {*COMPARED_WITH_GIVEN}
 
     @property
     def level(self) -> int:
         """Highest level reached: all its checks and those below passed, and there was one; -1: not even level 0."""
-        # Levels build on each other: the first one that is not reached ends the count.
         for level in range(self.asked_level + 1):
             checks = [check for check in self.checks if check.level == level]
-            # A level with nothing but checks that could not be made proves nothing, so at least one has to have passed.
+            # A level without a check that could be made proves nothing.
             if any(check.is_stopping for check in checks) or not any(
                     check.verdict is CheckVerdict.PASSED for check in checks):
                 return level - 1
@@ -142,9 +139,11 @@ class Verification:
             "level": self.level, "passed": self.passed, "failed": self.failed, "not_checked": self.not_checked,
             "checks": [check.to_json() for check in self.checks], "asked_level": self.asked_level,
             "said": [asdict(field) for field in self.unchecked_fields]}
-        # Records and answers hold no nulls: where there is no root, the key is left out.
-        return value | ({"root": self.root} if self.root else {}) | (
-            {"coverage": dict(self.coverage)} if self.coverage else {})
+        if self.root:
+            value["root"] = self.root
+        if self.coverage:
+            value["coverage"] = dict(self.coverage)
+        return value
 
     def _ids(self, verdict: CheckVerdict) -> list[str]:
         return [check.id for check in self.checks if check.verdict is verdict]

@@ -51,14 +51,17 @@ def rollout_inputs_of(unit: Unit) -> RolloutInputs:
                               max_new_tokens=algorithm.most_written(recipe)) if recipe.rewards else None
     devices = row_devices(unit.manifest.device.mesh)
     prompt_set = read_recorded_prompts(unit.lines(PROMPTS), unit.manifest.seed)
-    names = [name for name in unit.files if name.startswith(f"{ROLLOUTS}/")]
-    steps = [(rollout_step(name), name) for name in names]
-    if odd := [name for step, name in steps if step is None or name != rollout_file(step)]:
-        raise RecordError(f"{unit.tree_path(odd[0])}: not the name of a rollout")
-    # Padding is in no digest, so that its id need not be known.
-    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set, settings=settings,
-                         shape=RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0),
-                         steps=tuple(sorted(step for step, _ in steps if step is not None)))
+    steps = []
+    for name in unit.files:
+        if name.startswith(f"{ROLLOUTS}/"):
+            step = rollout_step(name)
+            if step is None or name != rollout_file(step):
+                raise RecordError(f"{unit.tree_path(name)}: not the name of a rollout")
+            steps.append(step)
+    # No digest covers padding, so any id will do for it.
+    shape = RolloutShape.from_recipe(recipe, algorithm, devices=devices, pad_id=0)
+    return RolloutInputs(recipe=recipe, algorithm=algorithm, prompts=prompt_set, settings=settings, shape=shape,
+                         steps=tuple(sorted(steps)))
 
 
 def rollouts_of(unit: Unit) -> Iterator[Rollout]:
@@ -79,7 +82,6 @@ def rollouts_of(unit: Unit) -> Iterator[Rollout]:
             raise RecordError(f"{unit.tree_path(name)}: other rewards than the recipe's")
         if any(bool(sample.turns) != (inputs.recipe.environment is not None) for _, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: episodes are there, or missing, against the recipe")
-        # It fits no batch, so its batch cannot be recomputed.
         longest = inputs.shape.buckets[-1]
         if any(len(prompt.tokens) + len(sample.tokens_with_stop) > longest for prompt, sample in rollout.all_samples):
             raise RecordError(f"{unit.tree_path(name)}: a row longer than the recipe's longest")
@@ -89,7 +91,6 @@ def rollouts_of(unit: Unit) -> Iterator[Rollout]:
 @computed_once("chat template")
 def template_of(unit: Unit) -> ChatTemplate:
     """The run's chat template with the recorded tokenizer, cached. Raises `RecordError`."""
-    # The record may be a zip, and the library reads folders.
     with tempfile.TemporaryDirectory(prefix="workings-verify-") as folder:
         for name in (name for name in unit.files if name.startswith(f"{TOKENIZER}/")):
             (Path(folder) / name.rpartition("/")[2]).write_bytes(unit.read(name))

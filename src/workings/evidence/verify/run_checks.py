@@ -49,13 +49,11 @@ def verify(path: str | Path, level: int = DEFAULT_LEVEL, expect_root: str = "",
     if not 0 <= level <= HIGHEST_LEVEL:
         raise ValueError(f"level must be 0 to {HIGHEST_LEVEL}, not {level}")
     path = Path(path)
-    # A damaged pack is a record that fails; another file is no record.
     if path.is_file() and path.suffix.lower() != ".zip" and not zipfile.is_zipfile(path):
         raise RequestError(f"{path} is not a record", "a run directory, a folder of runs, or a packed .zip",
                            "workings runs")
     try:
         record = load(open_tree(path), expect_root=expect_root, trusted=trusted, replay=replay)
-    # Every requested check is listed all the same: an answer that left them out would look complete.
     except RecordError as error:
         readable, *others = _checks_up_to(level)
         not_made = [_not_made(entry, "nothing could be read") for entry in others]
@@ -69,16 +67,17 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
     checks: list[Check] = []
     verdicts: dict[str, dict[str, CheckVerdict]] = {}
     for entry in _checks_up_to(level):
-        # A replay costs engine time, and would start from files that a lower check has just called wrong.
+        # A replay would start from files that a lower check has just called wrong.
         if entry.level > DEFAULT_LEVEL and any(check.verdict is CheckVerdict.FAILED and check.level <= DEFAULT_LEVEL
                                                for check in checks):
             checks.append(_not_made(entry, "not replayed: checks of lower levels failed"))
-        # Several functions of a check may stumble over one file. There are none without a subject: no run, say.
-        elif findings := list(dict.fromkeys(found for function in entry.functions for found in function(record))):
+            continue
+        # Once each: several functions may fail for the same file.
+        findings = list(dict.fromkeys(finding for function in entry.functions for finding in function(record)))
+        if findings:  # none, if the record has no unit that the check is about
             checks.append(_check_result(entry, findings))
-            # The worst one of each unit is set last.
-            verdicts[entry.id] = {finding.unit: finding.verdict for finding in sorted(
-                findings, key=lambda finding: -WORST.index(finding.verdict))}
+            worst_last = sorted(findings, key=lambda finding: WORST.index(finding.verdict), reverse=True)
+            verdicts[entry.id] = {finding.unit: finding.verdict for finding in worst_last}
     coverage = {path or ".": facts["coverage"] for path, facts in record.replayed.items()
                 if isinstance(facts, Mapping) and "coverage" in facts}
     return Verification(path=str(record.tree.path), checks=tuple(checks), asked_level=level, root=_root(record),
@@ -86,7 +85,6 @@ def verify_record(record: Record, level: int = DEFAULT_LEVEL) -> Verification:
 
 
 def _checks_up_to(level: int) -> list[RegisteredCheck]:
-    # The order of the table: the bytes come first, then their form, then what they mean.
     return sorted((entry for entry in CHECKS.values() if entry.level <= level), key=lambda entry: entry.level)
 
 
@@ -95,13 +93,12 @@ def _not_made(entry: RegisteredCheck, why: str) -> Check:
 
 
 def _check_result(entry: RegisteredCheck, findings: list[CheckFinding]) -> Check:
-    # The worst finding decides, so one bad unit fails the check.
     verdict = min((finding.verdict for finding in findings), key=WORST.index)
     deciding = [finding for finding in findings if finding.verdict is verdict]
     texts = [f"{finding.unit}: {finding.text}" if finding.unit not in ("", ".") else finding.text
              for finding in deciding[:MAX_UNITS_SHOWN]]
-    # A hostile record can hold thousands of bad units; the answer stays short enough to be read.
-    texts += [f"and {len(deciding) - MAX_UNITS_SHOWN} more units"] if len(deciding) > MAX_UNITS_SHOWN else []
+    if len(deciding) > MAX_UNITS_SHOWN:
+        texts.append(f"and {len(deciding) - MAX_UNITS_SHOWN} more units")
     return Check(id=entry.id, level=entry.level, verdict=verdict, text="; ".join(texts),
                  blocking=any(finding.blocking for finding in deciding),
                  unreadable=all(finding.unreadable for finding in deciding))

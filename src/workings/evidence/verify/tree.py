@@ -38,7 +38,7 @@ _LOCATOR = struct.Struct("<4sLQL")
 _DIRECTORY = struct.Struct("<4Q")
 """In the zip64 record: entries on this disk and in all, bytes of the table of contents, and its place."""
 _MARKS = (0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF)
-"""What the end record has in the place of these numbers if they are in the zip64 record instead."""
+"""Values of the end record that refer to the zip64 record: entries on this disk and in all, bytes, and place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +93,7 @@ class Tree(ABC):
     def read(self, name: str, limit: int = MAX_BYTES) -> bytes:
         """A file's bytes. Raises `RecordError` if there are more than ``limit``."""
         with self.open(name) as stream:
-            # One byte more than allowed shows that there is more, without believing the size that folder or archive
-            # claims.
+            # One byte more than allowed: the size that a folder or archive claims may be wrong.
             data = stream.read(limit + 1)
         if len(data) > limit:
             raise RecordError(f"{shown(name)}: larger than {limit >> 20} MiB")
@@ -105,50 +104,46 @@ class FolderTree(Tree):
     """Files of a folder."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        super().__init__(path, self._walk())
+        super().__init__(path, _folder_entries(path))
 
     def stream(self, name: str) -> IO[bytes]:
         """A file's bytes; a link is not followed."""
-        # A link in the last place is refused; folders on the way were listed as real folders by `_walk`.
         try:
             return open_plain(self.path / name)
         except RecordError as error:
             raise RecordError(f"{shown(name)}: {error}") from None
 
-    def _walk(self) -> Iterator[Entry]:
-        count = 0
-        # A list instead of recursion: the depth of a hostile tree must not decide whether Python's stack suffices.
-        waiting = [""]
-        while waiting:
-            prefix = waiting.pop()
-            try:
-                with os.scandir(self.path / prefix) as items:
-                    # Counted over all folders together, and before any of them is sorted: a tree of millions of names
-                    # is given up in the middle.
-                    for item in items:
-                        count += 1
-                        if count > MAX_ENTRIES:
-                            raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
-                        # A link to a folder would let the walk leave the path, or go round in circles.
-                        facts = item.stat(follow_symlinks=False)
-                        name = _checked(prefix + item.name)
-                        if stat.S_ISDIR(facts.st_mode):
-                            waiting.append(name + "/")
-                            yield Entry(name=name, kind="folder", size=0)
-                        elif stat.S_ISREG(facts.st_mode):
-                            yield Entry(name=name, kind="file", size=facts.st_size)
-                        else:
-                            yield Entry(name=name, kind="other", size=0)
-            except OSError as error:
-                raise RecordError(f"{shown(prefix) or self.path}: cannot be listed ({error.strerror})") from None
+
+def _folder_entries(path: Path) -> Iterator[Entry]:
+    """Entries of a folder and of the folders in it. Raises `RecordError`."""
+    count = 0
+    waiting = [""]
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            with os.scandir(path / prefix) as items:
+                for item in items:
+                    count += 1
+                    if count > MAX_ENTRIES:
+                        raise RecordError(f"more than {MAX_ENTRIES:,} files and folders")
+                    facts = item.stat(follow_symlinks=False)
+                    name = _checked(prefix + item.name)
+                    if stat.S_ISDIR(facts.st_mode):
+                        waiting.append(name + "/")
+                        yield Entry(name=name, kind="folder", size=0)
+                    elif stat.S_ISREG(facts.st_mode):
+                        yield Entry(name=name, kind="file", size=facts.st_size)
+                    else:
+                        yield Entry(name=name, kind="other", size=0)
+        except OSError as error:
+            raise RecordError(f"{shown(prefix) or path}: cannot be listed ({error.strerror})") from None
 
 
 class ZipTree(Tree):
     """Files of a zip archive, which are read entry by entry and never unpacked."""
 
     def __init__(self, path: Path) -> None:
-        # First, because `ZipFile` reads the whole table of contents into memory as soon as it is made.
+        # Checked first, because `ZipFile` reads the whole table of contents into memory.
         claimed = check_directory(path)
         try:
             self._zip = zipfile.ZipFile(path)
@@ -157,7 +152,6 @@ class ZipTree(Tree):
         # In a cycle of references, the open file could be collected before the archive that closes it.
         weakref.finalize(self, self._zip.close)
         infos = self._zip.infolist()
-        # Check the entries by the table before unpacking any byte.
         if len(infos) > MAX_ENTRIES:
             raise RecordError(f"more than {MAX_ENTRIES:,} entries")
         if len(infos) != claimed:
@@ -171,6 +165,7 @@ class ZipTree(Tree):
 
 
 def _checked(name: str) -> str:
+    """The name. Raises `RecordError` if it is too long or too deep."""
     if len(name) > MAX_NAME_CHARS or name.count("/") >= MAX_DEPTH:
         raise RecordError(f"{shown(name)}: a path longer than {MAX_NAME_CHARS} characters or {MAX_DEPTH} folders")
     return name
@@ -180,13 +175,12 @@ def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
     folders: dict[str, Entry] = {}
     for info in infos:
         name = _checked(info.filename.rstrip("/"))
-        # Nothing is unpacked here, but a reader unpacks it afterwards: Windows takes a backslash as a separator and a
-        # colon as a drive or a hidden stream.
+        # A reader may unpack it on Windows, where a backslash separates folders and a colon names a drive.
         if name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/"):
             raise RecordError(f"{shown(name)}: leads out of the archive")
-        for parent in Path(name).parents:  # folders that only appear in the paths of their files
-            if parent.as_posix() not in (".", "/"):
-                folders.setdefault(parent.as_posix(), Entry(name=parent.as_posix(), kind="folder", size=0))
+        for parent in PurePosixPath(name).parents:  # folders may only appear in the paths of their files
+            if parent.name:
+                folders.setdefault(str(parent), Entry(name=str(parent), kind="folder", size=0))
         # The upper half holds Unix's mode, links included; archives made elsewhere leave it 0 and hold plain files.
         mode = info.external_attr >> 16
         if info.is_dir():
@@ -199,18 +193,13 @@ def _zip_entries(infos: list[zipfile.ZipInfo]) -> Iterator[Entry]:
 
 
 def open_tree(path: Path) -> Tree:
-    """The tree at a path.
-
-    Raises:
-        RequestError: there is nothing at the path, or something that is neither a folder nor a zip.
-        RecordError: it cannot be read safely.
-    """
+    """The tree at a path. Raises `RequestError` if nothing is there, and `RecordError` if it cannot be read safely."""
     if path.is_dir():
         return FolderTree(path)
     if path.is_file():
         return ZipTree(path)
-    # The most likely mistake, so it has a separate message.
-    if (partial := partial_path(path)).is_dir():
+    partial = partial_path(path)
+    if partial.is_dir():
         raise RequestError(f"{path} is a run that has not ended", "a sealed run directory",
                            f"the command that started it, with --resume; so far it is in {partial}")
     raise RequestError(f"there is no record {path}", "a run directory, a folder of runs, or a packed .zip",
@@ -218,25 +207,22 @@ def open_tree(path: Path) -> Tree:
 
 
 def shown(name: str) -> str:
-    """A name for a report, without control characters and of limited length."""
-    # Control characters in a name could move the cursor and overwrite a verdict in the reader's terminal.
-    plain = name.isascii() and name.isprintable() and "\\" not in name  # nearly every name
-    text = name if plain else name.encode("unicode_escape").decode("ascii")
+    """A name for a report, of limited length, without control characters that could overwrite text in a terminal."""
+    is_plain = name.isascii() and name.isprintable() and "\\" not in name  # nearly every name
+    text = name if is_plain else name.encode("unicode_escape").decode("ascii")
     return text if len(text) <= 120 else text[:117] + "…"
 
-
-# --- limits of zip archives (zip bombs, contradicting directories), checked before their contents are read -----------
 
 def check_directory(path: Path) -> int:
     """Number of entries that an archive's end record claims.
 
-    Raises:
-        RecordError: there is no such record at the end, it contradicts itself, or its table of contents is too large.
+    Raises `RecordError`: there is no such record, it contradicts itself, or the table of contents is too large.
     """
     size = path.stat().st_size
     with path.open("rb") as stream:
         stream.seek(max(0, size - _LOCATOR.size - _END.size))
-        locator, end = (tail := stream.read())[:-_END.size], tail[-_END.size:]
+        tail = stream.read()
+        locator, end = tail[:-_END.size], tail[-_END.size:]
         if len(end) < _END.size or not end.startswith(b"PK\x05\x06"):
             raise RecordError("not a zip archive that can be read: it has no end record, or a comment")
         _, *disks, on_disk, entries, directory_bytes, offset, comment_bytes = _END.unpack(end)
@@ -246,16 +232,18 @@ def check_directory(path: Path) -> int:
         if locator.startswith(b"PK\x06\x07"):
             behind = _LOCATOR.unpack(locator)[2]
             stream.seek(min(behind, size) + 24)  # the place of these numbers in that record
-            if len(numbers := stream.read(_DIRECTORY.size)) < _DIRECTORY.size:
+            numbers = stream.read(_DIRECTORY.size)
+            if len(numbers) < _DIRECTORY.size:
                 raise RecordError("a zip whose large-archive record is cut off")
             large = _DIRECTORY.unpack(numbers)
-    if large[2] > min(size, MAX_DIRECTORY_BYTES):
-        raise RecordError(f"a zip whose table of contents claims {large[2]:,} bytes")
+    on_disk, entries, directory_bytes, offset = large
+    if directory_bytes > min(size, MAX_DIRECTORY_BYTES):
+        raise RecordError(f"a zip whose table of contents claims {directory_bytes:,} bytes")
     # `zipfile` uses only the size; other programs use number, position or comment, and would unpack other files.
-    if any(disks) or comment_bytes or large[0] != large[1] or large[2] + large[3] != behind \
-            or any(one not in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True)):
+    is_alike = all(one in (mark, other) for one, mark, other in zip(small, _MARKS, large, strict=True))
+    if any(disks) or comment_bytes or on_disk != entries or directory_bytes + offset != behind or not is_alike:
         raise RecordError("a zip with a contradictory end record")
-    return large[1]
+    return entries
 
 
 def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
@@ -267,12 +255,10 @@ def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
                           f"{MAX_ADDED_BYTES:,} more than it has are the most; if you trust it, unpack it and verify "
                           "the folder")
     end = 0
-    # In the order of their bytes, so that an overlap shows between neighbours and one pass is enough.
     for info in sorted(infos, key=lambda info: info.header_offset):
         full_name = info.filename.rstrip("/")
         name = full_name[:100].encode("unicode_escape").decode("ascii")  # for messages
-        # For two entries with one name, programs unpack different ones: the reader would not get what was
-        # verified.
+        # Programs differ in which of two entries with one name they unpack.
         if full_name in names:
             raise RecordError(f"{name}: is in the zip twice")
         names.add(full_name)
@@ -286,7 +272,7 @@ def check_entries(infos: list[zipfile.ZipInfo], archive_bytes: int) -> None:
         end = info.header_offset + 30 + info.compress_size
         if end > archive_bytes:
             raise RecordError(f"{name}: claims more bytes than the archive has")
-        # Small entries may expand freely: a file of zeros does so honestly, and the entries are counted as well.
+        # Small entries may expand freely: an honest file of zeros does.
         if info.file_size > SMALL_BYTES and info.file_size > MAX_RATIO * max(1, info.compress_size):
             raise RecordError(f"{name}: expands {info.file_size // max(1, info.compress_size)}-fold, "
                               f"{MAX_RATIO} is the most")

@@ -1,7 +1,10 @@
-"""Which check covers each field of each file of a record, from the lines of `checks.toml`, and which fields none does.
+"""Names the fields of a record that no check covers, so that nothing passes in silence.
 
-The answer of `verify` names the fields that are not covered, and those that are in no line, so that nothing passes in
-silence. `docs/reference/witnesses.md` is made from the same lines.
+Lines of `checks.toml` say which check covers which fields. For example, the table `consistency.steps` has for `run`:
+
+    train/events.jsonl: ~kind
+
+This check covers the field `kind` of each event, in part. `docs/reference/witnesses.md` is made from the same lines.
 """
 
 import re
@@ -28,13 +31,12 @@ _KINDS_OF_KEY: dict[str, tuple[str, ...]] = {
     **{kind: (kind,) for kind in ("run", "attempts", "samples", "pack")}}
 """Kinds of units of a key of the table."""
 MAX_CACHED_ROWS = 4096
-"""Maximum number of cached rows; a hostile record can have millions of fields."""
 MAX_REMEMBERED = 10_000
 """Maximum number of fields read per file; each is named once."""
 MAX_LISTED = 2_000
-"""Fields that are listed for one record; a hostile one can have millions."""
+"""Maximum number of fields that are listed for one record."""
 ALWAYS_WRITTEN = (PLAN, MEASURED, OVERRIDES, RECIPE, LOG)
-"""Files that are written with every run, and that no check misses where they are gone."""
+"""Files of every run whose absence no check finds."""
 MISSING = "it is not there, and this version always writes it"
 NO_ROW = "no check knows this field"
 NO_FILE = "no check reads this file"
@@ -54,7 +56,7 @@ class FieldRow:
     check: str
     """Id; empty: no check does."""
     partly: bool
-    """Whether the check misses some changes: the field is compared with bounds, or in some lines."""
+    """Whether the check misses some changes: it compares the field with bounds, or in some lines."""
     optional: bool
     """Whether only some records have the field."""
     reason: str
@@ -63,28 +65,30 @@ class FieldRow:
 
 @cache
 def rows_of(kind: str) -> tuple[FieldRow, ...]:
-    """Rows of a kind of unit, the most specific patterns first, and of equal ones first what compares in full."""
-    rows = [row for name, table in TABLE.items() for key, kinds in _KINDS_OF_KEY.items()
-            if kind in kinds and key in table
-            for text in re.sub(r"\n  +", " ", table[key]).strip().splitlines()
-            for row in _rows("" if name == SAID else name, text)]
-    return tuple(sorted(rows, key=lambda row: (*_specific(row.file), row.file, *_specific(row.field), row.field,
-                                               row.partly)))
+    """Rows of a kind of unit, the most specific patterns first; of equal patterns the one that compares in full."""
+    rows: list[FieldRow] = []
+    for name, table in TABLE.items():
+        for key, kinds in _KINDS_OF_KEY.items():
+            if kind in kinds and key in table:
+                rows += _parsed_rows("" if name == SAID else name, table[key])
+    return tuple(sorted(rows, key=lambda row: (*_order(row.file), *_order(row.field), row.partly)))
 
 
-def _specific(pattern: str) -> tuple[bool, int]:
-    return "*" in pattern, -len(pattern.replace("*", ""))
+def _order(pattern: str) -> tuple[bool, int, str]:
+    return "*" in pattern, -len(pattern.replace("*", "")), pattern
 
 
-def _rows(check: str, text: str) -> Iterator[FieldRow]:
-    match = _LINE.fullmatch(text)
-    if match is None:
-        raise ValueError(f"checks.toml: {text!r}")
-    for word in match["fields"].split():
-        partly, field = word.startswith("~"), word.lstrip("~").rstrip("?")
-        yield FieldRow(file=match["file"], field="" if field == "." else field, check=check, partly=partly,
-                       optional=word.endswith("?"),
-                       reason=match["reason"] or (f"{check} compares it only in part" if partly else ""))
+def _parsed_rows(check: str, lines: str) -> Iterator[FieldRow]:
+    """The rows of some lines; an indented line continues the one before it."""
+    for text in re.sub(r"\n  +", " ", lines).strip().splitlines():
+        match = _LINE.fullmatch(text)
+        if match is None:
+            raise ValueError(f"checks.toml: {text!r}")
+        for word in match["fields"].split():
+            partly, field = word.startswith("~"), word.lstrip("~").rstrip("?")
+            yield FieldRow(file=match["file"], field="" if field == "." else field, check=check, partly=partly,
+                           optional=word.endswith("?"),
+                           reason=match["reason"] or (f"{check} compares it only in part" if partly else ""))
 
 
 @lru_cache(maxsize=MAX_CACHED_ROWS)
@@ -119,10 +123,9 @@ class UncheckedField:
 
 
 def unchecked_fields(record: Record, verdicts: Verdicts) -> tuple[UncheckedField, ...]:
-    """Every field of every file that no check covers or whose check was not made; at most `MAX_LISTED`."""
-    # A dictionary keeps the order and drops repetitions.
-    return tuple(dict.fromkeys(islice(chain(
-        (field for unit in record.units for field in _in_unit(unit, verdicts)), _outside(record)), MAX_LISTED)))
+    """Every field of every file that no check covers or whose check was not made, once; at most `MAX_LISTED`."""
+    fields = chain(*(_in_unit(unit, verdicts) for unit in record.units), _outside(record))
+    return tuple(dict.fromkeys(islice(fields, MAX_LISTED)))
 
 
 def _outside(record: Record) -> Iterator[UncheckedField]:
@@ -133,18 +136,16 @@ def _outside(record: Record) -> Iterator[UncheckedField]:
             if why := rows[0].reason if rows else NO_ROW:
                 yield UncheckedField(file=shown(path.removeprefix("..") or ATTEMPTS), field=shown(key), why=why)
     for entry in record.unowned_entries:
-        # `integrity.files` names the others too.
-        checked = entry.name.rpartition("/")[2] == ATTEMPTS or f"/{ATTEST}/" in f"/{entry.name}"
-        if entry.kind == "file" and not checked:
+        is_checked = entry.name.rpartition("/")[2] == ATTEMPTS or f"/{ATTEST}/" in f"/{entry.name}"
+        if entry.kind == "file" and not is_checked:
             yield UncheckedField(file=shown(entry.name), why="outside of every seal")
 
 
 def _in_unit(unit: Unit, verdicts: Verdicts) -> Iterator[UncheckedField]:
-    said = partial(UncheckedField, unit=unit.title)
-    # Once per unit and check, not once per field.
+    unchecked = partial(UncheckedField, unit=unit.title)
     was_made = cache(partial(_was_made, unit, verdicts))
     if unit.is_run and unit.written_by_train:
-        yield from (said(file=file, why=MISSING) for file in ALWAYS_WRITTEN
+        yield from (unchecked(file=file, why=MISSING) for file in ALWAYS_WRITTEN
                     if not unit.has(file) and file not in unit.external_files)
     present: dict[str, set[tuple[str, bool]]] = {}
     for file, field, absent in _fields(unit):
@@ -152,24 +153,26 @@ def _in_unit(unit: Unit, verdicts: Verdicts) -> Iterator[UncheckedField]:
         if (field, absent) in seen:
             continue
         if len(seen) >= MAX_REMEMBERED:
-            yield said(file=shown(file), why="it has too many fields to list")
+            yield unchecked(file=shown(file), why="it has too many fields to list")
             continue
         seen.add((field, absent))
         if why := _why(_kind(unit), file, field, was_made, absent=absent):
-            yield said(file=shown(file), field=shown(field), why=why)
-    # After the existing fields, which determine the missing ones.
+            yield unchecked(file=shown(file), field=shown(field), why=why)
     if unit.written_by_train or not unit.is_run:
-        yield from (said(file=row.file, field=row.field, why=MISSING) for row in rows_of(_kind(unit))
+        yield from (unchecked(file=row.file, field=row.field, why=MISSING) for row in rows_of(_kind(unit))
                     if _is_missing(row, {field for field, _ in present.get(row.file, ())}))
 
 
 def _is_missing(row: FieldRow, seen: set[str]) -> bool:
-    """Whether no line of a file has a field that this version always writes."""
-    if "*" in row.field or not row.file.endswith((".json", ".jsonl")) or not row.field or not seen or row.optional:
+    """Whether a file lacks a field that this version always writes; ``seen``: the fields that the file has."""
+    is_one_field = bool(row.field) and "*" not in row.field and row.file.endswith((".json", ".jsonl"))
+    if row.optional or not is_one_field or not seen:
         return False
-    # A section that is absent with a reason has no missing keys: the paths of all sections around it, and its own.
-    outer = {row.field[:index] for index, sign in enumerate(row.field + ".") if sign == "."}
-    return not outer & seen and not any(field.startswith(row.field + ".") for field in seen)
+    keys = row.field.split(".")
+    # A section may be absent with a reason, which stands for all of its fields.
+    with_sections_around = {".".join(keys[:count]) for count in range(1, len(keys) + 1)}
+    has_fields_in_it = any(field.startswith(f"{row.field}.") for field in seen)
+    return with_sections_around.isdisjoint(seen) and not has_fields_in_it
 
 
 def _kind(unit: Unit) -> str:
@@ -197,7 +200,7 @@ def _was_made(unit: Unit, verdicts: Verdicts, check: str) -> bool:
 
 
 def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
-    """File, field and whether its value is absent, for every field in a unit."""
+    """File, field and whether its value is absent, for every field in a unit. A file that is no JSON is one field."""
     for name in (entry.name for entry in unit.entries if entry.kind == "file"):
         rows = rows_of_file(_kind(unit), name)
         # A tokenizer's file has a key for every piece of its vocabulary.
@@ -208,21 +211,20 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
             except RecordError:
                 yield name, "", False
         else:
-            # Of a file that is not our JSON: its parts in the table, or the whole.
+            # Unless the table names parts of it, such as the header of a file of tensors.
             whole = not rows or any(fnmatchcase("", row.field) for row in rows)
             yield from ((name, part, False) for part in ([""] if whole else [row.field for row in rows]))
     yield from ((name, "numbers", False) for name in unit.external_files)
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, bool]]:
+    """Fields of a JSON value, and whether each is absent. An empty object or list is a field."""
     if is_absent(value):
         yield path, True
-    # An empty object or list is a value.
     elif isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
-        # Entries of a list share one name, and plain ones are alike.
         nested = [inner for inner in value if isinstance(inner, dict | list)]
         for inner in nested if len(nested) == len(value) else [*nested, None]:
             yield from _leaves(inner, f"{path}.*")

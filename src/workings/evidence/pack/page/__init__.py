@@ -9,10 +9,7 @@ SCRIPTS = ("zip.js", "units.js", "check.js", "page.js")
 
 
 def verify_page() -> bytes:
-    """One HTML file without anything from elsewhere; its policy lets its own script and style run, and no connection.
-
-    It knows nothing of the pack next to it, so that it is the same file next to all of them.
-    """
+    """One HTML file, the same for every pack. Its policy allows its own script and style, and no connection."""
     # In a block, to keep its names off `window`.
     script = '"use strict";\n{\n' + "".join(map(_part, SCRIPTS)) + "}\n"
     style = _part("page.css")

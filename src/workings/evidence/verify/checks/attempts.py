@@ -17,7 +17,7 @@ from workings.record.storage import parsed_bytes, refuse_too_large
 from workings.record.values import CLOCK_SLACK, is_absent, moment
 
 LISTED_BEFORE = timedelta(hours=1)
-"""A start is listed just before the run's folder is made, which a slow disk may take long for."""
+"""Largest time between the listing of a start and its first event: a slow disk may take long to make the folder."""
 
 
 @check("consistency.attempts")
@@ -31,7 +31,7 @@ def attempts(unit: Unit) -> Found:
     listed = unit.tree.cache.get_or_make(("", path), lambda: _read(unit.record, path), ATTEMPTS)
     if listed is None:
         return not_checked(f"no {ATTEMPTS} next to the run: how many were started is unknown", blocking=False)
-    # A name can be reused for another recipe; compare a line without a digest by name.
+    # A name can be reused for another recipe; a line without a digest is compared by name.
     digest = unit.manifest.config_digest
     same = [row for row in listed if row.get("run") == unit.manifest.name
             and row.get("config_digest", digest) == digest]
@@ -52,27 +52,27 @@ def _list_path(unit: Unit) -> str:
 
 
 def _read(record: Record, path: str) -> list[dict[str, Any]] | None:
-    if path != "..":
-        if not any(entry.name == path and entry.kind == "file" for entry in record.tree.entries):
-            return None
-        data = record.tree.read(path)
-        refuse_too_large(parsed_bytes(data, lines=True), path)
-        return jsonl.parse(data, path)[0]
-    # A zip has no neighbours that belong to it. A link next to the run could lead anywhere, so it is not read.
-    neighbour = Path(record.tree.path.absolute().parent, ATTEMPTS)
-    return jsonl.read(neighbour, bounded=True)[0] if isinstance(record.tree, FolderTree) and neighbour.is_file() \
-        and not neighbour.is_symlink() else None
+    """Lines of a list of attempts, by `_list_path`; None if there is none. Raises `RecordError`."""
+    if path == "..":
+        neighbour = Path(record.tree.path.absolute().parent, ATTEMPTS)
+        # Files next to a zip do not belong to it, and a link could lead anywhere.
+        is_readable = isinstance(record.tree, FolderTree) and neighbour.is_file() and not neighbour.is_symlink()
+        return jsonl.read(neighbour, bounded=True)[0] if is_readable else None
+    if not any(entry.name == path and entry.kind == "file" for entry in record.tree.entries):
+        return None
+    data = record.tree.read(path)
+    refuse_too_large(parsed_bytes(data, lines=True), path)
+    return jsonl.parse(data, path)[0]
 
 
 def _missing_lines(listed: list[dict[str, Any]]) -> Iterator[str]:
+    """Lines that follow no earlier one. Of two runs that start at once both may follow the same line."""
     seen: set[str] = set()
     for number, row in enumerate(listed, start=1):
-        # Not the line just before: of two runs that start at once both may follow the same one.
         if AFTER not in row:
             yield f"line {number} of {ATTEMPTS} does not name the line before it"
         elif not is_absent(row[AFTER]) and row[AFTER] not in seen:
             yield f"line {number} of {ATTEMPTS} follows a missing line"
-        # Name only the gap, not all lines after it.
         seen.add(line_digest(row))
 
 
@@ -85,9 +85,10 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
         return
     yield from order_problems(unit, lines)
     for row in unit.starts:
-        if (line := lines.get(str(row.get(ATTEMPT)))) is not None:
+        line = lines.get(str(row.get(ATTEMPT)))
+        if line is not None:
             yield from _line_problems(unit, row, line)
-    # A run resumed with another batch or mesh has another recipe in its earlier lines, named by its events.
+    # The events also name earlier lines with another recipe, if the run was resumed with another batch or mesh.
     starts = [moment(str(row.get("started_at"))) for row in listed
               if "started_at" in row and (row in same or line_digest(row) in named)]
     for words, time in (("ended", unit.manifest.finished_at), ("began", unit.manifest.started_at)):
@@ -96,16 +97,18 @@ def _own_problems(unit: Unit, listed: list[dict[str, Any]], same: list[dict[str,
 
 
 def order_problems(unit: Unit, lines: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Problems of the order: each start is listed before it happens and after the one before; all or none are named."""
+    """Problems of the order: each start is listed before its event, after the start before it, on a line of its own.
+
+    ``lines``: of the list of attempts, by their digests.
+    """
     starts = unit.starts
-    listed = [(moment(str(row.get("time"))), moment(str(line.get("started_at")))) for row in starts
-              if (line := lines.get(str(row.get(ATTEMPT))))]
-    for at, start in listed:
-        # With slack, because the clock of a machine may be set back between two writes.
-        if at < start - CLOCK_SLACK or at > start + LISTED_BEFORE:
-            yield f"an event of {at} names the start that is listed at {start}"
-    yield from (f"the start listed at {start} is after an event of {at}"
-                for (at, _), (_, start) in pairwise(listed) if start < at - CLOCK_SLACK)
+    times = [(moment(str(row.get("time"))), moment(str(lines[str(row[ATTEMPT])].get("started_at"))))
+             for row in starts if str(row.get(ATTEMPT)) in lines]
+    for at, listed_at in times:
+        if at < listed_at - CLOCK_SLACK or at > listed_at + LISTED_BEFORE:
+            yield f"an event of {at} names the start that is listed at {listed_at}"
+    yield from (f"the start listed at {listed_at} is after an event of {at}"
+                for (at, _), (_, listed_at) in pairwise(times) if listed_at < at - CLOCK_SLACK)
     names = [str(row[ATTEMPT]) for row in starts if ATTEMPT in row and not is_absent(row[ATTEMPT])]
     if len(set(names)) < len(names):
         yield "two of its starts name one line of the list"

@@ -1,10 +1,9 @@
-"""Level 0: every file has its form, and a record holds nothing that a check would run, and nothing private."""
+"""Level 0: every file has its form, and there are no programs and nothing private."""
 
 import codecs
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from workings.errors import RecordError
 from workings.evidence.attest.envelope import PUBLIC_NAME
@@ -28,19 +27,18 @@ MAX_README_BYTES = 1 << 20
 EVAL_FILES = {layout.EVALUATION_CONFIG: "eval_config/1", layout.EVALUATION_SUMMARY: "eval_summary/1"}
 TEXT_SUFFIXES = frozenset({"json", "jsonl", "txt", "md", "yaml", "yml", "csv", "jinja"})
 
-# First bytes of files that a system or a library would run or unpack.
-_RUNS = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
+_MAGIC = {b"#!": "a script", b"\x7fELF": "a program", b"PK\x03\x04": "an archive", b"\x1f\x8b": "an archive",
          b"\x80": "a pickle"}
+"""First bytes of files that a system or a library would run or unpack."""
 _HOME = re.compile(r"(?<![\w.])(?:/home/|/Users/)[A-Za-z0-9][\w.-]{0,63}|(?<![\w./])/root/[\w.-]{1,64}"
                    r"|\b[A-Za-z]:\\Users\\[\w.-]{1,64}")
-# Searching a fixed text is much faster than the pattern, and most pieces have none.
 _HOME_HINTS = ("/home/", "/Users/", "/root/", ":\\Users\\")
-# More than the longest pattern needs for a match: about 4,020 characters of a web token.
+"""Each match of the pattern has one of these, which are much faster to search for."""
 _OVERLAP_BYTES = 4096
+"""More than the longest match of a pattern: about 4,020 characters of a web token."""
 
 
 def _names(unit: Unit, suffix: str) -> list[str]:
-    # From the entries and not from the files, which leave the seal out.
     return [entry.name for entry in unit.entries if entry.kind == "file" and entry.name.endswith(suffix)]
 
 
@@ -49,16 +47,15 @@ def strict_json(unit: Unit) -> Found:
     """No repeated keys, no NaN, no torn line, no null of ours; manifest, seal and commits are canonical to the byte."""
     names, lines = _names(unit, ".json"), _names(unit, ".jsonl")
     for name in [*names, *lines]:
+        last = name.rpartition("/")[2]
         try:
-            value = unit.lines(name) if name in lines else unit.json(name)
-            # The bytes are searched first: mostly there is none, and to walk over a million values takes a second.
-            if name.rpartition("/")[2] not in THIRD_PARTY_FILES and b"null" in unit.read(name):
+            value, data = unit.lines(name) if name in lines else unit.json(name), unit.read(name)
+            # A search in the bytes is much faster than one in a million values.
+            if last not in THIRD_PARTY_FILES and b"null" in data:
                 yield from (f"{name}: {path}" for path in find_nulls(value))
-            # With one form to the byte nothing can hide in spacing, in repeated keys or in another spelling of a
-            # number.
-            if name.rpartition("/")[2] in CANONICAL and line(value) != unit.read(name):
+            if last in CANONICAL and line(value) != data:
                 yield f"{name}: not in canonical form (RFC 8785 and a newline)"
-            if name in lines and b"\r" in unit.read(name):
+            if name in lines and b"\r" in data:
                 yield f"{name}: a line that ends otherwise than with a newline"
         except RecordError as error:
             yield str(error)
@@ -78,7 +75,6 @@ def schema(unit: Unit) -> Found:
     of_samples = {layout.SELECTION: "selection/1"} if unit.kind == layout.SAMPLED else {}
     for name, expected in {**EVAL_FILES, **of_samples}.items():
         yield from contradictions(name, unit.json_object(name), {"schema": expected}, "expected")
-    # Of predictions only what every later check relies on; the rest is for the checks of its fields.
     rows = unit.lines(layout.PREDICTIONS)
     yield from (f"prediction {number} has no id or no score" for number, row in enumerate(rows, start=1)
                 if not isinstance(row.get("id"), str) or not is_score(row.get("score")))
@@ -88,13 +84,12 @@ def schema(unit: Unit) -> Found:
 @check("form.placeholders", "units")
 def placeholders(unit: Unit) -> Found:
     """Templates that were not filled in: in manifest, README and evaluation settings, not in models' texts."""
-    # Items and completions are left out: a model may well write "TODO" or a pair of braces, and that is a result.
-    for name in [name for name in _names(unit, ".json") if name in (layout.MANIFEST, *EVAL_FILES)]:
+    for name in filter(unit.has, (layout.MANIFEST, *EVAL_FILES)):
         with suppress(RecordError):  # reported by `form.json`
             yield from (f"{name}: {path} is {value[:40]!r}" for path, value in places(unit.json(name))
                         if isinstance(value, str) and is_placeholder(value))
-    # Texts of a pack are written for readers; of a run only the README is, and its samples are a model's words.
-    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [layout.README] if unit.has(layout.README) else []:
+    # Other texts of a run may be a model's words.
+    for name in _names(unit, ".md") if unit.kind == PACK_KIND else [*filter(unit.has, [layout.README])]:
         text = unit.read(name, MAX_README_BYTES).decode("utf-8", errors="replace")
         yield from (f"{name}: {path[:40]!r}" for path in find_placeholders(text))
     return "no placeholders"
@@ -119,7 +114,6 @@ def private(unit: Unit) -> Found:
 
     Unknown forms cannot be found: look before publishing.
     """
-    # Of the whole record, whose texts are all searched.
     refuse_too_much_text(unit.tree.cache.get_or_make(("", "bytes of texts"), lambda: sum(
         entry.size for entry in unit.tree.entries if _is_own_text(entry)), ""))
     leaks = set[str]()
@@ -133,15 +127,14 @@ def private(unit: Unit) -> Found:
 
 def _check_kind(unit: Unit, name: str) -> None:
     """Raise `RecordError` unless a file is of an allowed kind and really is of that kind."""
-    # An allow-list, so that unknown formats are refused.
-    # A reward that was given in Python is the only code; it is read as text, and no check runs it.
-    last = name.rpartition("/")[2]
+    folder, _, last = name.rpartition("/")
     suffix = last.rpartition(".")[2].lower() if "." in last else ""
+    # A reward that was given in Python is the only code. It is read as text, and no check runs it.
+    is_reward = suffix == "py" and folder == layout.RECIPE.rpartition("/")[0] and unit.has(layout.REWARDS)
+    is_packed_key = unit.kind == PACK_KIND and PUBLIC_NAME.fullmatch(last) and f"/{layout.ATTEST}/" in name
     if suffix == "safetensors":
         read_header(unit, name)
-    elif suffix in TEXT_SUFFIXES or last == layout.SUMS \
-            or (suffix == "py" and Path(name).parent == Path(layout.RECIPE).parent and unit.has(layout.REWARDS)) \
-            or (unit.kind == PACK_KIND and (PUBLIC_NAME.fullmatch(last) and f"/{layout.ATTEST}/" in name)):
+    elif suffix in TEXT_SUFFIXES or last == layout.SUMS or is_reward or is_packed_key:
         _check_text(unit, name)
     else:
         raise RecordError(f"{shown(name)}: a kind of file that a record does not hold here")
@@ -152,8 +145,9 @@ def _check_text(unit: Unit, name: str) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with unit.open(name) as stream:
         for number, data in enumerate(chunks(stream)):
-            if not number and (kind := next((kind for magic, kind in _RUNS.items() if data.startswith(magic)), "")):
-                raise RecordError(f"{shown(name)}: begins like {kind}")
+            kinds = [kind for magic, kind in _MAGIC.items() if data.startswith(magic)]
+            if number == 0 and kinds:
+                raise RecordError(f"{shown(name)}: begins like {kinds[0]}")
             if b"\0" in data:
                 raise RecordError(f"{shown(name)}: holds zero bytes, so it is not text")
             decoder.decode(data)
@@ -167,7 +161,6 @@ def _own_texts(unit: Unit) -> Iterator[tuple[str, str]]:
             before = b""
             for data in chunks(stream):
                 yield entry.name, (before + data).decode("utf-8", errors="replace")
-                # Matches in the overlap are found twice; callers use a set.
                 before = data[-_OVERLAP_BYTES:]
 
 

@@ -1,6 +1,7 @@
-"""Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation among them."""
+"""Level 1: the steps saw the rows that seed and row index imply, and no question of an evaluation."""
 
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import prod
@@ -42,7 +43,6 @@ def rows(unit: Unit) -> Found:
     digest = index_digest((row["id"], row["digest"]) for row in trained_rows)
     if digest != digests.get("rows"):
         yield f"{layout.ROWS} has digest {digest[:16]}…, {layout.DATA_DIGESTS} names {str(digests.get('rows'))[:16]}…"
-    # If the data were stored because they were in no file, compute their digest from the copy.
     for file, name in ((layout.GIVEN_TRACES, "traces"), (layout.GIVEN_ITEMS, "items")):
         if unit.has(file) and bytes_digest(unit.read(file)) != digests.get(name):
             yield f"{file} has another digest than {layout.DATA_DIGESTS} has: {str(digests.get(name))[:16]}…"
@@ -53,43 +53,50 @@ def rows(unit: Unit) -> Found:
         yield ("learned turns that do not add up to the row's supervised tokens, or that the recipe does not ask for: "
                f"{join_first(wrong_turns)}")
     whole = sum(row["supervised_tokens"] == row["tokens"] - 1 for row in trained_rows)
-    learned_whole = f", {whole:,} of these learned whole" if whole else ""
-    return f"{len(trained_rows):,} rows{learned_whole}"
+    return f"{len(trained_rows):,} rows" + (f", {whole:,} of these learned whole" if whole else "")
 
 
 @check("consistency.rows", when=records(layout.ROWS))
 def order(unit: Unit) -> Found:
-    """Batch digest of each step against the epochs, planned again from ids, lengths and seed; counts of the log.
+    """Batch digest and counts of each step against the epochs, planned again from ids, lengths and seed.
 
-    A checkpoint's position in the data is that of the batch after its last step, and rows are dropped for their length.
+    The position of each checkpoint in the data; the reasons of rows that were dropped.
     """
-    steps, batches = planned_steps(unit), batches_of(unit)
-    yield from (f"step {line.get('step')}: another batch than seed and row index imply"
-                for line, planned in steps if planned.digest != line.get("batch_digest"))
-    # Counts that a line does not have are left to its schema; those that it has must be its rows'.
-    yield from (f"step {line.get('step')}: {name} {str(line[name])[:20]}, its rows have {value}"
-                for line, planned in steps for name, value in planned.counts.items()
-                if name in line and line[name] != value)
-    for number, folder in unit.checkpoints.items() if unit.written_by_train else ():
-        # Whether the step is one of this run is `consistency.checkpoints`'s to say.
-        if 1 <= number <= len(steps):
-            expected = batches.after(steps[number - 1][1].at).to_json()
-            position = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
-            if position != expected:
-                yield f"{folder}: position {str(position)[:60]}, the log ends at {expected}"
-    section = unit.section("data")
-    limit: Any = section.get("max_length")
+    steps = planned_steps(unit)
+    for line, planned in steps:
+        subject = f"step {line.get('step')}"
+        if planned.digest != line.get("batch_digest"):
+            yield f"{subject}: another batch than seed and row index imply"
+        yield from (f"{subject}: {name} {str(line[name])[:20]}, its rows have {value}"
+                    for name, value in planned.counts.items() if line.get(name, value) != value)
+    if unit.written_by_train:
+        yield from _position_problems(unit, [planned.at for _, planned in steps])
     for row in unit.lines(layout.ROWS):
-        status, count = row.get("status", "kept"), row.get("tokens")
+        status = row.get("status", "kept")
         if status not in ("kept", "dropped"):
             yield f"row {str(row.get('id'))[:40]}: status {str(status)[:20]!r}"
-        elif status == "dropped" and unit.written_by_train:
-            # Only length is a reason to drop a row, so the reason can be written again and compared.
-            is_too_long = type(count) is int and count > limit and section.get("over_length") == "drop"
-            if not is_too_long or row.get("reason") != f"{count} tokens, and data.max_length is {limit}":
-                yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
+        elif status == "dropped" and unit.written_by_train and not _is_too_long(row, unit.section("data")):
+            yield f"row {str(row.get('id'))[:40]}: dropped, and neither length nor recipe asks for it"
     return (f"{len(steps)} batches of seed {unit.manifest.seed}, {sum(line.tokens for line in unit.steps):,} tokens, "
             f"to epoch {steps[-1][1].at.epoch if steps else 0}")
+
+
+def _position_problems(unit: Unit, positions: list[Position]) -> Iterator[str]:
+    """Positions of checkpoints that are not those of the batches after their last steps."""
+    for step, folder in unit.checkpoints.items():
+        if not 1 <= step <= len(positions):
+            continue  # reported by `consistency.checkpoints`
+        expected = batches_of(unit).after(positions[step - 1]).to_json()
+        position = unit.json(f"{folder}/{layout.STATE}")["facts"]["position"]
+        if position != expected:
+            yield f"{folder}: position {str(position)[:60]}, the log ends at {expected}"
+
+
+def _is_too_long(row: dict[str, Any], section: dict[str, Any]) -> bool:
+    """Whether a row had to be dropped for its length, by the recipe's section `data`, and says so."""
+    count, limit = row.get("tokens"), section.get("max_length", 0)
+    is_longer = type(count) is int and count > limit and section.get("over_length") == "drop"
+    return is_longer and row.get("reason") == f"{count} tokens, and data.max_length is {limit}"
 
 
 @check("consistency.disjoint", "measurements")
@@ -103,7 +110,7 @@ def disjoint(unit: Unit) -> Found:
     if None in trained:
         return not_checked(f"the index of {run.title} has no digests of questions")
     questions = {str(row.get("id")): str(row.get("prompt", "")) for row in unit.lines(layout.PREDICTIONS)}
-    # With an invisible letter a question would have another digest.
+    # An invisible letter in a question would change its digest.
     trained_items = sorted(name for name, prompt in questions.items()
                            if {prompt_digest(prompt), prompt_digest(visible(prompt))} & trained)
     if trained_items:
@@ -121,7 +128,7 @@ def visible(text: str) -> str:
 def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
     """Whether the trained turns of a row, if there are several, add up to its supervised tokens.
 
-    ``learned_turns`` are [start, end) in the row's tokens: `[[5, 9], [12, 20]]` of a row of 20 tokens learns 12.
+    ``learned_turns`` are [start, end) in the row's tokens: of a row of 20 tokens, `[[5, 9], [12, 20]]` are 12.
     """
     if "learned_turns" not in row:
         return True
@@ -130,7 +137,6 @@ def _turns_agree(row: dict[str, Any], every_turn: bool) -> bool:
         return False
     if not all(isinstance(turn, list) and len(turn) == 2 and {*map(type, turn)} == {int} for turn in turns):
         return False
-    # Unlearned tokens precede each turn, and the last turn ends the row.
     borders = [0, *chain.from_iterable(turns)]
     return (all(before < after for before, after in pairwise(borders)) and borders[-1] == row["tokens"]
             and sum(end - start for start, end in turns) == row["supervised_tokens"])
@@ -145,7 +151,6 @@ def kept_rows(unit: Unit) -> list[dict[str, Any]]:
         for name in ("tokens", "supervised_tokens"):
             if type(row.get(name)) is not int or not 0 <= row[name] <= MAX_LENGTH:
                 raise RecordError(f"{unit.tree_path(layout.ROWS)}, line {number}: {name} is no count")
-    # Digests are looked up by id: of two rows with one id, one would never be compared.
     if len({row["id"] for row in trained_rows}) != len(trained_rows):
         raise RecordError(f"{unit.tree_path(layout.ROWS)}: an id is there twice")
     return trained_rows
@@ -166,11 +171,10 @@ class PlannedStep:
 def planned_steps(unit: Unit) -> list[tuple[dict[str, Any], PlannedStep]]:
     """Each line of the log with its planned step, cached. Raises `RecordError`."""
     batches, rows = batches_of(unit), {row["id"]: row for row in kept_rows(unit)}
-    # Row digests are enough: a batch's digest is over those of its rows, so the tokens need not be in the record.
+    # A batch's digest is over the digests of its rows, so the tokens need not be in the record.
     digests = {name: row["digest"] for name, row in rows.items()}
     at, steps = Position(), []
     for line in unit.metrics:
-        # A resumed run continues at the position where the kept steps end.
         ids = row_ids(batches, at)
         tokens, positions = sum(rows[name]["tokens"] for name in ids), prod(batches.shape_at(at))
         steps.append((line, PlannedStep(at=at, digest=batches.digest_at(at, digests), counts={
@@ -187,10 +191,7 @@ def row_ids(batches: Batches, at: Position) -> list[str]:
 
 @computed_once("batches")
 def batches_of(unit: Unit) -> Batches:
-    """The plan of batches from lengths alone (tokens are not in the record), cached. Raises `RecordError`.
-
-    `TooLarge` where planning the order of all batches would take too long.
-    """
+    """The plan of batches, from lengths alone, cached. Raises `RecordError`, and `TooLarge` if it takes too long."""
     if not has_few_sequences(unit):
         raise TooLarge(f"more than {MAX_SEQUENCES:,} sequences")
     snapshot, way = unit.manifest.config, unit.algorithm

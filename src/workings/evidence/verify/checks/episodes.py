@@ -1,12 +1,11 @@
 """Levels 1 and 2: episodes of a run with an environment, played again without weights.
 
-The environment is this version's, or that of an installed library in the recorded version. A user's class is
-never run.
+The environment is this version's, or that of an installed library in the recorded version. No user's class is run.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 
 from workings.config.recipe import MADE_BY_ENVIRONMENT
 from workings.environments.base import ROW_KEY
@@ -87,7 +86,7 @@ def _play_again(unit: Unit, settings: EnvironmentSettings, counts: Counter[str])
         recorded = 0
         for rollout in rollouts_of(unit):
             recorded += len(rollout.all_samples)
-            for prompt, sample in (each for part in clock.chunks(process, rollout.all_samples) for each in part):
+            for prompt, sample in chain.from_iterable(clock.chunks(process, rollout.all_samples)):
                 yield from (f"rollout of step {rollout.step}, {prompt.item.id[:60]!r}: {problem}"
                             for problem in _episode_problems(process, template, rules, prompt, sample))
                 counts.update(episodes=1, turns=len(sample.turns))
@@ -121,20 +120,21 @@ def _task_problems(unit: Unit, process: EnvironmentProcess, prompts: Sequence[Pr
 
 def _episode_problems(process: EnvironmentProcess, template: ChatTemplate, rules: EpisodeRules, prompt: Prompt,
                       sample: Sample) -> Iterator[str]:
-    """What comes out otherwise if the recorded turns of the model are played again."""
+    """What differs if the recorded turns of the model are played again."""
     tokens, log_probs = sample.tokens_with_stop, sample.completion.log_probs
     starts = accumulate((turn.written + turn.observed for turn in sample.turns), initial=0)
     written = iter([sample.completion.of(tokens[start:start + turn.written], template.stop_ids,
                                          log_probs[start:start + turn.written])
                     for start, turn in zip(starts, sample.turns, strict=False)])
     try:
-        again, = play([prompt], [sample.seed], player=process, template=template, rules=rules,
-                      write=lambda prompts, seeds: [next(written)])
+        [again] = play([prompt], [sample.seed], player=process, template=template, rules=rules,
+                       write=lambda prompts, seeds: [next(written)])
     except StopIteration:
         yield "it ends here, but would continue"
         return
-    yield from (f"turn {number} is {recorded}, played again {played}" for number, (recorded, played) in enumerate(
-        zip_longest(sample.turns, again.turns), start=1) if recorded != played)
+    turns = zip_longest(sample.turns, again.turns)
+    yield from (f"turn {number} is {recorded}, played again {played}"
+                for number, (recorded, played) in enumerate(turns, start=1) if recorded != played)
     if sample.done != again.done:
         yield f"it is{'' if again.done else ' not'} over, but the record says the opposite"
     if (tokens, log_probs) != (again.tokens, again.log_probs):

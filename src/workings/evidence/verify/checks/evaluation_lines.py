@@ -1,4 +1,4 @@
-"""Level 1: what an evaluation's settings and lines say of each other, and of the run around it."""
+"""Level 1: settings and lines of an evaluation agree with each other, and with the run around it."""
 
 import re
 from collections.abc import Iterator
@@ -16,27 +16,23 @@ from workings.record.layout import EVALUATION_CONFIG, EVALUATION_SUMMARY, METRIC
 from workings.record.metrics import RIGHT, WRONG
 from workings.record.values import is_absent
 
+# Kinds of source.
 GENERATED = "generated"
-ANSWERED_HERE = (GENERATED, "task")
-"""Kinds of source with answers of the evaluation's model."""
-ELSEWHERE = "predictions"
-"""Kind of source with answers of another program."""
-_BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
+ANSWERED_HERE = (GENERATED, "task")  # the evaluation's model answered
+ELSEWHERE = "predictions"  # another program answered
+OF_A_FILE = ("file", "digest")  # what the source says of a file of predictions
 OF_A_MODEL = ("decoding", "engine", "model", "template", "tokenizer")
 """Settings of a model's answers, unknown for predictions from elsewhere."""
-OF_A_FILE = ("file", "digest")
-"""What the source says of a file of predictions: its name and the digest of its bytes."""
 PROBLEM_KINDS = ("lines without an id", "unknown ids", "unreadable lines")
-AT_LIMIT = ("time limit", "the scoring process died")
-"""Beginnings of the errors that depend on the machine; of a completion with one only the score of 0 is compared."""
-NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")
-"""Prefixes of errors of texts that were not scored."""
-DOUBLE = "double: "
-"""Beginning of the error of an item that predictions from elsewhere have too many lines of."""
-NO_LINE = ("missing: ", DOUBLE)
-"""Beginnings of the errors of an item or sample that predictions from elsewhere have no line of, or too many."""
+_BASE = re.compile(r"/base-[A-Za-z0-9._-]{1,60}-([0-9a-f]{12})$")
+
+# Beginnings of errors.
+AT_LIMIT = ("time limit", "the scoring process died")  # they depend on the machine: only the score of 0 is compared
+NOT_JUDGED = (*AT_LIMIT, "scorer raised", "too long: ")  # of texts that were not scored
+DOUBLE = "double: "  # of an item that predictions from elsewhere have too many lines of
+NO_LINE = ("missing: ", DOUBLE)  # of an item that they have no line of, or too many
 UNJUDGED = {"rule": "none", "score": 0, "reasoning_chars": 0, "steps_checked": 0, "steps_valid": 0}
-"""Keys of a line with an unscored completion."""
+"""Values in a line whose completion was not scored."""
 MAX_ANSWER_TOKENS = 128
 """Longest answer, in tokens, that rounding is not expected to change."""
 
@@ -48,13 +44,7 @@ def answers(unit: Unit) -> Found:
     for row in rows:
         yield from (f"{str(row.get('id'))[:60]}: {problem}" for problem in _line_problems(row, config))
     yield from (f"{EVALUATION_CONFIG}: {problem}" for problem in _setting_problems(unit, config))
-    # The name of an untrained model's evaluation ends with digits of all that decides its answers. Other versions may
-    # have made the digits of other settings.
-    match = _BASE.search(f"/{unit.path}") if unit.parent is None else None
-    if match and field_of(config, "software.workings") == version(OURS):
-        with suppress(*MALFORMED):  # an evaluation with a folder's name like this
-            if (key := base_key(config)) != match[1]:
-                yield f"its name ends with {match[1]}, what decides its answers gives {key}"
+    yield from _name_problems(unit, config)
     if field_of(config, "source.kind") == ELSEWHERE:
         yield from _elsewhere_problems(unit, config)
     elif config["source"] == {"kind": GENERATED} and unit.json_object(EVALUATION_SUMMARY).get("problems"):
@@ -62,28 +52,41 @@ def answers(unit: Unit) -> Found:
     return f"{len(rows)} lines"
 
 
+def _name_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
+    """The name of an untrained model's evaluation, which ends with digits of all that decides its answers."""
+    match = _BASE.search(f"/{unit.path}")
+    if unit.parent is not None or match is None or field_of(config, "software.workings") != version(OURS):
+        return
+    with suppress(*MALFORMED):  # another evaluation in a folder of such a name
+        key = base_key(config)
+        if key != match[1]:
+            yield f"its name ends with {match[1]}, what decides its answers gives {key}"
+
+
 def _line_problems(row: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
-    """Lines that no model wrote or no scorer judged, and scores that the settings do not request."""
+    """What a line says of the end of its completion, of its length and of its form, against its text and the settings.
+
+    True and false are compared by identity: in a record 1 is not true.
+    """
     text, reason, tokens = row.get("completion"), row.get("finish_reason"), row.get("completion_tokens")
     kind, limit = field_of(config, "source.kind"), field_of(config, "decoding.max_new_tokens")
-    # `is`, because 1 and true are two values in a record.
     if "truncated" in row and row["truncated"] is not (reason == "length"):
         yield f"truncated is {row['truncated']}, it ended by {str(reason)[:20]!r}"
-    if "empty" in row and row["empty"] is not (isinstance(text, str) and not text.strip()):
+    is_empty = isinstance(text, str) and not text.strip()
+    if row.get("empty", is_empty) is not is_empty:
         yield f"empty is {row['empty']}"
     if config.get("source") == {"kind": GENERATED}:
         if not isinstance(text, str):
             yield "no completion, although a model wrote it"
         if reason not in ("stop", "length"):
             yield f"it ended by {str(reason)[:20]!r}"
-        # A model that is asked beyond its context ends below the limit.
         if type(tokens) is not int or tokens < 0 or (type(limit) is int and tokens > limit):
             yield f"{str(tokens)[:20]} tokens, at most {limit} were asked for"
     if "format_ok" in row and is_absent(row["format_ok"]) is not (config.get("form") == "any"):
         yield f"format_ok is {str(row['format_ok'])[:40]}, the requested form is {str(config.get('form'))[:20]!r}"
     if isinstance(text, str) and text.strip() and tokens == 0:
         yield f"no tokens, and a completion of {len(text)} characters"
-    # In our engines the token at which a completion stops is one of those that it may have, and is not counted.
+    # Our engines do not count the token that ends a completion, but it is one of those that the limit allows.
     if reason == "stop" and asked_our_engine(config) and type(limit) is int and tokens == limit:
         yield f"it stopped by itself, but has the {limit} tokens of the limit"
     # Other programs score lines without text.
@@ -94,26 +97,24 @@ def _line_problems(row: dict[str, Any], config: dict[str, Any]) -> Iterator[str]
 def _setting_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """Settings that the evaluation's own lines, its other settings or its run contradict."""
     source, limit = config["source"], field_of(config, "limits.max_completion_chars")
-    # A completion that was too long to be scored has an error; one that was scored is not longer than the limit.
-    longest = max((len(row["completion"]) for row in unit.lines(PREDICTIONS)
-                   if isinstance(row.get("completion"), str) and "error" not in row and "completion_chars" not in row),
-                  default=0)
+    kind = source.get("kind")
+    lengths = [len(row["completion"]) for row in unit.lines(PREDICTIONS)
+               if isinstance(row.get("completion"), str) and "error" not in row and "completion_chars" not in row]
+    longest = max(lengths, default=0)
     if type(limit) is int and longest > limit:
         yield f"limits.max_completion_chars is {limit}, a completion was scored of {longest}"
-    if source.get("kind") not in (*ANSWERED_HERE, ELSEWHERE):
-        yield f"source.kind is {str(source.get('kind'))[:40]!r}, which no evaluation has"
-    if source.get("kind") == GENERATED:
-        # Generated answers come from nowhere else, so a file or a digest here would be a made-up source.
+    if kind not in (*ANSWERED_HERE, ELSEWHERE):
+        yield f"source.kind is {str(kind)[:40]!r}, which no evaluation has"
+    if kind == GENERATED:
         if set(source) != {"kind"}:
             yield f"generated, and source has {', '.join(sorted(source))[:80]}"
         yield from (f"generated, but {name} is missing" for name in ("decoding", "engine")
                     if name in config and is_absent(config[name]))
-    elif source.get("kind") in ANSWERED_HERE and is_absent(config.get("engine")):
+    elif kind in ANSWERED_HERE and is_absent(config.get("engine")):
         yield "a task that a model answered, but the engine is missing"
     devices = field_of(config, "engine.devices")
     if devices is not None and (type(devices) is not int or devices < 1):
         yield f"engine.devices is {str(devices)[:20]}"
-    # A run is asked in the chat template that it was trained with.
     trained = unit.parent.section("data").get("template") if unit.parent is not None else None
     name = field_of(config, "template.name")
     if trained is not None and name is not None and name != trained:
@@ -123,17 +124,17 @@ def _setting_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
 def _unjudged_problems(row: dict[str, Any]) -> Iterator[str]:
     """A line without a text, or with an unscorable text, has a reason and no score."""
     text, error = row.get("completion"), str(row.get("error", ""))
-    reason = text.get("absent") if isinstance(text, dict) else None
-    if not isinstance(text, str) and row.get("error") != reason:
-        yield f"no completion for {str(reason)[:60]!r}, and the error is {error[:60]!r}"
     if isinstance(text, str) and not error.startswith(NOT_JUDGED):
         return
+    reason = field_of(text, "absent")
+    if not isinstance(text, str) and row.get("error") != reason:
+        yield f"no completion for {str(reason)[:60]!r}, and the error is {error[:60]!r}"
     judged = [key for key, value in UNJUDGED.items() if row.get(key, value) != value]
     if judged or not is_absent(row.get("extracted", {"absent": ""})) or row.get("format_ok") is True:
         yield f"not scored because of {error[:40]!r}, but it has {', '.join(judged) or 'an answer or a form'}"
-    # Nothing else is known about a missing line.
-    if error.startswith(NO_LINE) and not (row.get("truncated") is False and all(
-            is_absent(row.get(key)) for key in ("finish_reason", "completion_tokens"))):
+    has_end = row.get("truncated") is not False or not all(
+        is_absent(row.get(key)) for key in ("finish_reason", "completion_tokens"))
+    if error.startswith(NO_LINE) and has_end:
         yield f"{error[:40]!r}, but it has an end"
 
 
@@ -147,11 +148,11 @@ def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     samples: dict[str, list[dict[str, Any]]] = {}
     for row in unit.lines(PREDICTIONS):
         samples.setdefault(str(row.get("id")), []).append(row)
-        if told := [key for key in ("seed", "control_tokens") if key in row]:
-            yield f"{str(row.get('id'))[:60]}: {told[0]} of an existing completion"
+        if keys := [key for key in ("seed", "control_tokens") if key in row]:
+            yield f"{str(row.get('id'))[:60]}: {keys[0]} of an existing completion"
     for name, found in samples.items():
         numbers = [row.get("sample") for row in found]
-        # Of two lines with one id either could count: the item has one line, which says so.
+        # One line with this error stands for several lines of one id.
         double = len(found) == 1 and str(found[0].get("error")).startswith(DOUBLE)
         if not double and not are_numbered(numbers, asked):
             yield f"{name[:60]}: samples {str(numbers[:8])[1:-1]}, the file has {str(asked)[:20]} of an item"
@@ -166,7 +167,6 @@ def _elsewhere_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
 
 def are_numbered(numbers: list[Any], count: Any) -> bool:
     """Whether an item has the requested number of samples, numbered from 0 in order."""
-    # `type`, because a boolean is an integer for `isinstance`.
     return len(numbers) == count and all(type(number) is int and number == at for at, number in enumerate(numbers))
 
 
@@ -184,17 +184,15 @@ def last_look(unit: Unit) -> Found:
     if evaluation is None or not lines or unit.manifest.status != "complete":
         return None
     config = evaluation.json_object(EVALUATION_CONFIG)
-    # A look judges by all rules and by the recipe's scorer, in addition to the recipe's evaluation.
-    looked_by = unit.section("evaluation").get("scorer", "answer")
     marks = str(lines[-1]["held_out_right"])
     answers = evaluation.lines(PREDICTIONS)[:len(marks)]
-    # Both are greedy answers of the same weights, in batches of other sizes: only in float32 on a CPU rounding does not
-    # decide between two tokens, unless an answer is long.
-    settings = {"scorer.name": looked_by, "extraction.rules": "default", "decoding.temperature": 0,
-                "decoding.samples": 1}
-    short = all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS
-                for row in answers)
-    if not unit.in_float32_on_cpu or not short or any(contradictions("", config, settings, "")):
+    scored_alike = not any(contradictions("", config, {
+        "scorer.name": unit.section("evaluation").get("scorer", "answer"), "extraction.rules": "default",
+        "decoding.temperature": 0, "decoding.samples": 1}, ""))
+    # The batches had other sizes: only for short answers in float32 on a CPU rounding does not decide between tokens.
+    are_short = all(type(row.get("completion_tokens")) is int and row["completion_tokens"] <= MAX_ANSWER_TOKENS
+                    for row in answers)
+    if not scored_alike or not are_short or not unit.in_float32_on_cpu:
         return None
     given = "".join(RIGHT if row.get("score") == 1 else WRONG for row in answers)
     if given != marks:

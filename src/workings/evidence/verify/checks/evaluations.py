@@ -29,8 +29,8 @@ ITEM_SECONDS = 4.0
 """Time limit for scoring one completion, in seconds; usually it takes a millisecond."""
 OUR_SCORERS: tuple[str, ...] = get_args(Scorer)
 """Shipped scorers. A user's scorer is code, and code of a record is never run."""
-# Keys under which a prediction's line repeats its item, so that the digest of the items needs no file of them.
 _COMPARED = ("rule", "score", "format_ok", "reasoning_chars", "steps_checked", "steps_valid")
+"""Keys of a prediction's line that are attributes of a `Judgement` as well."""
 
 
 @check("recompute.items", "evaluations")
@@ -73,7 +73,6 @@ def _items(unit: Unit) -> list[Item]:
             item = item_of(row)
         except RecordError as error:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: {error}") from None
-        # With several samples an item is on several lines, which have to describe the same question.
         if items.setdefault(item.id, item) != item:
             raise RecordError(f"{unit.tree_path(PREDICTIONS)}, line {number}: another item {item.id[:60]!r} before it")
     return list(items.values())
@@ -82,9 +81,7 @@ def _items(unit: Unit) -> list[Item]:
 def _settings(unit: Unit) -> EvaluationSettings:
     """The recorded settings of extraction and scoring. Raises `NotChecked` where they cannot be used here."""
     config, judge = unit.json_object(EVALUATION_CONFIG), _judge_of(unit)
-    # The rules find what a judge does not decide.
     name = str(field_of(config, "scorer.name")) if judge is None else "answer"
-    # A user's scorer is code, which must not run on the verifier's machine.
     if name not in OUR_SCORERS or name not in SCORERS:
         raise NotChecked(f"scorer {name[:80]!r} is not one of this project's; its code is not run")
     try:
@@ -110,32 +107,32 @@ def scores(unit: Unit) -> Found:
     if judge is not None and not (judge.get("prompt") == PROMPT and version.startswith(f"{JUDGE_VERSION} ")):
         yield f"its judge was asked by another prompt than that of version {JUDGE_VERSION}"
         return None
-    if reason := clock.reason_over:
-        raise NotChecked(reason)
+    if clock.reason_over:
+        raise NotChecked(clock.reason_over)
     by_id = {item.id: item for item in _items(unit)}
     rows: list[dict[str, Any]] = []
     for row in unit.lines(PREDICTIONS):
-        # An over-long completion is stored shortened, with the digest of the whole text: it was not scored, and its
-        # score has to be 0.
+        # An over-long completion was not scored: the record has its beginning, and the digest of the whole text.
         if isinstance(row.get("completion"), str) and "completion_sha256" not in row:
             rows.append(row)
         elif row.get("score") != 0:
             yield f"{str(row.get('id'))[:60]}: no completion, and a score of {row.get('score')}"
     limited: list[str] = []
-    count = 0
+    done = 0
     with ScoringProcess(settings) as process:
         clock.seconds += process.processor_seconds
         for chunk in clock.chunks(process, rows):
-            judgements = process.judge([(by_id[str(row["id"])], row["completion"], row.get("truncated") is True)
-                                        for row in chunk])
-            count += len(chunk)
-            for row, scored in zip(chunk, judgements, strict=True):
-                judgement = scored if judge is None else _score_of_recorded_reply(by_id[str(row["id"])], row, scored)
+            items = [by_id[str(row["id"])] for row in chunk]
+            judgements = process.judge([(item, row["completion"], row.get("truncated") is True)
+                                        for item, row in zip(items, chunk, strict=True)])
+            done += len(chunk)
+            for item, row, scored in zip(items, chunk, judgements, strict=True):
+                judgement = scored if judge is None else _score_of_recorded_reply(item, row, scored)
                 yield from _verdict_problems(row, judgement)
                 if str(row.get("error", "")).startswith(AT_LIMIT) and not judgement.error and judgement.score:
                     limited.append(str(row.get("id"))[:60])
-    if count < len(rows):
-        yield not_checked(f"{count} completions were scored again, and no more: {clock.reason_over}")
+    if done < len(rows):
+        yield not_checked(f"{done} completions were scored again, and no more: {clock.reason_over}")
     if judge:
         yield not_checked(f"that {str(judge.get('model'))[:80]} gave these replies is as recorded: the judge is not "
                           "asked again", blocking=False)
@@ -166,7 +163,6 @@ def _verdict_problems(row: dict[str, Any], judgement: Judgement) -> Iterator[str
         if row.get("score") != 0:
             yield f"{name}: {error}, and a score of {row.get('score')}"
         return
-    # One version of a scorer fails on a text or does not, regardless of the machine.
     if error and not judgement.error:
         yield f"{name}: recorded error {error[:40]!r}, and scored again no error"
         return

@@ -23,7 +23,6 @@ def names(unit: Unit) -> Found:
         elif entry.kind == "folder" and unit.tree_path(entry.name) not in unit.tree.filled_folders:
             yield f"{shown(entry.name)}: an empty folder"
         yield from _record_errors(partial(check_relative, entry.name))
-    # On macOS and Windows two names that differ only in case are one file.
     yield from _record_errors(lambda: refuse_same_but_for_case([entry.name for entry in unit.entries]))
     return f"{len(unit.entries)} plain names"
 
@@ -34,9 +33,7 @@ def sealed(unit: Unit) -> Found:
     if missing := [name for name in (SUMS, SEAL) if not unit.has(name)]:
         yield f"{' and '.join(missing)} missing"
         return None
-    seal = unit.seal
-    # Checks the form: invalid checksums raise here.
-    _ = unit.sums
+    seal, _ = unit.seal, unit.sums  # both raise for another form
     if seal["root"] != unit.root:
         yield f"{SEAL} names root {str(seal['root'])[:16]}…, {SUMS} has {unit.root[:16]}…"
     # A run that called itself an evaluation would escape every check that is made for runs.
@@ -52,7 +49,6 @@ def sealed(unit: Unit) -> Found:
 @check("integrity.files", "units")
 def listed(unit: Unit) -> Found:
     """Names in the checksums against files: deleted, added, renamed, or changed in case."""
-    # Files that the pack names by digest are absent on purpose; `integrity.pack` accounts for them.
     external = unit.external_files
     yield from (f"{name} is missing" for name in sorted(unit.sums) if not unit.has(name) and name not in external)
     yield from (f"{shown(name)} is in no sums" for name in sorted(unit.files) if name not in unit.sums)
@@ -63,14 +59,11 @@ def listed(unit: Unit) -> Found:
 @check("integrity.files", "record")
 def loose(record: Record) -> Found:
     """Outside of every seal there may be the list of attempts, signatures, and runs that have not ended."""
-    # An unfinished run next to sealed ones is normal while something trains, so it is named and blocks no level.
-    unfinished = [entry for entry in record.unowned_entries if PARTIAL_SUFFIX in entry.name]
+    unfinished = {entry.name.split("/")[0] for entry in record.unowned_entries if PARTIAL_SUFFIX in entry.name}
     if unfinished:
-        folders = sorted({entry.name.split("/")[0] for entry in unfinished})
-        yield not_checked(f"not sealed, so not verified: {join_first(folders)}", blocking=False)
-    attested = {entry.name for run in record.runs for entry in record.attest(run).values()}
-    attempt_lists = {ATTEMPTS, *(f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs)}
-    known = attested | attempt_lists
+        yield not_checked(f"not sealed, so not verified: {join_first(sorted(unfinished))}", blocking=False)
+    known = {ATTEMPTS, *(f"{run.path.rpartition('/')[0]}/{ATTEMPTS}" for run in record.runs)}
+    known |= {entry.name for run in record.runs for entry in record.attest(run).values()}
     outside = [shown(entry.name) for entry in record.unowned_entries
                if entry.kind != "folder" and PARTIAL_SUFFIX not in entry.name and entry.name not in known]
     return not_checked(f"outside every seal: {join_first(outside)}", blocking=False) if outside else None
@@ -84,7 +77,6 @@ def sums(unit: Unit) -> Found:
         if not unit.has(name):
             continue  # reported by integrity.files
         try:
-            # The one place where all bytes are read: in pieces, so that a checkpoint needs no more memory than a text.
             digest, size = unit.tree.digest(unit.tree_path(name))
         except RecordError as error:
             yield str(error)
@@ -98,11 +90,12 @@ def sums(unit: Unit) -> Found:
 @check("integrity.checkpoints")
 def checkpoints(unit: Unit) -> Found:
     """Each checkpoint's commit against the sums: same files, same digests, same sizes."""
-    folders = sorted({"/".join(name.split("/")[:2]) for name in unit.files if name.startswith(CHECKPOINTS + "/")})
-    for folder in folders:
-        yield from _checkpoint_problems(unit, folder)
-    return f"{len(folders)} checkpoints: {', '.join(folder.split('/')[1] for folder in folders)}" if folders else (
-        not_checked("the run holds no checkpoint", blocking=False))
+    names = sorted({name.split("/")[1] for name in unit.files if name.startswith(CHECKPOINTS + "/")})
+    if not names:
+        return not_checked("the run holds no checkpoint", blocking=False)
+    for name in names:
+        yield from _checkpoint_problems(unit, name)
+    return f"{len(names)} checkpoints: {', '.join(names)}"
 
 
 @check("integrity.anchor", "record")
@@ -114,13 +107,11 @@ def anchor(record: Record) -> Found:
                            blocking=False)
     if expected == record.root:
         return f"anchored: everything is under the expected root {expected}"
-    # The expected digest may be that of one run, published before others were added to the folder or pack.
     covered = [unit for unit in record.units if unit.root == expected]
     if not covered:
         return failed(f"root digest {record.root} was found, {expected[:80]} was expected")
     yield passed(f"anchored: {covered[0].title} has the expected root {expected}")
     others = [unit for unit in record.units if unit not in covered]
-    # Units inside the anchored run name its root; a digest of one run says nothing about another one next to it.
     return not_checked(f"not anchored by that digest: {join_first([unit.title for unit in others])}; the digest over "
                        f"all is {record.root}", blocking=any(unit.parent not in covered for unit in others))
 
@@ -132,15 +123,16 @@ def _record_errors(function: Callable[[], object]) -> Iterator[str]:
         yield str(error)
 
 
-def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
+def _checkpoint_problems(unit: Unit, name: str) -> Iterator[str]:
+    folder = f"{CHECKPOINTS}/{name}"
     try:
-        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), step_of(folder.split("/")[1]))
+        commit = parse_commit(unit.read(f"{folder}/{COMMIT}"), step_of(name))
     except RecordError as error:
         yield f"{shown(folder)}: {error}"
         return
     # Tensors that a pack leaves out count as present: commit and sums still have to agree about their digests.
-    present = {name.removeprefix(f"{folder}/") for name in (*unit.files, *unit.external_files)
-               if name.startswith(f"{folder}/")} - {COMMIT}
+    present = {path.removeprefix(f"{folder}/") for path in (*unit.files, *unit.external_files)
+               if path.startswith(f"{folder}/")} - {COMMIT}
     for file in sorted(present ^ set(commit)):
         yield f"{folder}/{shown(file)}: in the commit or in the folder, not in both"
     for file in present & set(commit):
@@ -150,7 +142,6 @@ def _checkpoint_problems(unit: Unit, folder: str) -> Iterator[str]:
             yield f"{path}: differs from its commit"
 
 
-# --- packs -----------------------------------------------------------------------------------------------------------
 
 @check("integrity.pack", "packs")
 def units(pack: Unit) -> Found:
@@ -185,6 +176,7 @@ def by_digest(pack: Unit) -> Found:
             yield f"{name}: here as well, or not with the digest that the run's sums have"
         absent.append(name)
         total += row.bytes
-    # Not checked rather than passed: these bytes are not here. A replay, which needs them, says so too.
+    if not absent:
+        return None
     return not_checked(f"{len(absent)} files ({total:,} bytes) are named by their digests and are not here: "
-                       f"{join_first(absent)}", blocking=False) if absent else None
+                       f"{join_first(absent)}", blocking=False)

@@ -1,9 +1,7 @@
 """Level 1: device, engine, mesh and memory: requested, planned, used, checked and measured."""
 
-import math
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -24,12 +22,12 @@ PLATFORMS = {"cpu": ("cpu",), "gpu": ("gpu",), "cuda": ("gpu",), "tpu": ("tpu",)
 MARKS = {"cpu": ("cpu",), "gpu": ("cuda", "gpu", "rocm"), "tpu": ("tpu",)}
 """Parts of the names of checked devices, by platform."""
 ROUNDING_BYTES = 2048
-"""By so much parts may miss the peak: a rest below a kilobyte is left out, and shares are whole bytes."""
+"""Largest difference between a peak and its parts: a rest below a kilobyte is left out, and shares are whole bytes."""
 COMPILED = ("arguments", "outputs", "temporaries", "aliased", "sum", "compiler_peak")
 """A compiler's numbers for a program, without further entries of a breakdown, such as a teacher."""
 RESIDENT_SLACK = 0.1
-"""Share by which what a process holds and its highest peak may differ: the kernel counts them apart, and of many
-processors late."""
+"""Share by which the memory of a process and its highest peak may differ: the kernel counts them separately, and with
+many processors late."""
 _FORCED_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\d{1,9})\b")
 """JAX's flag to show one processor as several devices; the last one counts."""
 _OF_PROCESS = re.compile(r" of process (\d{1,9})$")
@@ -47,35 +45,43 @@ def device(unit: Unit) -> Found:
         yield from _checked_devices(checks, used.platform, used.count)
     weights, digests = checks.get("weights"), unit.manifest.weight_digests
     of_manifest = "" if isinstance(digests, Absent) else json_digest(dict(digests))
-    # Of several processes each says which weights it read.
     if weights is not None and not same_json(weights, [of_manifest] * used.processes):
         yield f"{DEVICE_CHECKS} has other weights for a process than {MANIFEST}"
     return f"{requested} asked for, {used.count} x {used.kind} ({used.platform}) used, checked"
 
 
 def _checked_devices(checks: dict[str, Any], platform: str, count: int) -> Iterator[str]:
-    """Problems of the checked devices (`TFRT_CPU_0`, `cuda:0`): number and platform must match the used ones."""
-    processes, names = checks.get("processes"), [str(name) for name in checks.get("devices", [])]
+    """Problems of the checked devices: number and platform must match the used ones."""
     if "devices" not in checks:
         return
+    names, processes = [str(name) for name in checks["devices"]], checks.get("processes")
     if len(names) != count:
         yield f"{count} devices were used, {len(names)} were checked"
     # Processes may name their devices alike.
     if processes == 1 and len(set(names)) != len(names):
         yield "a device was checked twice"
-    told = [int(match[1]) if (match := _OF_PROCESS.search(name)) else -1 for name in names]
-    # One process names none; several name each of their devices, in order (`cpu:0 of process 1`). The set is not longer
-    # than the list, so a claim of a billion processes costs nothing.
-    if type(processes) is not int or (max(told, default=-1) >= 0 if processes == 1 else (
-            told != sorted(told) or len(set(told)) != processes or min(told, default=-1) < 0
-            or max(told) != processes - 1)):
-        yield f"{str(processes)[:20]} processes, and the checked devices are of {str(told)[1:80]}"
-    worst = checks.get("max_difference_to_numpy", 0)
+    if not _are_of_processes(names, processes):
+        yield f"{str(processes)[:20]} processes, and the checked devices are {', '.join(names)[:80]}"
     # The largest error with which an engine starts a run: in bfloat16 it depends on the product.
-    if type(worst) not in (int, float) or not 0 <= worst < (1e-3 if str(checks.get("kernel")).endswith("fp32") else 1):
+    largest = 1e-3 if str(checks.get("kernel")).endswith("fp32") else 1
+    worst = checks.get("max_difference_to_numpy", 0)
+    if type(worst) not in (int, float) or not 0 <= worst < largest:
         yield f"a kernel was off by {str(worst)[:20]}, and no run starts with that"
+    marks = MARKS.get(platform, (platform,))
     yield from (f"checked device {name[:40]!r} is no {platform}" for name in names
-                if not any(mark in name.lower() for mark in MARKS.get(platform, (platform,))))
+                if not any(mark in name.lower() for mark in marks))
+
+
+def _are_of_processes(names: list[str], processes: Any) -> bool:
+    """Whether devices are named as this number of processes names them: `cuda:0` by one, else `cuda:0 of process 1`."""
+    if type(processes) is not int or processes < 1:
+        return False
+    numbers = [int(match[1]) for name in names if (match := _OF_PROCESS.search(name))]
+    if processes == 1:
+        return not numbers
+    # Without a set of all numbers up to `processes`, because a record may claim a billion.
+    has_every_process = len(set(numbers)) == processes and max(numbers) == processes - 1
+    return has_every_process and len(numbers) == len(names) and numbers == sorted(numbers)
 
 
 @check("consistency.engine")
@@ -117,7 +123,7 @@ def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -
     environment, used = unit.json_object(ENVIRONMENT), unit.manifest.device
     host, variables = section_of(environment, "machine"), section_of(environment, "variables")
     for part, whole in (("usable_cores", "logical_cores"), ("usable_memory_bytes", "memory_bytes")):
-        if type(host.get(part)) is int and type(host.get(whole)) is int and host[part] > host[whole]:
+        if _exceeds(host.get(part), host.get(whole)):
             yield f"{ENVIRONMENT} has {part} {host[part]:,}, and {whole} {host[whole]:,}"
     for name, value in section_of(host, "threads").items():
         if variables.get(name, value) != value:
@@ -125,11 +131,9 @@ def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -
     if used.platform != "cpu":
         return
     memory = host.get("memory_bytes")
-    for name, size in (("limit_bytes", plan.get("limit_bytes")),
-                       ("measured_peak_bytes", measured.get("measured_peak_bytes"))):
-        if type(size) is int and type(memory) is int and size > memory:
-            yield f"{name} is {size:,} on a machine with {memory:,}"
-    # Engines of other packages may name the processor in another way.
+    for name, values in (("limit_bytes", plan), ("measured_peak_bytes", measured)):
+        if _exceeds(values.get(name), memory):
+            yield f"{name} is {values[name]:,} on a machine with {memory:,}"
     if not unit.engine_is_ours:
         return
     if host.get("cpu_model", used.kind) != used.kind:
@@ -141,65 +145,89 @@ def _host_problems(unit: Unit, plan: dict[str, Any], measured: dict[str, Any]) -
         yield f"{used.count} devices were used, XLA_FLAGS in {ENVIRONMENT} shows {counts[-1]} a process"
 
 
+def _exceeds(part: Any, whole: Any) -> bool:
+    """Whether both are numbers of a record, and the first is larger."""
+    return type(part) is int and type(whole) is int and part > whole
+
+
 def _measured_problems(unit: Unit, measured: dict[str, Any]) -> Iterator[str]:
     """The measurement against the events, the log, and what the process held before its first step."""
     status, events = unit.manifest.status, sum(row.get("kind") == "out_of_memory" for row in unit.events)
-    # Running out of memory ends a run, so status, event and measurement tell of it together.
-    if measured and (isinstance(measured.get("out_of_memory"), str) is not bool(events)
-                     or (events and status != "failed")):
-        yield (f"memory ran out by {MEASURED}: {str(measured.get('out_of_memory'))[:40]}; the run is {status} and has "
-               f"{events} events about it")
+    ran_out = measured.get("out_of_memory")
+    # Running out of memory ends a run: status, event and measurement agree about it.
+    if measured and (isinstance(ran_out, str) is not bool(events) or (events and status != "failed")):
+        yield f"memory ran out by {MEASURED}: {str(ran_out)[:40]}; the run is {status} and has {events} events about it"
     # Another attempt may have run on another machine.
     if unit.manifest.resumes:
         return
     source = measured.get("measured_source")
-    peak, before, peak_before = (measured.get(name) for name in (
-        "measured_peak_bytes", "resident_before_bytes", "peak_before_bytes"))
-    if source == PROCESS_PEAK and type(peak) is int and type(before) is int and type(peak_before) is int:
-        grown = measured.get("growth_bytes")
-        if (expected := growth(peak, before, peak_before)) != (grown if type(grown) is int else None):
-            yield f"{MEASURED}: a growth of {str(grown)[:40]}, {peak} after {before} gives {expected or 'none'}"
-        # A peak counts what the process held before, so no later one can be lower.
-        floor = max(before, peak_before) * (1 - RESIDENT_SLACK)
-        yield from (f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before "
-                    "the first" for step in unit.steps if isinstance(step.memory_bytes, int)
-                    and step.memory_source == PROCESS_PEAK and step.memory_bytes < floor)
-    yield from (f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, that of {MEASURED} is of "
-                f"{source[:40]!r}" for row in unit.metrics
-                if isinstance(source, str) and row.get("memory_source", source) != source)
+    sizes = [measured.get(name) for name in ("measured_peak_bytes", "resident_before_bytes", "peak_before_bytes")]
+    if source == PROCESS_PEAK and all(type(size) is int for size in sizes):
+        yield from _growth_problems(unit, measured.get("growth_bytes"), *sizes)
+    if isinstance(source, str):
+        yield from (f"step {row.get('step')}: memory of {str(row.get('memory_source'))[:40]!r}, that of {MEASURED} is "
+                    f"of {source[:40]!r}" for row in unit.metrics if row.get("memory_source", source) != source)
+
+
+def _growth_problems(unit: Unit, recorded: Any, peak: Any, before: Any, peak_before: Any) -> Iterator[str]:
+    """The recorded growth of the process, and the peaks in the log, against its memory before the first step."""
+    expected = growth(peak, before, peak_before)
+    if expected != (recorded if type(recorded) is int else None):
+        yield f"{MEASURED}: a growth of {str(recorded)[:40]}, {peak} after {before} gives {expected or 'none'}"
+    # A peak counts what the process held before, so no later one can be lower.
+    floor = max(before, peak_before) * (1 - RESIDENT_SLACK)
+    yield from (f"step {step.step}: a peak of {step.memory_bytes:,} bytes, the process held {floor:,.0f} before the "
+                "first" for step in unit.steps if isinstance(step.memory_bytes, int)
+                and step.memory_source == PROCESS_PEAK and step.memory_bytes < floor)
 
 
 def _plan_problems(unit: Unit, plan: dict[str, Any]) -> Iterator[str]:
-    """The planned peak: that of its program, the sum of its parts, and what the compiler said of it."""
-    peak, peaks, sizes = plan["peak_bytes"], section_of(plan, "peaks"), section_of(plan, "breakdown")
+    """The planned peak against the peaks of all programs, its parts, and the numbers of the compiler."""
+    peak, peaks = plan["peak_bytes"], section_of(plan, "peaks")
     if min(peak, plan["limit_bytes"]) < 0:
         yield f"{PLAN}: peak_bytes or limit_bytes is no number of bytes"
     if peaks and (peaks.get(str(plan.get("program"))) != peak or peak != max(peaks.values())):
         yield f"{PLAN}: peak_bytes is not the largest of peaks, that of {str(plan.get('program'))[:20]!r}"
     parts = [part for part in plan.get("parts") or () if isinstance(part, dict)]
-    ours, used = unit.engine_is_ours, unit.manifest.device
-    off = peak - sum(part["size_bytes"] for part in parts)
-    # An engine from elsewhere need not name all parts; on a card that was too small, PyTorch's allocator had to give
-    # back what is in them.
-    gave_back = plan.get("source") == "traced" and used.platform == "gpu"
-    if parts and ours and not -(math.inf if gave_back else ROUNDING_BYTES) <= off <= ROUNDING_BYTES:
-        yield f"{PLAN}: its parts add up to {peak - off:,}, its peak is {peak:,}"
-    if all(type(sizes.get(name)) is int for name in COMPILED):  # traced or by formula, its entries are the parts
-        total = sizes["arguments"] + sizes["outputs"] + sizes["temporaries"] - sizes["aliased"]
-        if sizes["sum"] != total:
-            yield f"{PLAN}: breakdown.sum is {sizes['sum']:,}, its parts add up to {total:,}"
-        more = sum(size for name, size in sizes.items() if name not in (*COMPILED, "code") and type(size) is int)
-        # Next to other programs than the step there is what only they do not hold: moments, say.
-        if plan.get("program", "step") == "step" and peak != max(total, sizes["compiler_peak"]) + more:
-            yield f"{PLAN}: peak_bytes is {peak:,}, its breakdown says {max(total, sizes['compiler_peak']) + more:,}"
-    # On one processor weights and moments are exact: several devices share them unevenly, accelerators pad them.
-    if ours and (used.platform, used.count, plan.get("source"), plan.get("program", "step")) == (
-            "cpu", 1, "compiled", "step"):
-        exact: dict[str, int] = {}
-        with suppress(NotChecked):  # said by `consistency.tensors`
-            exact = expected_tensors(unit).exact_bytes(unit.manifest.parameters)
-        if any(part["name"] == PER_LAYER_TABLE for part in parts):
-            exact.pop("parameters", None)  # the table is a separate part
-        yield from (f"{PLAN}: {part['name']} take {part['size_bytes']:,} bytes, by the recipe {exact[part['name']]:,}"
-                    for part in parts if part.get("certainty") == "exact"
-                    and exact.get(part["name"], part["size_bytes"]) != part["size_bytes"])
+    if parts and unit.engine_is_ours:
+        yield from _part_problems(unit, plan, parts)
+    yield from _breakdown_problems(plan)
+
+
+def _part_problems(unit: Unit, plan: dict[str, Any], parts: list[dict[str, Any]]) -> Iterator[str]:
+    """The parts against the peak; on one processor those that are exact against the recipe."""
+    used, peak = unit.manifest.device, plan["peak_bytes"]
+    total = sum(part["size_bytes"] for part in parts)
+    # On a card that was too small, PyTorch's allocator gives memory back: the peak is then less than the parts.
+    gives_back = plan.get("source") == "traced" and used.platform == "gpu"
+    if peak - total > ROUNDING_BYTES or (total - peak > ROUNDING_BYTES and not gives_back):
+        yield f"{PLAN}: its parts add up to {total:,}, its peak is {peak:,}"
+    # Several devices share weights and moments unevenly, accelerators pad them.
+    if (used.platform, used.count, plan.get("source"), plan.get("program", "step")) != ("cpu", 1, "compiled", "step"):
+        return
+    try:
+        exact = expected_tensors(unit).exact_bytes(unit.manifest.parameters)
+    except NotChecked:
+        return  # said by `consistency.tensors`
+    if any(part["name"] == PER_LAYER_TABLE for part in parts):
+        exact.pop("parameters", None)  # the table is a separate part
+    for part in parts:
+        name, size = part["name"], part["size_bytes"]
+        if part.get("certainty") == "exact" and exact.get(name, size) != size:
+            yield f"{PLAN}: {name} take {size:,} bytes, by the recipe {exact[name]:,}"
+
+
+def _breakdown_problems(plan: dict[str, Any]) -> Iterator[str]:
+    """The peak against the compiler's numbers for the step."""
+    peak, sizes = plan["peak_bytes"], section_of(plan, "breakdown")
+    if not all(type(sizes.get(name)) is int for name in COMPILED):
+        return  # traced or by formula: its entries are the parts
+    total = sizes["arguments"] + sizes["outputs"] + sizes["temporaries"] - sizes["aliased"]
+    if sizes["sum"] != total:
+        yield f"{PLAN}: breakdown.sum is {sizes['sum']:,}, its parts add up to {total:,}"
+    # Further entries are held while the step runs, such as a teacher.
+    more = sum(size for name, size in sizes.items() if name not in (*COMPILED, "code") and type(size) is int)
+    expected = max(total, sizes["compiler_peak"]) + more
+    # Other programs than the step do not hold all of it.
+    if plan.get("program", "step") == "step" and peak != expected:
+        yield f"{PLAN}: peak_bytes is {peak:,}, its breakdown says {expected:,}"

@@ -1,12 +1,11 @@
 """Levels 1 and 2: the log of a run with pairs or verdicts follows from its rows, their reference and itself.
 
-No weights are needed. Whether the log probabilities are the reference's, and whether the updates were made, takes the
-weights: a replay computes them again.
+No weights are needed. Whether the log probabilities are the reference's, only a replay can tell.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from workings.data.batches import Position
 from workings.data.pair_rows import pair_ids, read_log_prob_lines, verdict_ids, verdict_of
@@ -30,25 +29,25 @@ def _learns_by_reference(unit: Unit) -> bool:
 
 @check("consistency.preferences", when=lambda unit: unit.algorithm.examples in ("pairs", "verdicts"))
 def pairs(unit: Unit) -> Found:
-    """Neighbouring ids of kept and dropped rows; the same question and number of prompt tokens; of a pair two texts."""
+    """Rows come in twos with the ids of one example: of one prompt, and for a pair with two different completions."""
     kind, ids_of = ("verdict", verdict_ids) if learns_from("verdicts")(unit) else ("pair", pair_ids)
     rows = kept_rows(unit)
     names = ids_of([row["id"] for row in rows])
-    # Called for its errors: dropped rows have to come in twos as well.
-    ids_of([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])
+    ids_of([str(row.get("id")) for row in unit.lines(ROWS) if row.get("status") == "dropped"])  # raises for other ids
     for name, one, other in zip(names, rows[::2], rows[1::2], strict=True):
         if one.get("prompt_digest") != other.get("prompt_digest") or _prompt(one) != _prompt(other):
             yield f"{kind} {name[:60]!r}: completions of different prompts"
         if kind == "pair" and one["digest"] == other["digest"]:
             yield f"pair {name[:60]!r}: one completion, chosen and rejected"
-    if not same_json(recorded := unit.manifest.facts.get("pairs", len(names)), len(names)):
+    recorded = unit.manifest.facts.get("pairs", len(names))
+    if not same_json(recorded, len(names)):
         yield f"{MANIFEST} says {str(recorded)[:20]} {kind}s, the row index has {len(names)}"
     return f"{len(names):,} {kind}s"
 
 
 @check("consistency.preferences", when=records(REFERENCE_LOG_PROBS))
 def reference(unit: Unit) -> Found:
-    """One log probability for each row of the first epoch, as far as the planned steps reach; none above 0."""
+    """One log probability, at most 0, for each row of the first epoch that a planned step takes."""
     if not unit.metrics and not unit.has(REFERENCE_LOG_PROBS):  # the run ended before they were computed
         return None
     log_probs, batches = _log_probs(unit), batches_of(unit)
@@ -67,11 +66,12 @@ def reference(unit: Unit) -> Found:
 def preferences(unit: Unit) -> Found:
     """Accuracy and margin of each step against pairs and rewards; the loss agrees with margin and accuracy."""
     algorithm: Dpo = _algorithm(unit)
-    for subject, numbers, (chosen, _) in _steps(unit):
-        slack = TOLERANCE * (1 + algorithm.beta * _scale(numbers))
-        yield from (f"{subject}: {problem}" for problem in (
-            *_share_problems(numbers["accuracy"], len(chosen)), *_margin_is_difference(numbers, slack),
-            *margin_problems(algorithm, numbers, len(chosen), slack)))
+    for step in _steps(unit):
+        slack = TOLERANCE * (1 + algorithm.beta * _scale(step.numbers))
+        problems = [*_share_problems(step.numbers["accuracy"], len(step.chosen)),
+                    *_margin_is_difference(step.numbers, slack),
+                    *margin_problems(algorithm, step.numbers, len(step.chosen), slack)]
+        yield from (f"{step.name}: {problem}" for problem in problems)
     return f"{len(unit.metrics)} steps"
 
 
@@ -80,17 +80,18 @@ def implied_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; the first rewards are 0."""
     algorithm: Dpo = _algorithm(unit)
     reference_log_probs = _log_probs(unit) if unit.metrics else {}
-    for subject, numbers, ids in _steps(unit):
-        is_first = subject == FIRST and unit.in_float32_on_cpu
+    for step in _steps(unit):
+        is_first = step.name == FIRST and unit.in_float32_on_cpu
         if is_first:
-            yield from _first_loss_problems(algorithm, numbers)
-        for side, names in zip(("chosen", "rejected"), ids, strict=True):
+            yield from _first_loss_problems(algorithm, step.numbers)
+        for side, names in (("chosen", step.chosen), ("rejected", step.rejected)):
             # reward = beta (log p - reference), so the reference follows from the log: log p - reward / beta.
             mean = math.fsum(reference_log_probs[name] for name in names) / len(names)
-            now, moved = numbers[f"{side}_log_prob"], numbers[f"{side}_reward"] / algorithm.beta
+            now, moved = step.numbers[f"{side}_log_prob"], step.numbers[f"{side}_reward"] / algorithm.beta
             size = 1 + abs(now) + abs(mean)
             if not abs(now - moved - mean) <= TOLERANCE * size:
-                yield f"{subject}: by the log the reference finds the {side} rows {now - moved:.6g}, it said {mean:.6g}"
+                yield (f"{step.name}: by the log the reference finds the {side} rows {now - moved:.6g}, it said "
+                       f"{mean:.6g}")
             elif is_first and not abs(moved) <= FIRST_STEP_TOLERANCE * size:
                 yield (f"{FIRST}: the {side} rows are {moved:.3g} likelier than under the reference, which is the "
                        "model before this step")
@@ -117,14 +118,24 @@ def _log_probs(unit: Unit) -> dict[str, float]:
     return read_log_prob_lines(unit.lines(REFERENCE_LOG_PROBS))
 
 
-def _steps(unit: Unit) -> Iterator[tuple[str, dict[str, float], tuple[list[str], list[str]]]]:
-    """Of each step its name, the objective's numbers in its line, and the ids of its chosen and its rejected rows."""
+class _Step(NamedTuple):
+    name: str
+    numbers: dict[str, float]
+    """The objective's numbers in the step's line of the log."""
+    chosen: list[str]
+    """Ids of its rows with chosen completions; of verdicts, with the completions that were judged."""
+    rejected: list[str]
+    """Ids of the others."""
+
+
+def _steps(unit: Unit) -> Iterator[_Step]:
+    """The steps of a run. Raises `RecordError` for a line without one of the objective's numbers."""
     names = ("loss", *_algorithm(unit).objective.metrics)
     for line, planned in planned_steps(unit):
-        subject, ids = f"step {line['step']}", row_ids(batches_of(unit), planned.at)
+        ids = row_ids(batches_of(unit), planned.at)
         if missing := [name for name in names if not is_number(line.get(name))]:
-            raise RecordError(f"{subject}: no {', '.join(missing)}")
-        yield subject, {name: float(line[name]) for name in names}, (ids[::2], ids[1::2])
+            raise RecordError(f"step {line['step']}: no {', '.join(missing)}")
+        yield _Step(f"step {line['step']}", {name: float(line[name]) for name in names}, ids[::2], ids[1::2])
 
 
 def _share_problems(share: float, count: int) -> Iterator[str]:
@@ -144,13 +155,9 @@ def _scale(numbers: Mapping[str, float]) -> float:
 
 
 def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, slack: float) -> Iterator[str]:
-    """What an accuracy says against the mean margin, and a loss against both.
+    """Problems of a step's ``accuracy`` against its mean ``margin``, and of its ``loss`` against both.
 
-    Args:
-        algorithm: of the run.
-        numbers: ``accuracy``, ``margin`` and ``loss`` of the step.
-        pairs: of the step.
-        slack: how far rounding may move a margin.
+    ``pairs``: their number in the step; ``slack``: how far rounding may move a margin.
     """
     right = round(numbers["accuracy"] * pairs)
     margin, loss = numbers["margin"], numbers["loss"]
@@ -158,8 +165,7 @@ def margin_problems(algorithm: Dpo, numbers: Mapping[str, float], pairs: int, sl
         yield f"a margin of {margin:g}, with {'every' if right else 'no'} pair correct"
         return
     least, most = 0.0, math.inf
-    # The closer bounds follow from the sigmoid loss of plain margins. Labels that are smoothed add their share of the
-    # margin, because the losses of m and of -m differ by m.
+    # Smoothed labels add their share of the margin, because the losses of m and of -m differ by m.
     if algorithm.loss == "sigmoid" and not algorithm.length_normalized:
         least, most = (bound + algorithm.label_smoothing * margin for bound in loss_bounds(margin, right, pairs))
     if not least - slack <= loss <= most + slack:
@@ -175,10 +181,11 @@ def loss_bounds(margin: float, right: int, pairs: int) -> tuple[float, float]:
     total = margin * pairs
     same_side = right if total > 0 else pairs - right
     at_zero = pair_loss(0.0)
-    # Rounding may leave no pair on the side of a mean that is all but 0.
-    least = at_zero if not same_side else (
-        (pairs - same_side) * at_zero + same_side * pair_loss(total / same_side)) / pairs
-    most = ((pairs - 1) * at_zero + pair_loss(total)) / pairs if right in (0, pairs) else math.inf
+    least, most = at_zero, math.inf
+    if same_side:  # rounding may leave no pair on the side of a mean that is all but 0
+        least = ((pairs - same_side) * at_zero + same_side * pair_loss(total / same_side)) / pairs
+    if right in (0, pairs):
+        most = ((pairs - 1) * at_zero + pair_loss(total)) / pairs
     return least, most
 
 
@@ -190,16 +197,18 @@ def pair_loss(margin: float) -> float:
 @check("recompute.implied_rewards", when=learns_from("verdicts"))
 def verdict_rewards(unit: Unit) -> Found:
     """Log probability minus reward over beta is what the reference said; shares, drift and loss are possible ones."""
-    algorithm, said = _algorithm(unit), _log_probs(unit) if unit.metrics else {}
-    for subject, numbers, (own, _) in _steps(unit):
-        mean = math.fsum(said[name] for name in own) / len(own)
-        yield from (f"{subject}: {problem}" for problem in _verdict_problems(
-            algorithm, numbers, own, mean, first=subject == FIRST and unit.in_float32_on_cpu))
+    algorithm, reference_log_probs = _algorithm(unit), _log_probs(unit) if unit.metrics else {}
+    for step in _steps(unit):
+        mean = math.fsum(reference_log_probs[name] for name in step.chosen) / len(step.chosen)
+        is_first = step.name == FIRST and unit.in_float32_on_cpu
+        yield from (f"{step.name}: {problem}" for problem in _verdict_problems(
+            algorithm, step.numbers, step.chosen, mean, first=is_first))
     return f"{len(unit.metrics)} steps"
 
 
 def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[str], reference: float, *, first: bool
                       ) -> Iterator[str]:
+    """Problems of a step; ``reference``: mean log probability of its own rows under the reference."""
     yield from _share_problems(numbers["accuracy"], len(own))
     size = 1 + abs(numbers["log_prob"]) + abs(reference)
     moved = numbers["implied_reward"] / algorithm.beta
@@ -222,8 +231,9 @@ def _verdict_problems(algorithm: Kto, numbers: Mapping[str, float], own: list[st
 def mean_rewards(unit: Unit) -> Found:
     """Rewards are beta times log probabilities, the margin is their difference, and the loss is a possible one."""
     algorithm = _algorithm(unit)
-    for subject, numbers, (chosen, _) in _steps(unit):
-        yield from (f"{subject}: {problem}" for problem in _reward_problems(algorithm, numbers, len(chosen)))
+    for step in _steps(unit):
+        yield from (f"{step.name}: {problem}"
+                    for problem in _reward_problems(algorithm, step.numbers, len(step.chosen)))
     return f"{len(unit.metrics)} steps"
 
 

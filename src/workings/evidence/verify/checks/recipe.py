@@ -1,4 +1,4 @@
-"""Levels 1 and 2: the recipe as written gives that which ran; an evaluation is the one that its run announced."""
+"""Levels 1 and 2: the recipe as written gives the one that ran; an evaluation is the one that its run announced."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -35,7 +35,6 @@ def recipe(unit: Unit) -> Found:
         return not_checked("a smoke run: its recipe was made small", blocking=False)
     written = unit.json_object(layout.OVERRIDES)
     overrides = written["overrides"]
-    # Broken bytes become signs that no recipe has, and the parser's error names the place.
     text = unit.read(layout.RECIPE, MAX_RECIPE_BYTES).decode("utf-8", errors="replace")
     # Other versions may have other defaults; written keys mean the same.
     same_version = unit.written_by_this_version
@@ -49,51 +48,53 @@ def recipe(unit: Unit) -> Found:
         return not_checked(f"this version does not read it: {error.given[:120]}", blocking=False)
     expected = loaded.resolved() if same_version else loaded.recipe.model_dump(mode="json", exclude_unset=True)
     if loaded.recipe.training.epochs and has_few_sequences(unit):
-        # The file says how often the rows are gone through; how many steps that is follows from them.
         expected["training"]["steps"] = batches_of(unit).steps_in(loaded.recipe.training.epochs)
     recorded = unit.json(layout.CONFIG)
-    more = sorted(_keys(recorded) - _keys(expected)) if same_version else []
-    yield from (f"{layout.CONFIG}: {key[:40]} is no key of the recipe as written" for key in more)
     yield from (f"{layout.CONFIG}: {place}" for place in differences(recorded, expected, common=True))
-    if same_version and written.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
+    if not same_version:
+        return not_checked(f"defaults of {unit.manifest.workings_version[:20]}; written keys agree", blocking=False)
+    yield from (f"{layout.CONFIG}: {key[:40]} is no key of the recipe as written"
+                for key in sorted(_keys(recorded) - _keys(expected)))
+    if written.get("renamed", list(loaded.renamed)) != list(loaded.renamed):
         yield f"{layout.OVERRIDES}: renamed is not what the recipe's keys give"
-    return f"{layout.RECIPE} and {len(overrides)} overrides" if same_version else not_checked(
-        f"defaults of {unit.manifest.workings_version[:20]}; written keys agree", blocking=False)
+    return f"{layout.RECIPE} and {len(overrides)} overrides"
 
 
-def _keys(value: Any, path: str = "") -> set[str]:
-    return {key for name, inner in value.items() for key in (path + name, *_keys(inner, f"{path}{name}."))
-            } if isinstance(value, dict) else set()
+def _keys(value: dict[str, Any], prefix: str = "") -> set[str]:
+    """Dotted keys of an object and of all objects in it."""
+    keys = set[str]()
+    for name, inner in value.items():
+        keys.add(prefix + name)
+        if isinstance(inner, dict):
+            keys |= _keys(inner, f"{prefix}{name}.")
+    return keys
 
 
 @check("consistency.recipe", when=lambda unit: unit.written_by_train)
 def config(unit: Unit) -> Found:
     """Digests of evaluation data against the recipe; the event that announces the evaluation."""
     section, digests = unit.section("evaluation"), unit.manifest.data_digests
-    # Data that the recipe names have a digest, and no others.
     for key, name in (("items", "items"), ("traces", "evaluation_traces")):
-        is_named = section.get(key, "none") != "none"
-        if "evaluation" in unit.manifest.config and is_named != (name in digests):
+        is_named, has_digest = section.get(key, "none") != "none", name in digests
+        if "evaluation" in unit.manifest.config and is_named != has_digest:
             yield (f"the recipe's evaluation.{key} is {str(section.get(key))[:40]!r}, and {layout.DATA_DIGESTS} has "
-                   f"{'one' if name in digests else 'none'} of {name}")
+                   f"{'a' if has_digest else 'no'} digest of {name}")
     if unit.written_by_this_version and unit.recipe is not None:
         yield from _announcement_problems(unit, unit.recipe)
     return f"config digest {unit.manifest.config_digest[:16]}…"
 
 
 def _announcement_problems(unit: Unit, recipe: Recipe) -> Iterator[str]:
-    """The event that announces the evaluation: once, before the first step, as the recipe asks."""
+    """The event that announces the evaluation: there is one, as the recipe asks."""
     announcements = [row for row in unit.events if row.get("kind") == layout.ANNOUNCED]
     expected = int(recipe.evaluation.items != "none")
-    # An attempt that was killed at once announced nothing, and a later one could know the answers.
+    # The first attempt of a resumed run may have been killed before it announced anything.
     if len(announcements) > expected or (len(announcements) < expected and not unit.manifest.resumes):
         yield f"{len(announcements)} events announce the evaluation of {recipe.evaluation.items[:40]!r}"
     for announcement in announcements[:1]:
         yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
             "decoding": settings_of(recipe).decoding(), "evaluation": layout.RECIPE_EVALUATION}, "by the recipe")
 
-
-# --- evaluations -----------------------------------------------------------------------------------------------------
 
 @check("consistency.announced", "measurements")
 def announced(unit: Unit) -> Found:
@@ -102,10 +103,8 @@ def announced(unit: Unit) -> Found:
     if run is None:
         yield from _shipped_template_problems(config)
         return not_checked("it is in no run: nothing was announced", blocking=False)
-    recipe, announcement = run.recipe, _announcement(run)
-    # Only the evaluation of the recipe is announced; others are compared as far as they name this run.
-    if unit.path_in(run) != layout.RECIPE_EVALUATION or recipe is None or recipe.evaluation.items == "none" \
-            or not run.written_by_train:
+    recipe = _recipe_of_evaluation(unit, run)
+    if recipe is None:
         if run.written_by_train:
             yield from _later_problems(run, config)
             yield from _twin_problems(unit, config)
@@ -113,17 +112,26 @@ def announced(unit: Unit) -> Found:
                            blocking=False)
     yield from contradictions(layout.EVALUATION_CONFIG, config, _by_recipe(config, recipe), "the recipe says")
     yield from contradictions(layout.EVALUATION_CONFIG, config, _by_run(run, config), "the run's is")
-    # The digest of the file's bytes, which differs from that of the items in it.
+    # Digests of files, which differ from the digest of the items in them.
     file_digest, known_digest = run.manifest.data_digests.get("items"), _known_digest(recipe)
     if known_digest and known_digest != file_digest:
         yield (f"the set {recipe.evaluation.items!r} has digest {known_digest[:16]}…, the run was given "
                f"{str(file_digest)[:16]}…")
+    announcement = _announcement(run)
     if announcement is None:
         return not_checked("evaluated as the recipe says; the file of its items is not here", blocking=False)
     yield from contradictions(f"{layout.EVENTS}: announced", announcement, {
         "items": config["items"], "decoding": config.get("decoding"), "evaluation": layout.RECIPE_EVALUATION,
     }, "evaluated was")
     return f"{config['items']['count']} items, announced before the first step"
+
+
+def _recipe_of_evaluation(unit: Unit, run: Unit) -> Recipe | None:
+    """The recipe that asks for an evaluation of its run; None for an evaluation that was made later."""
+    recipe = run.recipe
+    if recipe is None or recipe.evaluation.items == "none" or not run.written_by_train:
+        return None
+    return recipe if unit.path_in(run) == layout.RECIPE_EVALUATION else None
 
 
 def _announcement(run: Unit) -> dict[str, Any] | None:
@@ -134,9 +142,9 @@ def _announcement(run: Unit) -> dict[str, Any] | None:
 @check("recompute.items", when=lambda run: run.manifest.status == "complete" and run.recipe_evaluation is None)
 def announced_is_here(run: Unit) -> Found:
     """The first events of a complete run against the evaluations in it."""
-    # No failure: between its last step and its evaluation an honest run looks the same.
     announcement = _announcement(run)
     if announcement:
+        # No failure: between its last step and its evaluation an honest run looks the same.
         count = str(field_of(announcement, "items.count"))[:20]
         yield not_checked(f"an evaluation of {count} items was announced before the first step and is not here: "
                           "removed, or not made yet")
@@ -144,57 +152,65 @@ def announced_is_here(run: Unit) -> Found:
 
 
 def _by_recipe(config: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """Settings of the evaluation that the recipe asks for, by dotted key."""
     settings = settings_of(recipe)
     expected = {"form": settings.form, "aggregate": settings.aggregate, "scorer.name": settings.scorer,
                 "source": {"kind": "generated"}, "template.name": recipe.data.template,
                 **{f"decoding.{name}": value for name, value in settings.decoding().items()}}
-    # Limits have no key in a recipe: they are those of the version.
-    return expected | ({"limits": settings.limits(), "extraction.rules": settings.extraction()["rules"]}
-                       if field_of(config, "software.workings") == version(OURS) else {})
+    if field_of(config, "software.workings") == version(OURS):
+        # Limits have no key in a recipe: they are those of the version.
+        expected |= {"limits": settings.limits(), "extraction.rules": settings.extraction()["rules"]}
+    return expected
 
 
 def _by_run(run: Unit, config: dict[str, Any]) -> dict[str, Any]:
+    """Settings of an evaluation that follow from its run, by dotted key."""
     manifest, device = run.manifest, run.manifest.device
     expected: dict[str, Any] = {
         "engine.platform": device.platform, "engine.device": device.kind, "engine.devices": device.count,
         "software.workings": manifest.workings_version, **_template_digest(run, config)}
-    return expected | ({"model.run": manifest.name, "model.step": run.kept_step} if _names_a_model(config) else {})
+    if _names_a_model(config):
+        expected |= {"model.run": manifest.name, "model.step": run.kept_step}
+    return expected
 
 
 def _names_a_model(config: dict[str, Any]) -> bool:
-    return isinstance(model := config.get("model"), dict) and not is_absent(model)
+    model = config.get("model")
+    return isinstance(model, dict) and not is_absent(model)
 
 
 def _later_problems(run: Unit, config: dict[str, Any]) -> Iterator[str]:
     """What an evaluation that was made later says of its model, against the run around it: name, step and template.
 
-    The machine and the version may be others than those that trained.
+    It may be of another machine and version than the training.
     """
-    name = {"model.run": run.manifest.name} if _names_a_model(config) else {}
-    yield from contradictions(layout.EVALUATION_CONFIG, config, name | _template_digest(run, config), "the run's is")
-    step = field_of(config, "model.step")
-    # A damaged checkpoint is skipped for an older one, so any of them may have been evaluated.
-    # `type`, because a boolean is an integer for `isinstance`.
-    if name and (type(step) is not int or not 0 <= step <= run.manifest.completed_steps
-                 or (run.checkpoints and step not in run.checkpoints)):
-        yield (f"{layout.EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took "
-               f"{run.manifest.completed_steps} and keeps {str([*run.checkpoints])[1:60]}")
+    yield from contradictions(layout.EVALUATION_CONFIG, config, _template_digest(run, config), "the run's is")
+    if not _names_a_model(config):
+        return
+    yield from contradictions(layout.EVALUATION_CONFIG, config, {"model.run": run.manifest.name}, "the run's is")
+    step, done = field_of(config, "model.step"), run.manifest.completed_steps
+    # Any checkpoint may have been evaluated, because a damaged one is skipped for an older one.
+    if type(step) is not int or not 0 <= step <= done or (run.checkpoints and step not in run.checkpoints):
+        yield (f"{layout.EVALUATION_CONFIG}: model.step is {str(step)[:20]}, the run took {done} and keeps "
+               f"{str([*run.checkpoints])[1:60]}")
 
 
 def _twin_problems(unit: Unit, config: dict[str, Any]) -> Iterator[str]:
     """On a CPU one model answers the same items greedily with the same texts, however often it is asked."""
     if field_of(config, "engine.platform") != "cpu" or field_of(config, "decoding.temperature") != 0:
         return
-    # Of the same run: two runs may differ in their last bits.
-    for other in unit.record.units_of("measurements"):
-        if other is unit or other.parent is not unit.parent:
-            continue
+    # Two runs may differ in their last bits.
+    of_same_run = [other for other in unit.record.units_of("measurements")
+                   if other is not unit and other.parent is unit.parent]
+    for other in of_same_run:
         twin = other.json_object(layout.EVALUATION_CONFIG)
-        if not any(contradictions("", config, {key: twin.get(key) for key in KEYS_THAT_DECIDE_ANSWERS}, "")):
-            ours, theirs = ([(row.get("id"), row.get("completion")) for row in each.lines(layout.PREDICTIONS)]
-                            for each in (unit, other))
-            if ours != theirs:
-                yield f"the same model gave other answers to the same items in {other.title}"
+        is_twin = not any(contradictions("", config, {key: twin.get(key) for key in KEYS_THAT_DECIDE_ANSWERS}, ""))
+        if is_twin and _completions(other) != _completions(unit):
+            yield f"the same model gave other answers to the same items in {other.title}"
+
+
+def _completions(unit: Unit) -> list[tuple[Any, Any]]:
+    return [(row.get("id"), row.get("completion")) for row in unit.lines(layout.PREDICTIONS)]
 
 
 def _template_digest(run: Unit, config: dict[str, Any]) -> dict[str, str]:
@@ -204,28 +220,26 @@ def _template_digest(run: Unit, config: dict[str, Any]) -> dict[str, str]:
         return {}
     if name == "tokenizer":
         source = run.json_object(f"{layout.TOKENIZER}/tokenizer_config.json").get("chat_template")
-        # Several named templates are a list, which is not supported here.
         return {"template.digest": bytes_digest(source.encode())} if isinstance(source, str) else {}
-    shipped = _shipped_digest(name)
-    return {"template.digest": shipped} if shipped else {}
+    return _shipped_digest(name)
 
 
-def _shipped_digest(name: str) -> str:
-    """Digest of a chat template that this package ships; empty for another one."""
+def _shipped_digest(name: str) -> dict[str, str]:
+    """Digest of a chat template that this package ships, by its field; empty for another one."""
     shipped = files("workings.models").joinpath(f"templates/{name}.jinja")
     if name not in ("gemma", "gemma4", "plain") or not shipped.is_file():
-        return ""
+        return {}
     # Without the last line's end, as `ChatTemplate` takes the file.
-    return bytes_digest(shipped.read_bytes().removesuffix(b"\n"))
+    return {"template.digest": bytes_digest(shipped.read_bytes().removesuffix(b"\n"))}
 
 
 def _shipped_template_problems(config: dict[str, Any]) -> Iterator[str]:
     """Contradictions between an evaluation of weights and a shipped template."""
     ours = asked_our_engine(config) and field_of(config, "software.workings") == version(OURS)
-    shipped = _shipped_digest(str(field_of(config, "template.name")))
     # The template that asks Gemma 4 to think is made for the evaluation.
-    if ours and config.get("form") != "channel" and shipped:
-        yield from contradictions(layout.EVALUATION_CONFIG, config, {"template.digest": shipped}, "the shipped one is")
+    if ours and config.get("form") != "channel":
+        shipped = _shipped_digest(str(field_of(config, "template.name")))
+        yield from contradictions(layout.EVALUATION_CONFIG, config, shipped, "the shipped one is")
 
 
 def _known_digest(recipe: Recipe) -> str:

@@ -15,11 +15,9 @@ from workings.record.values import is_absent
 
 def _replay_of(unit: Unit) -> dict[str, Any]:
     """The replay of one run, made once for all checks. Raises `NotChecked` where there is none, and `RecordError`."""
-    # Several checks read the same replay, and taking the steps again is the dearest thing that verification does.
     if unit.path not in unit.record.replayed:
         try:
             unit.record.replayed[unit.path] = _replay(unit)
-        # Kept as well, so that a damaged record is not replayed for each check.
         except (NotChecked, RecordError) as error:
             unit.record.replayed[unit.path] = error
     result = unit.record.replayed[unit.path]
@@ -41,12 +39,12 @@ def steps(unit: Unit) -> Found:
 def controls(unit: Unit) -> Found:
     """Wrong steps against the log: without these, a tolerance that lets everything pass would look like a success."""
     facts = _replay_of(unit)
-    # Nothing was disproved, so this is no failure: one step alone, for example, says nothing about the learning rate.
+    # No failure: one step alone, for example, says nothing about the learning rate.
     if inside := [name for name, control in facts["controls"].items() if not control["outside"]]:
         yield not_checked(f"within the tolerance, so these steps cannot tell them apart: {', '.join(inside)}")
         return None
-    return ", ".join(f"{name} (step {control['steps']})" for name, control in facts["controls"].items()) \
-        + " fell outside"
+    outside = (f"{name} (step {control['steps']})" for name, control in facts["controls"].items())
+    return f"{', '.join(outside)} fell outside"
 
 
 @check("replay.predictions", "samples")
@@ -69,7 +67,7 @@ def predictions(run: Unit) -> Found:
         return not_checked(compared["absent"])
     text = (f"{compared['same']} of {compared['asked']} completions are the recorded text; "
             f"{percent(share, 0)} were expected")
-    # A share, not all: other hardware rounds differently, and one changed token changes the rest of a completion.
+    # Other hardware rounds differently, and one changed token changes the rest of a completion.
     if compared["same"] < share * compared["asked"]:
         yield text
     return text
@@ -84,8 +82,9 @@ def coverage(unit: Unit) -> Found:
         yield not_checked("the recomputed parts were not chosen by a seed", blocking=False)
         return None
     text = "; ".join(sentences(selection))
-    # Where a part was asked for, nothing is missing; it is still not said to be enough.
-    return text if selection["whole"] and misses_nothing(selection) else not_checked(text, blocking=selection["whole"])
+    if selection["whole"] and misses_nothing(selection):
+        return text
+    return not_checked(text, blocking=selection["whole"])
 
 
 def _samples_of(run: Unit) -> list[Unit]:

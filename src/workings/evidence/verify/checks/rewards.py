@@ -38,13 +38,11 @@ def prompts(unit: Unit) -> Found:
     """Digests of prompts and rewards; the rewards against those of the recipe, with their weights and limits."""
     inputs, digests = rollout_inputs_of(unit), unit.manifest.data_digests
     if digests.get("prompts") != inputs.prompts.digest:
-        yield (f"{PROMPTS} has digest {inputs.prompts.digest[:16]}…, the manifest "
-               f"{str(digests.get('prompts'))[:16]}…")
+        yield f"{PROMPTS} has digest {inputs.prompts.digest[:16]}…, the manifest {str(digests.get('prompts'))[:16]}…"
     for row in unit.lines(PROMPTS):
-        # By these digests questions are found that are also measured with; another one would hide such a question.
+        # `consistency.disjoint` compares these digests with the questions of evaluations.
         if row["status"] == "kept" and row["prompt_digest"] != prompt_digest(row["item"]["prompt"]):
             yield f"{shown(row['id'])}: its prompt_digest is not that of its prompt"
-        # A key that nothing reads would be a place to hide text in.
         if row.keys() - PROMPT_KEYS:
             yield f"{shown(str(row.get('id')))}: keys that no prompt has"
     if inputs.settings is not None:
@@ -57,19 +55,18 @@ def prompts(unit: Unit) -> Found:
 def rewards(unit: Unit) -> Found:
     """Tokens of prompts against the record's tokenizer; a completion ends with a stop token or at the limit.
 
-    Rewards of each completion against this project's, in a process with limits; a user's function is not run. Sums of
-    weights times values, and the algorithm's advantages of each group, equal to the bit.
+    Rewards of each completion, computed again in a process with limits; a user's function is not run. The sum of
+    weights times rewards, and the algorithm's advantages of each group, equal to the bit.
     """
     inputs, template, counts = rollout_inputs_of(unit), template_of(unit), Counter[str]()
     recorded = inputs.settings.rewards if inputs.settings else ()
-    not_here = {} if inputs.settings is None else _other_libraries(unit.json(REWARDS), inputs.settings)
+    not_here = _other_libraries(unit.json(REWARDS), inputs.settings) if inputs.settings else {}
     # Verification never runs code of the record: its author may be hostile.
     recomputed = tuple(reward for reward in recorded if not isinstance(reward, FileReward | JudgeReward)
                        and reward.scorer not in not_here)
-    yield from _compared(unit, recomputed, counts)
+    yield from _rollout_problems(unit, recomputed, counts)
     yield from (f"prompt {prompt.item.id[:60]!r}: other tokens than its question gives"
                 for prompt in inputs.prompts.prompts
-                # By the record's own tokenizer: another one would give other tokens for the same text.
                 if tuple(template.prompt_ids(prompt.item.prompt, prompt.item.history)) != prompt.tokens)
     if user_rewards := [reward_name(reward) for reward in recorded if isinstance(reward, FileReward)]:
         yield not_checked(f"the reward {', '.join(user_rewards)} is code from elsewhere, which is not run; its values "
@@ -80,21 +77,24 @@ def rewards(unit: Unit) -> Found:
     return f"{counts['completions']:,} completions, {counts['rewards']:,} rewards, each the recorded one"
 
 
-def _compared(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: Counter[str]) -> Iterator[str | CheckFinding]:
-    """Problems of all rollouts, in one pass; adds the completions and the rewards that were computed again."""
+def _rollout_problems(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: Counter[str]
+                      ) -> Iterator[str | CheckFinding]:
+    """Problems of all rollouts, in one pass, with the rewards of ``recomputed`` computed again.
+
+    ``counts``: the numbers of `completions`, of `rewards`, and of the completions `rewarded again` are added to it.
+    """
     inputs, template, process = rollout_inputs_of(unit), template_of(unit), None
+    settings = inputs.settings
     with ExitStack() as stack:
-        if inputs.settings is not None and recomputed:
-            # One process for all rollouts, because its start takes longer than a rollout's rewards.
+        if settings is not None and recomputed:
             process = stack.enter_context(RewardProcess(
-                replace(inputs.settings, rewards=recomputed, call_seconds=CALL_SECONDS)))
-        # One at a time, so that memory does not grow with the length of the run.
+                replace(settings, rewards=recomputed, call_seconds=CALL_SECONDS)))
         for rollout in rollouts_of(unit):
             counts["completions"] += len(rollout.all_samples)
             yield from _end_problems(inputs, template, rollout)
-            if inputs.settings is not None:
-                yield from _advantage_problems(inputs, inputs.settings, rollout)
-                if any(isinstance(reward, JudgeReward) for reward in inputs.settings.rewards):
+            if settings is not None:
+                yield from _advantage_problems(inputs, settings, rollout)
+                if any(isinstance(reward, JudgeReward) for reward in settings.rewards):
                     yield from _reply_problems(rollout, counts)
             if process is not None:
                 yield from _reward_again(process, template, rollout, unit.tree.scoring, counts)
@@ -104,6 +104,7 @@ def _compared(unit: Unit, recomputed: tuple[RewardConfig, ...], counts: Counter[
 
 
 def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollout) -> Iterator[str]:
+    """Completions, and turns of episodes, that neither end with a stop token nor have the largest length."""
     limit, stops = inputs.algorithm.max_new_tokens, set(template.stop_ids)
     for _, sample in rollout.all_samples:
         written = [turn.written for turn in sample.turns] or [len(sample.tokens_with_stop)]
@@ -112,12 +113,13 @@ def _end_problems(inputs: RolloutInputs, template: ChatTemplate, rollout: Rollou
         for number, (count, reply) in enumerate(zip(written, observed, strict=True), start=1):
             tokens = sample.tokens_with_stop[start:start + count]
             start += count + reply
-            # The record says so for the last turn; an earlier truncated turn has no stop token.
-            ended = sample.completion.stop_token is not None if number == len(written) else bool(stops & {*tokens[-1:]})
-            own = tokens[:-1] if ended else tokens
-            # The stop token is one of the new tokens. One in the middle would mean that sampling continued after it.
-            if stops & {*own} or not (tokens[-1:] and tokens[-1] in stops and len(own) < limit if ended
-                                      else len(own) == limit):
+            ends_with_stop = bool(tokens) and tokens[-1] in stops
+            # The record says whether the last turn was cut off.
+            is_stopped = sample.completion.stop_token is not None if number == len(written) else ends_with_stop
+            own = tokens[:-1] if is_stopped else tokens
+            is_possible = ends_with_stop and len(own) < limit if is_stopped else len(own) == limit
+            # A stop token in the middle would mean that sampling continued after it.
+            if not is_possible or stops & {*own}:
                 yield (f"rollout of step {rollout.step}: a completion of {len(own)} tokens that neither ended nor was "
                        "cut off")
 
@@ -131,7 +133,6 @@ def _advantage_problems(inputs: RolloutInputs, settings: RewardSettings, rollout
             sums = []
         if sums != [sample.reward for sample in group.samples]:
             yield f"{subject}: its rewards do not add up"
-        # Equal and not near: sums are `fsum`'s, which no order of adding changes.
         elif inputs.algorithm.advantages(sums) != [sample.advantage for sample in group.samples]:
             yield f"{subject}: other advantages than its rewards give"
 
@@ -169,17 +170,19 @@ def _reward_problems(recorded: Any, settings: RewardSettings, manifest_digest: s
     if manifest_digest != json_digest(recorded):
         yield f"{REWARDS} has digest {json_digest(recorded)[:16]}…, the manifest {str(manifest_digest)[:16]}…"
     for entry, reward, name in zip(recorded, settings.rewards, settings.names, strict=True):
+        recorded_version = entry.get("version")
         if (entry.get("name"), entry.get("weight")) != (name, reward.weight):
             yield f"{REWARDS}: another reward or weight than the recipe's {name}"
         elif isinstance(reward, JudgeReward):
-            if field_of(entry, "parameters.prompt") != PROMPT or not str(
-                    entry.get("version")).startswith(f"{JUDGE_VERSION} "):
+            is_ours = str(recorded_version).startswith(f"{JUDGE_VERSION} ")
+            if field_of(entry, "parameters.prompt") != PROMPT or not is_ours:
                 yield f"{REWARDS}: its judge was asked by another prompt than that of version {JUDGE_VERSION}"
-        # A version may name libraries, which may be others here or missing, and that of a file is its digest.
-        elif {**entry, "version": ""} != settings.entry(reward, version="") or (
-                not isinstance(reward, FileReward) and not needs_library(reward.scorer)
-                and entry.get("version") != settings.version(reward)):
-            yield f"{REWARDS}: {name} is not what the recipe and this version make of it"
+        else:
+            # Versions of libraries may be others here, and a file's version is its digest.
+            has_one_version = not isinstance(reward, FileReward) and not needs_library(reward.scorer)
+            if {**entry, "version": ""} != settings.entry(reward, version="") or (
+                    has_one_version and recorded_version != settings.version(reward)):
+                yield f"{REWARDS}: {name} is not what the recipe and this version make of it"
 
 
 def _versions(recorded: Any) -> dict[str, Any]:

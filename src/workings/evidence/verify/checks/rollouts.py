@@ -1,8 +1,7 @@
 """Level 1: prompts, seeds, groups, batches and the log of a run with rollouts follow from each other.
 
-No weights are needed: the completions are recorded, and everything derived from them is recomputed. With one update a
-rollout the recorded log probabilities are those of the update itself, so its loss, entropy and divergences follow. Of
-later updates from one rollout nothing but the bounds of these numbers is known.
+No weights are needed: everything follows from the recorded completions. The loss, entropy and divergences of an update
+follow from the recorded log probabilities if each rollout has one update; otherwise only their bounds are known.
 """
 
 import math
@@ -12,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from workings.data.batches import Position
 from workings.evidence.verify.record import Unit
-from workings.evidence.verify.registry import Found, check, is_number, records
+from workings.evidence.verify.registry import Found, check, contradictions, is_number, records
 from workings.evidence.verify.rollout_inputs import RolloutInputs, rollout_inputs_of, rollouts_of
 from workings.models.batch import Batch
 from workings.objectives.base import ArrayFunctions
 from workings.objectives.policy_gradient import ADVANTAGE, BEHAVIOR, LARGEST_LOG_RATIO, REFERENCE, PolicyGradient
 from workings.record.layout import ROLLOUTS
-from workings.record.metrics import StepMetrics
+from workings.record.metrics import RIGHT, WRONG
 from workings.rollouts.rollout import Group, Rollout, mismatch, rollout_metrics, sample_seed, select_groups
 from workings.ways.parts.rollout_batch import batch_of, completion_span, digest_of
 
@@ -46,72 +46,74 @@ def rollouts(unit: Unit) -> Found:
     The batch of each step, recomputed from tokens, advantages and log probabilities. Rewards, groups, lengths and ends,
     divergences, how far sampler and trainer disagree, and the loss against the log.
     """
-    inputs, position, names = rollout_inputs_of(unit), None, set[str]()
+    inputs, lines = rollout_inputs_of(unit), {line["step"]: line for line in unit.metrics}
     gaps = [*_step_problems(unit, inputs)]
     yield from gaps
-    completions = 0
-    steps, lines = {line.step: line for line in unit.steps}, {row["step"]: row for row in unit.metrics}
+    begin = Position()
+    names, completions = set[str](), 0
     for rollout in rollouts_of(unit):
-        # The first rollout begins at the default position: epoch 0, prompt 0.
-        if not gaps and rollout.position != (position or type(rollout.position)()):
+        if not gaps and rollout.position != begin:
             yield f"rollout of step {rollout.step}: its prompts begin elsewhere than the last one ended"
-        position = rollout.after
+        begin = rollout.after
         completions += len(rollout.all_samples)
         yield from (f"rollout of step {rollout.step}: {problem}" for problem in _sampling_problems(inputs, rollout))
-        yield from _batch_problems(unit, inputs, rollout, steps, lines)
+        yield from _batch_problems(unit, inputs, rollout, lines)
         if rollout.step in lines:  # the step was completed
             values = rollout_metrics(rollout, inputs.reward_names) | mismatch(rollout)
             names |= values.keys()
-            yield from (f"step {rollout.step}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
-                        for name, value in values.items() if not is_number(logged := lines[rollout.step].get(name))
-                        or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12))
+            yield from _mean_problems(lines[rollout.step], values)
     # Numbers of a rollout in the line of an update without a rollout.
     yield from (f"step {step}: {', '.join(sorted(names & line.keys()))[:80]}, and no rollout was sampled for it"
                 for step, line in lines.items() if step not in inputs.steps and names & line.keys())
-    yield from (f"step {step}: no rollout" for step in steps)
     for line in unit.metrics:
         yield from bound_problems(line)
-    yield from _held_out_problems(unit)
+        if "held_out_right" in line:
+            yield from _held_out_problems(line)
     return f"{len(inputs.steps)} rollouts, {completions:,} completions of seed {unit.manifest.seed}"
 
 
-def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: Rollout, steps: dict[int, StepMetrics],
-                    lines: dict[Any, dict[str, Any]]) -> Iterator[str]:
-    """Problems of a rollout's batches and updates, whose lines are removed from ``steps``; ``lines``: as in the log."""
+def _batch_problems(unit: Unit, inputs: RolloutInputs, rollout: Rollout, lines: Mapping[Any, Mapping[str, Any]]
+                    ) -> Iterator[str]:
+    """Problems of the batches of a rollout; ``lines``: of the log, by step."""
     longest = max((len(prompt.tokens) + len(sample.tokens_with_stop) for prompt, sample in rollout.trained_samples),
                   default=1)
-    for part in range(min(inputs.shape.updates, len(steps))):
-        line = steps.pop(rollout.step + part, None)
+    for part in range(min(inputs.shape.updates, len(lines))):
+        line = lines.get(rollout.step + part)
         if line is None:  # the step was not completed
             continue
         # Padding takes memory as well: a short row may be padded to a bucket of millions of positions.
         unit.tree.cache.check_transient(POSITION_BYTES * prod(inputs.shape.batch_shape(longest)))
         batch = batch_of(rollout, part, inputs.shape, inputs.algorithm)
-        expected = (digest_of(batch), batch.real_tokens, batch.supervised_tokens)
-        if expected != (line.batch_digest, line.tokens, line.supervised_tokens):
-            yield f"step {line.step}: another batch than its rollout implies"
+        expected = {"batch_digest": digest_of(batch), "tokens": batch.real_tokens,
+                    "supervised_tokens": batch.supervised_tokens}
+        if any(contradictions("", line, expected, "")):
+            yield f"step {line['step']}: another batch than its rollout implies"
         else:
-            yield from _objective_problems(inputs, rollout, batch, lines[line.step])
+            yield from _objective_problems(inputs, rollout, batch, line)
 
 
-def _held_out_problems(unit: Unit) -> Iterator[str]:
-    for row in (row for row in unit.metrics if "held_out_right" in row):
-        marks = str(row["held_out_right"])
-        # Equal and not near: a quotient of two whole numbers is rounded in one way only.
-        if not marks or set(marks) - {"0", "1"} or row.get("held_out_items") != len(marks) \
-                or row.get("held_out_score") != marks.count("1") / len(marks):
-            yield (f"step {row['step']}: held_out_score is {str(row.get('held_out_score'))[:20]}, its marks give "
-                   "another value")
+def _mean_problems(line: Mapping[str, Any], values: Mapping[str, float]) -> Iterator[str]:
+    for name, value in values.items():
+        logged = line.get(name)
+        if not is_number(logged) or not math.isclose(logged, value, rel_tol=CLOSE_MEAN, abs_tol=1e-12):
+            yield f"step {line['step']}: {name} is {str(logged)[:20]}, the rollout gives {value:g}"
+
+
+def _held_out_problems(line: Mapping[str, Any]) -> Iterator[str]:
+    place, marks = f"step {line['step']}", str(line["held_out_right"])
+    if not marks or set(marks) - {RIGHT, WRONG}:
+        yield f"{place}: held_out_right is {marks[:40]!r}"
+        return
+    yield from contradictions(place, line, {
+        "held_out_items": len(marks), "held_out_score": marks.count(RIGHT) / len(marks)}, "its marks give")
 
 
 def _step_problems(unit: Unit, inputs: RolloutInputs) -> Iterator[str]:
     updates, done = inputs.shape.updates, unit.manifest.completed_steps
-    # A rollout has the number of the first update that was trained on it.
-    expected = list(range(1, done + 1, updates))
-    steps = list(inputs.steps)
+    steps, expected = list(inputs.steps), list(range(1, done + 1, updates))
     # A run that failed may have a rollout for a step that it could not complete.
-    if steps != expected and not (unit.manifest.status == "failed" and steps == [*expected, done + 1]
-                                  and done % updates == 0):
+    may_have_next = unit.manifest.status == "failed" and done % updates == 0
+    if steps != expected and not (may_have_next and steps == [*expected, done + 1]):
         yield f"rollouts of steps {str(steps[:4])[1:-1]}… ({len(steps)}), {done} steps ask for {len(expected)}"
 
 
@@ -119,15 +121,12 @@ def _sampling_problems(inputs: RolloutInputs, rollout: Rollout) -> Iterator[str]
     groups_per_rollout = inputs.shape.completions // inputs.algorithm.group
     rounds, over = divmod(len(rollout.groups), groups_per_rollout)
     most = inputs.algorithm.max_sampling_rounds
-    # Whole rounds only: resampling takes the groups of an update.
     if over or not 1 <= rounds <= most:
         yield f"{len(rollout.groups)} groups, updates take {groups_per_rollout}"
         return
-    prompt_positions, after = inputs.prompts.take(rollout.position, len(rollout.groups))
-    if [(position.prompt, position.epoch) for position in prompt_positions] != [(group.prompt, group.epoch)
-                                                                                for group in rollout.groups]:
+    expected, after = inputs.prompts.take(rollout.position, len(rollout.groups))
+    if [(each.prompt, each.epoch) for each in expected] != [(group.prompt, group.epoch) for group in rollout.groups]:
         yield "other prompts than seed and prompts imply"
-    # Otherwise prompts between two rollouts could have been skipped.
     if after != rollout.after:
         yield "the next one would begin elsewhere"
     if any(len(group.samples) != inputs.algorithm.group for group in rollout.groups):
@@ -140,9 +139,9 @@ def _sampling_problems(inputs: RolloutInputs, rollout: Rollout) -> Iterator[str]
         yield "log probabilities of a frozen model are there, or missing, against the recipe"
     yield from _choice_problems(rollout.groups, groups_per_rollout, dynamic=most > 1)
     # A logarithm of a probability is at most 0; rounding may lift it a little.
-    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in (
-            *(np.asarray(sample.completion.log_probs) for _, sample in rollout.all_samples),
-            *rollout.trainer_log_probs, *rollout.reference_log_probs)):
+    log_probs = [*(np.asarray(sample.completion.log_probs) for _, sample in rollout.all_samples),
+                 *rollout.trainer_log_probs, *rollout.reference_log_probs]
+    if any(not np.isfinite(x).all() or (x > 1e-3).any() for x in log_probs):
         yield "log probabilities above 0 or not finite"
 
 
@@ -151,20 +150,20 @@ def _choice_problems(groups: Sequence[Group], groups_per_rollout: int, *, dynami
     if select_groups(spreads, groups_per_rollout, dynamic=dynamic) != [group.kept for group in groups]:
         yield "other groups were learned from than the rule chooses"
     # It samples again only while groups are missing.
-    if len(groups) > groups_per_rollout and sum(select_groups(spreads[:-groups_per_rollout], groups_per_rollout,
-                                                              dynamic=dynamic)) == groups_per_rollout:
+    before_last_round = spreads[:-groups_per_rollout]
+    if sum(select_groups(before_last_round, groups_per_rollout, dynamic=dynamic)) == groups_per_rollout:
         yield "more was sampled than the rule allows"
 
 
 @check("consistency.rollouts", when=lambda unit: unit.recipe is not None and unit.recipe.sampler is not None)
 def sampler(unit: Unit) -> Found:
     """The digest of the adapters in each rollout, against the checkpoint before it and the rollouts around it."""
-    inputs, before = rollout_inputs_of(unit), (0, "")
+    inputs = rollout_inputs_of(unit)
     named = inputs.recipe.sampler
     assert named is not None  # `when`
     changed = {line.step for line in unit.steps if line.share_of_weights_changed > 0}
     saved = {step: unit.sums.get(f"{folder}/{ADAPTERS}") for step, folder in unit.checkpoints.items()}
-    compared = 0
+    last_before, adapter_before, compared = 0, "", 0
     for rollout in rollouts_of(unit):
         tag, about = rollout.sampler, f"rollout of step {rollout.step}"
         if {*tag} != TAG or tag["name"] != named.name or tag["behind"] not in ("0", "1"):
@@ -179,13 +178,12 @@ def sampler(unit: Unit) -> Found:
             compared += 1
             if tag["adapter"] != saved[last]:
                 yield f"{about}: sampled with adapters that differ from checkpoint {last}"
-        if changed.intersection(range(before[0] + 1, last + 1)) and tag["adapter"] == before[1]:
+        if changed.intersection(range(last_before + 1, last + 1)) and tag["adapter"] == adapter_before:
             yield f"{about}: sampled with the adapters before update {last}"
-        before = last, tag["adapter"]
+        last_before, adapter_before = last, tag["adapter"]
     return f"{len(inputs.steps)} rollouts, {compared} against a checkpoint"
 
 
-# --- numbers of an update --------------------------------------------------------------------------------------------
 
 def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
     """Numbers of a metrics line that no update can have: below zero, shares above 1, a part longer than the whole."""
@@ -197,8 +195,7 @@ def bound_problems(line: Mapping[str, Any]) -> Iterator[str]:
     elif numbers.get("clip_fraction", 0) > 1 + ROUNDING:
         yield f"{place}: clip_fraction is {numbers['clip_fraction']:g}"
     elif "drawing_seconds" in numbers and numbers["drawing_seconds"] > line["seconds"]:
-        yield (f"{place}: drawing_seconds is {numbers['drawing_seconds']:g}, the whole step took "
-               f"{line['seconds']:g}")
+        yield f"{place}: drawing_seconds is {numbers['drawing_seconds']:g}, the whole step took {line['seconds']:g}"
 
 
 def _objective_problems(inputs: RolloutInputs, rollout: Rollout, batch: Batch,
@@ -232,8 +229,7 @@ def expected_metrics(objective: PolicyGradient, log_probs_BS: np.ndarray,
 
 def _rounding(objective: PolicyGradient, log_probs_BS: np.ndarray, mask_BS: np.ndarray,
               signals: Mapping[str, np.ndarray]) -> tuple[float, float]:
-    """The sum of the sizes of the loss's terms, which may cancel, and the number of tokens close to a bound."""
-    # The terms' sizes bound the rounding of their sum: terms that cancel leave a small sum with a large error.
+    """Sum of the sizes of the loss's terms, which bounds the rounding of their sum; number of tokens near a bound."""
     tokens_B1 = mask_BS.sum(-1, keepdims=True)
     share_BS = mask_BS / np.maximum(tokens_B1, 1)
     log_ratio_BS = (log_probs_BS - signals[BEHAVIOR]) * mask_BS
@@ -247,8 +243,8 @@ def _rounding(objective: PolicyGradient, log_probs_BS: np.ndarray, mask_BS: np.n
         sizes_BS += objective.kl_beta * (1 + np.abs(signals[REFERENCE] - log_probs_BS))
     bounds = [bound for bound in (1 - objective.clip_low, 1 + objective.clip_high) if bound > 0]
     near_BS = sum((np.abs(ratio_BS / bound - 1) < NEAR_BOUND) * mask_BS for bound in bounds)
-    return float((sizes_BS * (share_BS if objective.normalize == "sequences" else mask_BS)).sum()), float(
-        np.sum(near_BS))
+    weights_BS = share_BS if objective.normalize == "sequences" else mask_BS
+    return float((sizes_BS * weights_BS).sum()), float(np.sum(near_BS))
 
 
 def trainer_log_probs(rollout: Rollout, batch: Batch) -> np.ndarray:

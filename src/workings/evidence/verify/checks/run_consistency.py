@@ -46,7 +46,7 @@ def status(unit: Unit) -> Found:
 
 
 def _end_problems(unit: Unit) -> Iterator[str]:
-    """The reason of the end: the only one of its status, or that of the failure's event and of the step that failed."""
+    """The reason of the end, against the status; of a failed run, against its last event and the step that failed."""
     manifest, reason = unit.manifest, unit.manifest.status_reason
     expected = REASONS.get(manifest.status, reason)
     if manifest.status == "complete":
@@ -56,8 +56,8 @@ def _end_problems(unit: Unit) -> Iterator[str]:
     if manifest.status == "interrupted" and manifest.completed_steps == manifest.planned_steps:
         yield "interrupted, but every planned step was taken"
     kinds = [row.get("kind") for row in unit.events]
-    # An attempt fails once, and a failed run may be resumed and fail again.
-    if (failures := kinds.count("failed")) > len(unit.starts):
+    failures = kinds.count("failed")
+    if failures > len(unit.starts):
         yield f"{failures} events tell of a failure, {len(unit.starts)} of a start"
     if manifest.status != "failed":
         return
@@ -66,7 +66,8 @@ def _end_problems(unit: Unit) -> Iterator[str]:
     if reason in REASONS.values():
         yield f"failed, and the reason is {reason!r}"
     for pattern, after in ((_NOT_FINITE, 1), (_OUT_OF_MEMORY, 0)):
-        if (match := pattern.match(reason)) and int(match[1]) != manifest.completed_steps + after:
+        match = pattern.match(reason)
+        if match and int(match[1]) != manifest.completed_steps + after:
             yield f"{reason[:60]!r}, and {manifest.completed_steps} steps were completed"
 
 
@@ -78,7 +79,7 @@ def time_and_memory(unit: Unit) -> Found:
     if end < start:
         yield "finished before it started"
     seconds = sum(step.seconds for step in unit.steps)
-    # A second of slack: the clock of the steps and the clock of the day are two clocks.
+    # A second of slack, because steps are timed by another clock.
     if seconds > (end - start).total_seconds() + 1:
         yield f"{seconds:.1f} s of steps in {(end - start).total_seconds():.1f} s"
     moments = [moment(str(row.get("time"))) for row in unit.events]
@@ -97,15 +98,14 @@ def _date_problems(unit: Unit, start: datetime, end: datetime, events: list[date
             yield f"{name} is {when.date()}, before records of this form were made"
         if when > datetime.now(UTC) + CLOCK_DIFFERENCE:
             yield f"{name} is {when.date()}, and that is still to come"
-    # The event of a failure is written when all else is known.
     if events[-1] > end + CLOCK_SLACK:
         yield f"the last event is of {events[-1]}, the run ended at {end}"
 
 
 def _memory_problems(unit: Unit) -> Iterator[str]:
     """Problems of the measured peak: within the device's memory, not below the log, which never falls."""
-    peak, limit = (unit.json_object(file).get(key) if unit.has(file) else None
-                   for file, key in ((layout.MEASURED, "measured_peak_bytes"), (layout.PLAN, "limit_bytes")))
+    peak = unit.json_object(layout.MEASURED).get("measured_peak_bytes") if unit.has(layout.MEASURED) else None
+    limit = unit.json_object(layout.PLAN).get("limit_bytes") if unit.has(layout.PLAN) else None
     if isinstance(peak, int) and isinstance(limit, int) and 0 < limit < peak:
         yield f"peak of {peak:,} bytes on a device with {limit:,}"
     # A resumed run has the peak of its last process, and lines of the earlier ones.
@@ -125,9 +125,9 @@ def made_from(unit: Unit) -> Found:
     if unit.kind in layout.EVALUATION_UNITS:
         if unit.parent is not None and origin != unit.parent.root:
             yield f"made from {_origin_text(origin)}, it is in a run with root {unit.parent.root[:16]}…"
-        if _origin_text(unit.json_object(layout.EVALUATION_CONFIG).get("made_from", origin)) != _origin_text(origin):
+        in_settings = unit.json_object(layout.EVALUATION_CONFIG).get("made_from", origin)
+        if _origin_text(in_settings) != _origin_text(origin):
             yield f"{layout.EVALUATION_CONFIG} names another origin than the seal"
-    # An evaluation of an untrained model is alone, and its origin may be next to it.
     if unit.parent is None and not is_absent(origin) and origin not in unit.record.by_root:
         yield not_checked(f"made from {_origin_text(origin)}, which is not here", blocking=False)
     return f"made from {_origin_text(origin)}"
@@ -140,9 +140,10 @@ def evaluated_model(unit: Unit) -> Found:
     if run is None:
         return None
     expected = {"tokenizer.digest": run.manifest.data_digests.get("tokenizer"), "engine.name": run.manifest.engine}
+    present = {key for key, value in settings.items() if not is_absent(value)}
     yield from contradictions(layout.EVALUATION_CONFIG, settings, {
         name: value for name, value in expected.items()
-        if value is not None and not is_absent(settings.get(name.partition(".")[0], {"absent": ""}))}, "the run's is")
+        if value is not None and name.partition(".")[0] in present}, "the run's is")
     kind = field_of(settings, "source.kind")
     if "source" in settings and kind not in ANSWERED_HERE:
         yield f"completions are {str(kind)[:40]!r}, not generated by the run"
@@ -156,8 +157,8 @@ def _origin_text(origin: Any) -> str:
 @check("consistency.tokenizer")
 def tokenizer(unit: Unit) -> Found:
     """The digest of its files, recomputed without a library, because they are untrusted."""
-    manifest_digest, name = unit.manifest.data_digests.get("tokenizer"), f"{layout.TOKENIZER}/tokenizer.json"
-    settings = f"{layout.TOKENIZER}/tokenizer_config.json"
+    manifest_digest = unit.manifest.data_digests.get("tokenizer")
+    name, settings = f"{layout.TOKENIZER}/tokenizer.json", f"{layout.TOKENIZER}/tokenizer_config.json"
     if manifest_digest is None or not unit.has(name):
         return not_checked(f"no {name} or no digest of it", blocking=False)
     # Over the parsed content, as when it was recorded: spacing and order of keys do not change a tokenizer.
@@ -167,11 +168,10 @@ def tokenizer(unit: Unit) -> Found:
     return f"digest {manifest_digest[:16]}…"
 
 
-# --- views: texts generated from a record, which are no evidence -----------------------------------------------------
 
 @check("consistency.views", "units")
 def texts(unit: Unit) -> Found:
-    """README, rendered again, byte for byte; those of another version are not compared."""
+    """README, rendered again, byte for byte; that of another version is not compared."""
     views = views_of(unit)
     if not views:
         return None
@@ -186,14 +186,17 @@ def texts(unit: Unit) -> Found:
 
 
 def views_of(unit: Unit) -> dict[str, Callable[[], str]]:
-    """What renders the texts of a unit, by their names in it; none of what `train` did not write."""
-    if unit.is_run:
-        return {layout.README: lambda: run_readme(unit.manifest, unit)} if unit.written_by_train else {}
-    return {layout.README: lambda: _pack_readme(unit)} if unit.kind == PACK_KIND else {}
+    """Functions that render the generated texts of a unit, by their names in it."""
+    if unit.is_run and unit.written_by_train:
+        return {layout.README: lambda: run_readme(unit.manifest, unit)}
+    if unit.kind == PACK_KIND and not unit.is_run:
+        return {layout.README: lambda: _pack_readme(unit)}
+    return {}
 
 
 def _pack_readme(pack: Unit) -> str:
     contents, units = pack.json_object(PACK), pack.units_inside
-    return pack_readme(str(contents["workings_version"]), {path: unit.root for path, unit in units.items()}, {
-        path: (unit.manifest, unit.json(layout.OVERRIDES) if unit.has(layout.OVERRIDES) else {})
-        for path, unit in units.items() if unit.is_run}, by_digest=bool(contents["by_digest"]))
+    roots = {path: unit.root for path, unit in units.items()}
+    runs = {path: (unit.manifest, unit.json(layout.OVERRIDES) if unit.has(layout.OVERRIDES) else {})
+            for path, unit in units.items() if unit.is_run}
+    return pack_readme(str(contents["workings_version"]), roots, runs, by_digest=bool(contents["by_digest"]))

@@ -13,7 +13,6 @@ from workings.evidence.verify.tree import shown
 from workings.record.layout import ATTEST
 from workings.record.storage import parsed_bytes
 
-# Read before any sum could vouch for it, so a file of gigabytes must be refused by its size.
 MAX_ENVELOPE_BYTES = 1 << 18
 NO_LIBRARY = f"the libraries for signatures are not installed: {keys.INSTALL}"
 
@@ -34,7 +33,6 @@ def signed(run: Unit) -> Found:
         for key_id in (signature.keyid for signature in opened.signatures):
             if f"{key_id}.pub" not in files:
                 yield f"{ATTEST}/{name}: the public key {shown(key_id)} is not next to it"
-            # Without the libraries nothing is known about the signatures, which is not the same as a wrong one.
             elif keys.is_available():
                 known = _public_key(run, f"{key_id}.pub")
                 if known is not None and envelope.signed_by(opened, known):
@@ -43,7 +41,6 @@ def signed(run: Unit) -> Found:
                     yield f"{name}: not what key {shown(key_id)} signed"
     if not names:
         return not_checked("not signed", blocking=False)
-    # A unit that was added after the signing is not a forgery; it only lacks its own signature.
     if missing := sorted(_units_by_name(run).keys() - covered):
         yield not_checked(f"in no signed statement: {join_first(missing)}", blocking=False)
     return "; ".join(good) if good else not_checked(NO_LIBRARY, blocking=False)
@@ -65,8 +62,9 @@ def _file_problems(run: Unit) -> Iterator[str]:
 def _public_key(run: Unit, name: str) -> Any:
     """The public key of a file that is named after it; None for a file that holds none, or more than the key."""
     with suppress(RecordError):
-        key = keys.public_key(data := _read(run, name))
-        # PEM readers skip text around the key, so the bytes are compared with the one form that holds nothing else.
+        data = _read(run, name)
+        key = keys.public_key(data)
+        # PEM readers skip text around the key; the one form of a record holds nothing else.
         if f"{key.keyid}.pub" == name and data == keys.public_pem(key):
             return key
     return None
@@ -74,13 +72,11 @@ def _public_key(run: Unit, name: str) -> Any:
 
 @check("attestation.trust")
 def trust(run: Unit) -> Found:
-    """Each signature's key against those of `--key`: a key in a record only shows that one signer made all."""
-    # Keys that are in the record are never trusted by themselves: a forger can add a new key.
+    """Each signature's key against those of `--key`: a forger could put any key into a record."""
     if not run.record.trusted:
         return not_checked("signed, but no key was given to trust (--key)", blocking=False) if _envelopes(run) else None
     if not keys.is_available():
-        # This one blocks the level, because the reader has asked for it by giving a key.
-        return not_checked(NO_LIBRARY)
+        return not_checked(NO_LIBRARY)  # blocks the level, because the reader asks for it with a key
     trusted = [keys.public_key(data) for data in run.record.trusted]
     covered = set[str]()
     for name in _envelopes(run):
@@ -111,7 +107,6 @@ def _open(run: Unit, name: str) -> SignedStatement:
         data = _read(run, name)
         run.tree.cache.reserve(parsed_bytes(data))
         return envelope.open_envelope(data)
-    # There may be hundreds, and two functions ask for each.
     return run.cached(f"{ATTEST}/{name}", read)
 
 
@@ -122,7 +117,7 @@ def _covered(run: Unit, opened: SignedStatement) -> set[str]:
         raise RecordError(f"not an in-toto statement of the form {FORM['predicateType']}")
     covered = {str(field_of(subject, "name")): subject for subject in subjects}
     for name, subject in covered.items():
-        # Equal as a whole, because an extra digest or key would be unchecked.
+        # An extra digest or key would be unchecked.
         if name not in units or subject != {"name": name, "digest": {"sha256": units[name].root}}:
             raise RecordError(f"it names {shown(name)}, which is not here, or has another root")
     if len(covered) != len(subjects) or run.manifest.name not in covered:

@@ -26,7 +26,6 @@ _MOVED = re.compile(r"([\w.]{1,40}): (.{1,200}) before, (.{1,200}) now")
 def steps(unit: Unit) -> Found:
     """Numbers of the steps; the events of resumes against the steps that were kept, the layout and the run before."""
     numbers = [row.get("step") for row in unit.metrics]
-    # A smoothed curve or a removed step shows as a gap, because steps count from 1 without gaps.
     if numbers != list(range(1, len(numbers) + 1)):
         gap = next(index for index, number in enumerate(numbers, start=1) if number != index)
         yield f"line {gap} of {METRICS} is step {numbers[gap - 1]}"
@@ -56,29 +55,17 @@ def learning_rate(unit: Unit) -> Found:
 
 @check("consistency.checkpoints")
 def last_checkpoint(unit: Unit) -> Found:
-    """Their steps, the step in their state, and its tokens, time and data position."""
+    """Steps of the checkpoints, against the run and against the state in each; their files, weights and number."""
     folders, done = unit.checkpoints, unit.manifest.completed_steps
-    # A run that is stopped saves its last step as well.
     saved = ("complete", "interrupted") if unit.written_by_train else ("complete",)
     if not folders and unit.manifest.status in saved and done:
         yield f"{unit.manifest.status}, and no checkpoint of its last step"
     if not folders:
         return not_checked("the run holds no checkpoint", blocking=False)
     for number, folder in folders.items():
-        state = unit.json_object(f"{folder}/{STATE}")
-        if state.get("step") != number:
-            yield f"{folder}: its state is of step {state.get('step')}"
-        elif unit.written_by_train:
-            # Tokens and time add up from the lines of its steps. Counts are exact; seconds were summed step by step,
-            # with other rounding.
-            rows = unit.steps[:number]
-            yield from (f"{folder}: {name} is {str(told)[:20]}, the log adds up to {value}" for name, value in (
-                ("tokens", sum(row.tokens for row in rows)),
-                ("supervised_tokens", sum(row.supervised_tokens for row in rows)),
-                ("training_seconds", math.fsum(row.seconds for row in rows)))
-                if not math.isclose(told := state["facts"][name], value, rel_tol=1e-9))
+        yield from _state_problems(unit, number, folder)
     last = max(folders)
-    # A run that failed may have died before it could save its last step; every other one saves it before sealing.
+    # A run that failed may have died before it could save its last step.
     if last > done or (unit.manifest.status != "failed" and last != done):
         yield f"the last checkpoint is of step {last}, {done} steps were completed"
     yield from _file_problems(unit)
@@ -86,6 +73,23 @@ def last_checkpoint(unit: Unit) -> Found:
         yield from _kept_problems(unit)
         yield from _weights_problems(unit)
     return f"step {last}"
+
+
+def _state_problems(unit: Unit, number: int, folder: str) -> Iterator[str]:
+    """Problems of a checkpoint's state: its step, and its tokens and time against the log."""
+    state = unit.json_object(f"{folder}/{STATE}")
+    if state.get("step") != number:
+        yield f"{folder}: its state is of step {state.get('step')}"
+    elif unit.written_by_train:
+        lines = unit.steps[:number]
+        sums = {"tokens": sum(line.tokens for line in lines),
+                "supervised_tokens": sum(line.supervised_tokens for line in lines),
+                "training_seconds": math.fsum(line.seconds for line in lines)}
+        for name, value in sums.items():
+            recorded = state["facts"][name]
+            # The run added up its seconds step by step, with other rounding.
+            if not math.isclose(recorded, value, rel_tol=1e-9):
+                yield f"{folder}: {name} is {str(recorded)[:20]}, the log adds up to {value}"
 
 
 def _file_problems(unit: Unit) -> Iterator[str]:
@@ -97,8 +101,6 @@ def _file_problems(unit: Unit) -> Iterator[str]:
         first = names if first is None else first
         if not any(name.endswith(".safetensors") for name in names):
             yield f"{shown(folder)} holds no tensors"
-        # A large model's tensors are in as many files in every checkpoint: the engine splits them by its shapes. Only
-        # the number of shards changes with the number of processes.
         if names != first:
             yield f"{shown(folder)} has other files than the first checkpoint"
 
@@ -112,40 +114,45 @@ def _kept_problems(unit: Unit) -> Iterator[str]:
     if section.get("every_minutes"):  # when those were due, only a clock knew
         if numbers[-1:] != [done] or len(numbers) > keep + (best is not None):
             yield f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {keep} and the last step's"
-    else:
-        # One more than there are is enough to differ, and a manifest may claim any number of steps.
-        keep = min(keep, len(numbers) + 1)
-        due = sorted({done, *range(max(every, (done // every - keep) * every), done + 1, every)})[-keep:]
-        due = sorted({*due, *([] if best is None else [best.step])})
-        if numbers != due:
-            yield f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {str(due[:8])[1:-1]}"
+        return
+    # A manifest may claim any number of steps; one more than there are is enough to differ.
+    keep = min(keep, len(numbers) + 1)
+    first_due = max(every, (done // every - keep) * every)
+    due = sorted({*range(first_due, done + 1, every), done})[-keep:]
+    if best is not None:
+        due = sorted({*due, best.step})
+    if numbers != due:
+        yield f"checkpoints of steps {str(numbers[:8])[1:-1]}, the recipe keeps {str(due[:8])[1:-1]}"
 
 
 def _weights_problems(unit: Unit) -> Iterator[str]:
-    """Checkpoints with an earlier one's weights although the log says that steps changed some, or the other way."""
-    # By the digests of the sums: the bytes of the tensors need not be read, nor even be here.
+    """Whether weights differ between two checkpoints exactly if the log says that steps between them changed some."""
+    # By the digests in the sums: a pack may lack the tensors themselves.
     weights = {number: {name.rpartition("/")[2]: digest for name, digest in unit.sums.items()
                         if name.startswith(f"{folder}/") and WEIGHTS_FILE.search(name)}
                for number, folder in unit.checkpoints.items()}
     changed = {step.step for step in unit.steps if step.share_of_weights_changed > 0}
     for before, after in pairwise(weights):
-        # The steps between two checkpoints are those after the first, up to and with the second.
-        has_changes, same = bool(changed & set(range(before + 1, after + 1))), weights[before] == weights[after]
-        # Files of different numbers of processes cannot be compared by their digests.
-        if weights[before] and weights[before].keys() == weights[after].keys() and has_changes is same:
-            yield (f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
-                   if same else f"step_{after:06d} has other weights than step_{before:06d}, and no step between them "
-                                "changed any")
+        # Other numbers of processes write other files, whose digests cannot be compared.
+        if not weights[before] or weights[before].keys() != weights[after].keys():
+            continue
+        has_changes, is_same = bool(changed & set(range(before + 1, after + 1))), weights[before] == weights[after]
+        if is_same and has_changes:
+            yield f"step_{after:06d} has the weights of step_{before:06d}, and steps between them changed weights"
+        if not is_same and not has_changes:
+            yield f"step_{after:06d} has other weights than step_{before:06d}, and no step between them changed any"
 
 
 @check("consistency.checkpoints", when=lambda unit: unit.best is not None or KEPT in unit.manifest.facts)
 def kept(unit: Unit) -> Found:
-    """Step, measure and values of the manifest against the log; patience that was at an end before the run was."""
+    """Step, measure and values of the manifest against the log; the run ended when its patience did."""
     require_train(unit)
     best, said = unit.best, unit.manifest.facts.get(KEPT)
-    if best is None or said is None:
-        yield (f"{MANIFEST} names {'a' if best is None else 'no'} kept checkpoint, by recipe and log there is "
-               f"{'none' if best is None else 'one'}")
+    if best is None:
+        yield f"{MANIFEST} names a kept checkpoint, by recipe and log there is none"
+        return None
+    if said is None:
+        yield f"{MANIFEST} names no kept checkpoint, by recipe and log there is one"
         return None
     names = ("step", "measure", "value", "measured", "last_step", "last_value")
     yield from contradictions(f"{MANIFEST}: {KEPT}", said, {name: getattr(best, name) for name in names},
@@ -157,10 +164,8 @@ def kept(unit: Unit) -> Found:
     return f"step {best.step} was kept: its {best.measure} {best.value:.4g} is the best of {best.measured}"
 
 
-# --- resumes ---------------------------------------------------------------------------------------------------------
-
 def _resume_problems(row: dict[str, Any]) -> Iterator[str]:
-    """Numbers of one resume that cannot be: it keeps the steps of its checkpoint, and passes over newer ones only."""
+    """Impossible numbers in the event of a resume, which keeps the steps of its checkpoint and drops later ones."""
     step, dropped = row["from_step"], row.get("dropped_steps", 0)
     kept = row.get("kept_steps", step)
     if type(step) is not int or type(dropped) is not int or min(step, dropped) < 0 or not same_json(kept, step):
@@ -174,17 +179,17 @@ def _resume_problems(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _layout_problems(unit: Unit, resumes: list[dict[str, Any]]) -> Iterator[str]:
-    """The layout that a resume moved to last, against that of the run."""
+    """The batch and mesh that resumes moved to last, against those of the run."""
     layout = {"mesh": str(dict(unit.manifest.device.mesh)), **{
         f"{name}.{key}": repr(value) for name in ("batch", "mesh") for key, value in unit.section(name).items()}}
     last: dict[str, str] = {}
-    for text in (text for row in resumes for text in _listed(row, "moved")):
-        match = _MOVED.fullmatch(text)
-        if match is None:
-            yield f"{EVENTS}: moved is {text[:60]!r}"
-        else:
-            # A later attempt may have moved the same key again.
-            last[match[1]] = match[3]
+    for row in resumes:
+        for text in _listed(row, "moved"):
+            match = _MOVED.fullmatch(text)
+            if match is None:
+                yield f"{EVENTS}: moved is {text[:60]!r}"
+            else:
+                last[match[1]] = match[3]
     yield from (f"{EVENTS}: it moved to {key} {now[:40]}, the recipe has {layout.get(key, 'no such key')[:40]}"
                 for key, now in last.items() if layout.get(key) != now)
 
@@ -197,20 +202,20 @@ def _listed(row: dict[str, Any], key: str) -> list[str]:
 
 def _origin_problems(unit: Unit) -> Iterator[str]:
     """Contradictions with the sealed run that this one resumed, if it is here."""
-    told = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
-    if told is None:
+    origin = next((row for row in reversed(unit.events) if row.get("kind") == FROM_SEALED), None)
+    if origin is None:
         before = [run for run in unit.record.runs if run.path.startswith(f"{unit.path}.interrupted-")]
         yield from (f"{EVENTS}: the first lines are those of {run.title[:60]}, and none names it" for run in before
                     if unit.events[:len(run.events)] == run.events)
         return
-    folder, root = unit.path.rpartition("/")[0], str(told.get("root"))
-    path = f"{folder}/{told.get('name')}".lstrip("/")
+    folder, root = unit.path.rpartition("/")[0], str(origin.get("root"))
+    path = f"{folder}/{origin.get('name')}".lstrip("/")
     earlier = unit.record.by_root.get(root)
     if earlier is None:
         if any(run.path == path for run in unit.record.runs):
             yield f"{EVENTS}: it resumed root {root[:16]}…, but {path[:60]} has another"
         return
-    resume = next((row for row in unit.events[unit.events.index(told):] if row.get("kind") == RESUMED), {})
+    resume = next((row for row in unit.events[unit.events.index(origin):] if row.get("kind") == RESUMED), {})
     count, dropped = resume.get("from_step"), resume.get("dropped_steps")
     if type(count) is not int or count < 0:
         return  # reported with the resumes

@@ -1,7 +1,6 @@
-"""Level 1: the teacher of a run with distillation: which model it was, and its top tokens of traces.
+"""Level 1: the teacher of a run with distillation is the one that is named, and its top tokens are distributions.
 
-No weights are needed. Whether log probabilities are the teacher's takes its weights: a replay computes them again.
-Those of rollouts are checked with these (`checks.rollouts`).
+No weights are needed. Whether the log probabilities are the teacher's, only a replay can tell.
 """
 
 import math
@@ -31,32 +30,41 @@ ROW_BYTES = 400
 def teacher(unit: Unit) -> Found:
     """Digest and precision of the teacher; its root, if a run of its name is verified as well."""
     facts = unit.json_object(TEACHER)
-    digest = unit.manifest.data_digests.get("teacher")
-    problems = [] if digest == json_digest(facts) else [
-        f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(digest)[:16]}…"]
-    problems += _fact_problems(facts, unit.manifest.config["algorithm"])
-    same, root = unit.record.by_root.get(facts.get("root", "")), facts.get("root")
-    if same is not None and not problems:
-        problems += contradictions(TEACHER, facts, {
-            "run": same.manifest.name,
-            "tokenizer": same.manifest.data_digests.get("tokenizer", facts["tokenizer"])}, "of this root it is")
-        if others := [name for name, digest in facts["weights"].items() if same.sums.get(name) != digest]:
-            problems.append(f"{TEACHER}: {join_first(others)} with another digest than in the run of this root")
-    # No failure: names are not unique, and the true teacher may be elsewhere.
-    yield from (not_checked(f"{run.title} has the teacher's name and another root, {other[:16]}…: it is not the run "
-                            "that was learned from", blocking=False) for other, run in unit.record.by_root.items()
-                if not problems and run.is_run and other != root and run.manifest.name == facts.get("run"))
-    yield from problems
-    return (f"run {facts['run']}, root {root[:16]}…, in {facts['precision']}" if root else
-            f"{facts['id']} at {facts['revision']}, in {facts['precision']}") if not problems else None
+    problems = [*_fact_problems(unit, facts)]
+    if problems:
+        yield from problems
+        return None
+    root = facts.get("root", "")
+    for other, run in unit.record.by_root.items():
+        if other == root:
+            yield from _run_problems(run, facts)
+        elif run.is_run and run.manifest.name == facts.get("run"):
+            # No failure: names are not unique, and the true teacher may be elsewhere.
+            yield not_checked(f"{run.title} has the teacher's name and another root, {other[:16]}…: it is not the run "
+                              "that was learned from", blocking=False)
+    who = f"run {facts['run']}, root {root[:16]}…" if root else f"{facts['id']} at {facts['revision']}"
+    return f"{who}, in {facts['precision']}"
 
 
-def _fact_problems(facts: dict[str, Any], algorithm: dict[str, Any]) -> Iterator[str]:
+def _run_problems(run: Unit, facts: dict[str, Any]) -> Iterator[str]:
+    """Contradictions with the run that is the teacher."""
+    yield from contradictions(TEACHER, facts, {
+        "run": run.manifest.name,
+        "tokenizer": run.manifest.data_digests.get("tokenizer", facts["tokenizer"])}, "of this root it is")
+    if others := [name for name, digest in facts["weights"].items() if run.sums.get(name) != digest]:
+        yield f"{TEACHER}: {join_first(others)} with another digest than in the run of this root"
+
+
+def _fact_problems(unit: Unit, facts: dict[str, Any]) -> Iterator[str]:
+    digest, algorithm = unit.manifest.data_digests.get("teacher"), unit.manifest.config["algorithm"]
+    if digest != json_digest(facts):
+        yield f"{TEACHER} has digest {json_digest(facts)[:16]}…, the manifest {str(digest)[:16]}…"
     if not facts["weights"]:
         yield f"{TEACHER} names no weights"
     base = facts.get("base", {})  # of a teacher with adapters: what they were trained on
-    digests = [*facts["weights"].values(), *base.get("weights", {}).values(),
-               *([facts["root"]] if "root" in facts else []), facts.get("tokenizer")]
+    digests = [*facts["weights"].values(), *base.get("weights", {}).values(), facts.get("tokenizer")]
+    if "root" in facts:
+        digests.append(facts["root"])
     if not all(map(is_digest, digests)):
         yield f"{TEACHER}: it has an invalid digest"
     if not isinstance(facts.get("run" if "root" in facts else "id"), str):
@@ -69,7 +77,7 @@ def _fact_problems(facts: dict[str, Any], algorithm: dict[str, Any]) -> Iterator
 
 @dataclass(frozen=True, kw_only=True)
 class _RowSummary:
-    """Sums over a row's top tokens; the numbers themselves are not kept, as all together may not fit the memory."""
+    """Sums over a row's top tokens, which themselves may not fit into memory."""
 
     positions: int
     mass: float
@@ -87,8 +95,8 @@ def top_tokens(unit: Unit) -> Found:
     summaries = _row_summaries(unit)
     yield from (f"row {name[:60]!r}: {what}" for name, row in summaries.items() for what in row.problems)
     files = {name for name in unit.files if name.startswith(TOP_TOKENS + "/")}
-    yield from (f"{name}: no batch belongs to it" for name in sorted(
-        files - {top_tokens_file(number) for number in range(len(_files(unit).parts))}))
+    expected_files = {top_tokens_file(number) for number in range(len(_files(unit).parts))}
+    yield from (f"{name}: no batch belongs to it" for name in sorted(files - expected_files))
     return f"{sum(row.positions for row in summaries.values()):,} positions of {len(summaries):,} rows"
 
 
@@ -99,16 +107,16 @@ def logged_teacher(unit: Unit) -> Found:
     for line, planned in planned_steps(unit):
         subject, names = f"step {line.get('step')}", row_ids(batches_of(unit), planned.at)
         if missing := [name for name in names if name not in summaries]:
-            yield f"{subject}: nothing was said of {missing[0][:60]!r}"
+            yield f"{subject}: no top tokens of {missing[0][:60]!r}"
             continue
         # Means of a step are over positions and not over rows, so that long rows count more.
-        count = sum(summaries[name].positions for name in names)
-        for key, value in (("teacher_mass", math.fsum(summaries[name].mass for name in names) / count),
-                           ("teacher_entropy", math.fsum(summaries[name].entropy for name in names) / count)):
+        rows = [summaries[name] for name in names]
+        positions = sum(row.positions for row in rows)
+        for key, value in (("teacher_mass", math.fsum(row.mass for row in rows) / positions),
+                           ("teacher_entropy", math.fsum(row.entropy for row in rows) / positions)):
             logged = line.get(key)
             if not is_number(logged) or not abs(logged - value) <= TOLERANCE * (1 + abs(value)):
                 yield f"{subject}: {key} {str(logged)[:20]}, the teacher's is {value:.6g}"
-        # The minimized divergence is never negative, up to rounding.
         if line["loss"] < -TOLERANCE:
             yield f"{subject}: loss {line['loss']:g}, and no divergence is below 0"
     return f"{len(unit.metrics)} steps"
@@ -146,8 +154,9 @@ def _summary(row: TopTokensOfRow, vocabulary: int) -> _RowSummary:
         "a token twice": (ordered[:, 1:] == ordered[:, :-1]).any(),
         "not the most likely one first": (log_probs[:, 1:] > log_probs[:, :-1]).any(),
         "probabilities above 1": (mass > 1 + TOLERANCE).any()}
-    rest = np.clip(1 - mass, MIN_REST, 1)
-    entropy = 0.0 if wrong["probabilities above 1"] else float(
-        -(probabilities * log_probs).sum() - (rest * np.log(rest)).sum())
+    entropy = 0.0
+    if not wrong["probabilities above 1"]:
+        rest = np.clip(1 - mass, MIN_REST, 1)
+        entropy = float(-(probabilities * log_probs).sum() - (rest * np.log(rest)).sum())
     return _RowSummary(positions=len(tokens), mass=float(mass.sum()), entropy=entropy,
                       problems=tuple(problem for problem, holds in wrong.items() if holds))

@@ -1,14 +1,15 @@
 """Level 1: the tensors of a checkpoint are those of the model, method, number formats and optimizer that are named.
 
-Only headers are read, and the one number that counts the optimizer's steps: gigabytes of weights stay on the disk.
+Only the headers of files are read (https://huggingface.co/docs/safetensors#format), and the optimizer's count of steps:
+gigabytes of weights stay on the disk.
 """
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -46,29 +47,28 @@ METADATA: tuple[dict[str, str], ...] = ({}, {"format": "pt"}, {"format": "np"}, 
 WEIGHTS, ADAPTERS, OPTIMIZER = "model.safetensors", "adapter_model.safetensors", "optimizer.safetensors"
 MASTER, STEP = "master", "step"
 MAX_LAYERS, MAX_SIZE = 10_000, 1 << 40
-_Sizes = dict[str, tuple[int, ...]]
+_Shapes = dict[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """Header of a safetensors file: formats, shapes and first bytes (counted from the file's) of its tensors."""
+class StoredTensor(NamedTuple):
+    """A tensor in a file, as its header describes it."""
 
-    dtypes: dict[str, str]
-    shapes: _Sizes
-    offsets: dict[str, int]
-
-    def formats(self, names: Iterator[str] | None = None) -> str:
-        """Number formats of some tensors, or of all, under their names in a manifest."""
-        formats = {self.dtypes[name] for name in (self.dtypes if names is None else names)}
-        return " and ".join(sorted(LONG_NAMES.get(code, code) for code in formats))
+    format: str
+    """Name of the number format in safetensors, a key of `BITS`."""
+    shape: tuple[int, ...]
+    offset: int = -1
+    """First byte, counted from the beginning of the file; -1 for a tensor whose slices are in several files."""
 
 
-def read_header(unit: Unit, name: str) -> Header:
-    """Header of a safetensors file, cached. Raises `RecordError` for another file, or one with hidden content."""
+_Tensors = dict[str, StoredTensor]
+
+
+def read_header(unit: Unit, name: str) -> _Tensors:
+    """Tensors of a safetensors file by name, cached. Raises `RecordError` if it is none, or has hidden content."""
     return unit.cached(name, lambda: _header(unit, name))
 
 
-def _header(unit: Unit, name: str) -> Header:
+def _header(unit: Unit, name: str) -> _Tensors:
     size = unit.files[name].size if name in unit.files else 0
     with unit.open(name) as stream:
         # A safetensors file begins with the length of its header: eight bytes, the lowest first.
@@ -78,7 +78,6 @@ def _header(unit: Unit, name: str) -> Header:
         if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
             raise RecordError(f"{shown(name)}: not a safetensors file (header of {length} bytes)")
         text = stream.read(length)
-    # Parsed, and written again in the four forms that it may have.
     unit.tree.cache.reserve(parsed_bytes(text) + 6 * length)
     try:
         return _parsed(loads(text), text, 8 + length, size)
@@ -86,10 +85,13 @@ def _header(unit: Unit, name: str) -> Header:
         raise RecordError(f"{shown(name)}: not a safetensors file ({str(error)[:80]})") from None
 
 
-def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header:
-    """The header as an object. Tensors must fill the file without gaps, and the header must hold nothing else."""
+def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> _Tensors:
+    """The tensors in a header, which have to fill the file without gaps; the header must hold nothing else.
+
+    ``value``: the header as JSON; ``text``: its bytes; ``begin``: first byte after it; ``size``: bytes of the file.
+    """
     metadata = value.get("__metadata__", {})
-    tensors = {name: entry for name, entry in value.items() if name != "__metadata__"}
+    entries = {name: entry for name, entry in value.items() if name != "__metadata__"}
     if metadata not in METADATA:
         raise ValueError("its header holds more than tensors")
     # Spaces that JSON ignores could hide a text as well as a name could; up to seven of them align the tensors.
@@ -99,14 +101,14 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
         raise ValueError("its header is not what its tensors need")
     at = 0
     # Without gaps there is no place for a pickle or a program after the tensors.
-    for entry in sorted(tensors.values(), key=lambda entry: tuple(entry["data_offsets"])):
+    for entry in sorted(entries.values(), key=lambda entry: tuple(entry["data_offsets"])):
         first, last = entry["data_offsets"]
         if first != at or last < first:
             raise ValueError("tensors overlap or leave gaps")
         at = last
     if at != size - begin:
         raise ValueError(f"tensors end at {at}, the file at {size - begin}")
-    for name, entry in tensors.items():
+    for name, entry in entries.items():
         if set(entry) != {"dtype", "shape", "data_offsets"} or len(name) > MAX_NAME_CHARS:
             raise ValueError(f"{name[:40]}: more than type, shape and place")
         first, last = entry["data_offsets"]
@@ -114,9 +116,18 @@ def _parsed(value: dict[str, Any], text: bytes, begin: int, size: int) -> Header
             raise ValueError(f"{name[:40]}: an invalid shape")
         if (last - first) * 8 != prod(entry["shape"]) * BITS[entry["dtype"]]:
             raise ValueError(f"{name[:40]}: {last - first} bytes are not {entry['shape']} of {entry['dtype']}")
-    return Header(dtypes={name: entry["dtype"] for name, entry in tensors.items()},
-                  shapes={name: tuple(entry["shape"]) for name, entry in tensors.items()},
-                  offsets={name: begin + entry["data_offsets"][0] for name, entry in tensors.items()})
+    return {name: StoredTensor(entry["dtype"], tuple(entry["shape"]), begin + entry["data_offsets"][0])
+            for name, entry in entries.items()}
+
+
+def _formats(tensors: Iterable[StoredTensor]) -> set[str]:
+    """Number formats of tensors, by their names in a manifest."""
+    return {LONG_NAMES.get(tensor.format, tensor.format) for tensor in tensors}
+
+
+def _joined(formats: Iterable[str]) -> str:
+    """Number formats as a manifest writes several: `float32 and uint8`."""
+    return " and ".join(sorted(formats))
 
 
 @check("consistency.tensors")
@@ -132,17 +143,11 @@ def model(unit: Unit) -> Found:
         # Weights from elsewhere bring their own family.
         if sizes.get(key, value) != value and (key != "family" or source == "scratch"):
             yield f"the recipe's model has {key} {str(value)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
-    # Random weights come from the seed, and no file has them.
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
         yield f"random weights, and {len(manifest.weight_digests)} files of weights"
     if unit.engine_is_ours:
         yield from _source_problems(unit, section)
-        used, precision = manifest.actual_dtypes, unit.section("precision")
-        yield from (f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
-                    for part in sorted(used.keys() - FORMATS) if precision)
-        compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
-        if precision and used.get("compute", compute) != compute:
-            yield f"computed in {used['compute'][:20]!r}, the recipe asks for {compute!r}"
+        yield from _precision_problems(unit)
     return f"{shape.family}, {count:,} parameters"
 
 
@@ -162,7 +167,6 @@ def tensors(unit: Unit) -> Found:
             else:
                 files += len(parts)
                 yield from expected.problems(unit, f"{folder}/{file}", parts)
-    # Files that a pack names by digest have no headers here to read.
     return not_checked(f"{elsewhere} files of tensors are named by digest", blocking=False) if elsewhere else (
         f"{len(expected.weights)} tensors each in {files} files")
 
@@ -173,9 +177,9 @@ class Expected:
 
     file: str
     """Name of the file that holds ``weights``."""
-    weights: _Sizes
-    moments: dict[str, tuple[tuple[int, ...], str]]
-    """Shape and format of each tensor of the optimizer."""
+    weights: _Shapes
+    moments: _Tensors
+    """Tensors of the optimizer, without their places in the file."""
     trained: frozenset[str]
     """Names of those ``weights`` that are trained."""
     frozen: tuple[frozenset[str], ...]
@@ -191,7 +195,7 @@ class Expected:
         Without parts that the recipe does not decide: four-bit weights, and tables that are next to the others.
         """
         # Float32 masters are copies of the weights and no moments; a plan counts them by themselves.
-        moments = sum(prod(size) * BITS[code] // 8 for name, (size, code) in self.moments.items()
+        moments = sum(prod(moment.shape) * BITS[moment.format] // 8 for name, moment in self.moments.items()
                       if not name.startswith(f"{MASTER}."))
         if any("uint8" in formats for formats in self.frozen):
             return {"moments": moments}
@@ -208,58 +212,56 @@ class Expected:
 
     def problems(self, unit: Unit, name: str, parts: list[str]) -> list[str]:
         """Problems of one file, or of the shards ``parts`` of it."""
-        header = _joined(unit, parts) if self.sharded else read_header(unit, name)
-        sizes = self.weights if name.endswith("/" + self.file) else {
-            STEP: (), **{tensor: size for tensor, (size, _) in self.moments.items()}}
-        problems = _differing(name, header.shapes, sizes)
-        # Without the expected tensors the checks below have nothing to compare.
-        if problems:
+        tensors = _join_shards(unit, parts) if self.sharded else read_header(unit, name)
+        if name.endswith("/" + self.file):
+            return _differing(name, tensors, self.weights) or _format_problems(
+                unit, name, self._weight_formats(unit, tensors))
+        shapes = {STEP: (), **{moment: expected.shape for moment, expected in self.moments.items()}}
+        if problems := _differing(name, tensors, shapes):
             return problems
-        if sizes is self.weights:
-            return self._format_problems(unit, name, self._weight_formats(unit, header))
-        problems += [f"{name}: {tensor[:60]} is {header.dtypes[tensor]}, expected {code}"
-                     for tensor, (_, code) in self.moments.items() if header.dtypes[tensor] != code]
-        problems += _step_problems(unit, next(part for part in parts if STEP in read_header(unit, part).dtypes))
-        return problems + self._format_problems(unit, name, {"moments": header.formats(iter(sorted(self.moments)))})
+        problems = [f"{name}: {moment[:60]} is {tensors[moment].format}, expected {expected.format}"
+                    for moment, expected in self.moments.items() if tensors[moment].format != expected.format]
+        problems += _step_problems(unit, next(part for part in parts if STEP in read_header(unit, part)))
+        return problems + _format_problems(
+            unit, name, {"moments": _joined(_formats(tensors[moment] for moment in self.moments))})
 
-    def _weight_formats(self, unit: Unit, header: Header) -> dict[str, str]:
+    def _weight_formats(self, unit: Unit, tensors: _Tensors) -> dict[str, str]:
         """Number formats that the manifest must name, by part, according to the file of weights."""
         # Gradients and their sums are made in the format of the weights that they belong to.
-        of_trained = header.formats(iter(sorted(self.trained)))
+        of_trained = _joined(_formats(tensors[name] for name in self.trained))
         # The weights below adapters are in no checkpoint; their formats follow from the recipe.
-        with_frozen = [" and ".join(sorted({*header.formats().split(" and "), *below})) for below in self.frozen]
-        allowed, told = with_frozen or [header.formats()], unit.manifest.actual_dtypes.get("parameters", "")
+        allowed = [_joined(_formats(tensors.values()) | below) for below in self.frozen or (frozenset(),)]
+        recorded = unit.manifest.actual_dtypes.get("parameters")
         return {"gradients": of_trained, "accumulator": of_trained,
-                "parameters": told if told in allowed else allowed[0]}
-
-    def _format_problems(self, unit: Unit, name: str, formats: dict[str, str]) -> list[str]:
-        told = unit.manifest.actual_dtypes
-        return [f"{name}: {part} are {code}, the manifest says {str(told[part])[:40]}"
-                for part, code in formats.items() if told.get(part, code) != code]
+                "parameters": recorded if recorded in allowed else allowed[0]}
 
 
-def _differing(name: str, sizes: _Sizes, expected: _Sizes) -> list[str]:
-    missing, extra = sorted(expected.keys() - sizes.keys()), sorted(sizes.keys() - expected.keys())
+def _format_problems(unit: Unit, name: str, formats: Mapping[str, str]) -> list[str]:
+    recorded = unit.manifest.actual_dtypes
+    return [f"{name}: {part} are {code}, the manifest says {str(recorded[part])[:40]}"
+            for part, code in formats.items() if recorded.get(part, code) != code]
+
+
+def _differing(name: str, tensors: _Tensors, expected: _Shapes) -> list[str]:
+    missing, extra = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     problems = [f"{name} lacks {join_first(missing)}"] if missing else []
     problems += [f"{name} holds {join_first([shown(tensor) for tensor in extra])}"] if extra else []
-    return problems + [f"{name}: {shown(tensor)} is {list(sizes[tensor])}, the model's is {list(size)}"
-                       for tensor, size in expected.items() if tensor in sizes and sizes[tensor] != size]
+    return problems + [f"{name}: {shown(tensor)} is {list(tensors[tensor].shape)}, the model's is {list(shape)}"
+                       for tensor, shape in expected.items() if tensor in tensors and tensors[tensor].shape != shape]
 
 
-def _joined(unit: Unit, parts: list[str]) -> Header:
-    """Header of the tensors that the slices in shards make up, which are at no one place."""
-    tensors = join_slices((shown(part), key, header.dtypes[key], header.shapes[key])
-                          for part in parts for header in [read_header(unit, part)] for key in header.dtypes)
-    return Header(dtypes={name: tensor.format for name, tensor in tensors.items()},
-                  shapes={name: tensor.shape for name, tensor in tensors.items()}, offsets={})
+def _join_shards(unit: Unit, parts: list[str]) -> _Tensors:
+    """The tensors that the slices in shards make up."""
+    slices = ((shown(part), key, stored.format, stored.shape)
+              for part in parts for key, stored in read_header(unit, part).items())
+    return {name: StoredTensor(tensor.format, tensor.shape) for name, tensor in join_slices(slices).items()}
 
 
 def _step_problems(unit: Unit, name: str) -> list[str]:
-    header = read_header(unit, name)
+    step = read_header(unit, name)[STEP]
     with unit.open(name) as stream:
-        stream.seek(header.offsets[STEP])
-        # Read from the tensor's own bytes: its place is in the header, and nothing else of the file is loaded.
-        count = int.from_bytes(stream.read(BITS[header.dtypes[STEP]] // 8), "little")
+        stream.seek(step.offset)
+        count = int.from_bytes(stream.read(BITS[step.format] // 8), "little")
     return [] if unit.checkpoints.get(count) == name.rpartition("/")[0] else [
         f"{name}: its optimizer has taken {count} steps"]
 
@@ -277,16 +279,18 @@ def recorded_shape(unit: Unit) -> ModelShape:
         # A family of another package would be imported for its name, which a stranger may have written.
         raise NotChecked(f"{MODEL_SHAPE} is of no family of this project", blocking=False)
     known = {field.name: field.type for field in fields(ModelShape)}
-    if unknown := sorted(set(value) - set(known)):
-        if unit.written_by_this_version:
-            raise RecordError(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not write")
+    unknown = sorted(value.keys() - known.keys())
+    if unknown and unit.written_by_this_version:
+        raise RecordError(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not write")
+    if unknown:
         raise NotChecked(f"{MODEL_SHAPE} has {unknown[0][:40]!r}, which this version does not know", blocking=False)
     # Before `tensor_shapes`, which makes an entry for every layer.
-    large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
-    large += [key for key, size in value.items() if isinstance(size, bool) is not (known[key] in (bool, "bool"))]
-    if large or type(value.get("layers")) is not int or value["layers"] > MAX_LAYERS:
+    too_large = [key for key, size in value.items() if isinstance(size, int | float) and not 0 <= size <= MAX_SIZE]
+    wrong_type = [key for key, size in value.items() if isinstance(size, bool) is not (known[key] in (bool, "bool"))]
+    if too_large or wrong_type or type(value.get("layers")) is not int or value["layers"] > MAX_LAYERS:
         raise RecordError(f"{MODEL_SHAPE}: sizes that no model has")
-    tensor_shapes(shape := ModelShape(**value))
+    shape = ModelShape(**value)
+    tensor_shapes(shape)  # an error for sizes that do not fit each other
     return shape
 
 
@@ -298,26 +302,26 @@ def expected_tensors(unit: Unit) -> Expected:
     method: Any = TypeAdapter(MethodConfig).validate_python(recipe.get("method", FULL))
     optimizer: Any = TypeAdapter(OptimizerConfig).validate_python(recipe.get("optimizer"))
     precision = PrecisionConfig.model_validate(recipe.get("precision"))
-    weights = tensor_shapes(shape) if isinstance(method, FullConfig) else _adapter_shapes(method, shape)
-    trained = {name: size for name, size in weights.items()
-               if not isinstance(method, FullConfig) or not is_frozen(name, shape)}
+    is_full = isinstance(method, FullConfig)
+    weights = tensor_shapes(shape) if is_full else _adapter_shapes(method, shape)
+    trained = {name: size for name, size in weights.items() if not (is_full and is_frozen(name, shape))}
     inside = (family_of(shape).layer_prefix + ".", PEFT_PREFIX)
     # The optimizer tells the shapes of its moments, so one that factors them needs no rule here.
-    moments: dict[str, tuple[tuple[int, ...], str]] = {}
+    moments: _Tensors = {}
     for name, size in trained.items():
         made = optimizer.moment_shapes(size, moments=precision.moments, in_layer=name.startswith(inside))
-        moments |= {f"{slot}.{name}": (tuple(place), CODES[number]) for slot, (place, number) in made.items()}
+        moments |= {f"{slot}.{name}": StoredTensor(CODES[number], tuple(side)) for slot, (side, number) in made.items()}
         if precision.rounding == "master_fp32":
-            moments[f"{MASTER}.{name}"] = (size, "F32")
+            moments[f"{MASTER}.{name}"] = StoredTensor("F32", size)
     stored = LONG_NAMES[CODES[precision.parameters]]
     below = {"lora": (frozenset({stored}),),
              "qlora": tuple(frozenset({stored, four_bits}) for four_bits in ("uint8", "nf4"))}
-    return Expected(file=WEIGHTS if isinstance(method, FullConfig) else ADAPTERS, weights=weights, moments=moments,
+    return Expected(file=WEIGHTS if is_full else ADAPTERS, weights=weights, moments=moments,
                     trained=frozenset(trained), frozen=below.get(method.name, ()), stored=CODES[precision.parameters],
                     sharded=unit.section("checkpoint").get("sharded") is True)
 
 
-def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Sizes:
+def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Shapes:
     family = family_of(shape)
     # peft's names of layers with another prefix are not worked out here.
     if family.layer_prefix != "model.layers":
@@ -325,16 +329,30 @@ def _adapter_shapes(method: LoraConfig | QloraConfig, shape: ModelShape) -> _Siz
     module_names = {name.rpartition(".")[2]: name for name in projections(shape)}
     if unknown := [name for name in method.target_modules if name not in module_names]:
         raise RecordError(f"{CONFIG}: {shape.family} has no projection {unknown[0][:40]!r}")
-    adapter_sizes: _Sizes = {}
+    adapter_shapes: _Shapes = {}
     for layer in range(shape.layers):
-        sizes = layer_shapes(shape, layer)
-        for target in (module_names[name] for name in method.target_modules if f"{module_names[name]}.weight" in sizes):
-            out, inner = sizes[f"{target}.weight"]
+        shapes = layer_shapes(shape, layer)
+        for target in (module_names[name] for name in method.target_modules):
+            if f"{target}.weight" not in shapes:
+                continue  # a layer of another kind
+            out, inner = shapes[f"{target}.weight"]
             name = f"{PEFT_PREFIX}{family.layer_prefix}.{layer}.{target}"
             # peft's shapes: A maps the input to the rank, B the rank to the output.
-            adapter_sizes[f"{name}.lora_A.weight"] = (method.rank, inner)
-            adapter_sizes[f"{name}.lora_B.weight"] = (out, method.rank)
-    return adapter_sizes
+            adapter_shapes[f"{name}.lora_A.weight"] = (method.rank, inner)
+            adapter_shapes[f"{name}.lora_B.weight"] = (out, method.rank)
+    return adapter_shapes
+
+
+def _precision_problems(unit: Unit) -> Iterator[str]:
+    """Problems of the number formats that were used, by their names and by the recipe's format of the computation."""
+    used, precision = unit.manifest.actual_dtypes, unit.section("precision")
+    if not precision:
+        return
+    yield from (f"actual_dtypes has {shown(part)!r}, which no engine of this project names"
+                for part in sorted(used.keys() - FORMATS))
+    compute = LONG_NAMES.get(CODES.get(str(precision.get("compute")), ""), "")
+    if used.get("compute", compute) != compute:
+        yield f"computed in {used['compute'][:20]!r}, the recipe asks for {compute!r}"
 
 
 def _source_problems(unit: Unit, section: dict[str, Any]) -> Iterator[str]:
@@ -342,9 +360,10 @@ def _source_problems(unit: Unit, section: dict[str, Any]) -> Iterator[str]:
     manifest, source, shape = unit.manifest, section.get("source"), section.get("shape")
     if source not in ("pretrained", "scratch"):
         return
-    # A model from scratch has no repository; its name gives its kind.
-    made = shape if isinstance(shape, str) else f"scratch:{shape.get('family')}" if isinstance(shape, dict) else None
-    name = section.get("id") if source == "pretrained" else made
+    if source == "pretrained":
+        name = section.get("id")
+    else:  # a model from scratch has no repository: its name tells its size or its family
+        name = f"scratch:{shape.get('family')}" if isinstance(shape, dict) else shape
     if name not in (None, manifest.model_id):
         yield f"the recipe's weights are {str(name)[:60]!r}, the manifest's {manifest.model_id[:60]!r}"
     if isinstance(manifest.model_revision, Absent) is not (source == "scratch"):
