@@ -1,4 +1,4 @@
-"""The checks of preference pairs in `workings data check`: each pair by itself, pairs of one question, and all pairs."""
+"""`workings data check` of preference pairs: each pair by itself, pairs of one question, and all pairs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -99,6 +99,7 @@ def _length_bias(pairs: Positioned) -> Iterator[str]:
     interval = binomtest(longer, len(differing)).proportion_ci(_CONFIDENCE, method="wilson")
     lowest, highest = NEUTRAL_LENGTH_SHARES
     if interval.high < lowest or interval.low > highest:
+        share, confidence = percent(longer / len(differing), 0), percent(_CONFIDENCE, 0)
         yield (f"the chosen completion has more characters in {longer} of {len(differing)} pairs whose lengths differ: "
-               f"{percent(longer / len(differing), 0)}, {percent(_CONFIDENCE, 0)} interval {percent(interval.low, 0)} to "
-               f"{percent(interval.high, 0)}; a model can learn just the length")
+               f"{share}, {confidence} interval {percent(interval.low, 0)} to {percent(interval.high, 0)}; a model can "
+               "learn just the length")
