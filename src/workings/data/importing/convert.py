@@ -25,7 +25,7 @@ class Parts:
 
     values: dict[str, Any]
     """Keys of the line of a trace, a pair or a verdict, without id and labels."""
-    used: frozenset[str]
+    used: Keys
     """Keys of the record that are in the values; the others become metadata."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata that the format itself found."""
