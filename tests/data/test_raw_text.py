@@ -10,7 +10,7 @@ import pytest
 from tests.data.making import imported_file, rejection, tokenizer_for
 from workings.config.data import DataConfig
 from workings.config.load import load_recipe
-from workings.data.checking.findings import Numbered
+from workings.data.checking.findings import ReadFile
 from workings.data.checking.run import check
 from workings.data.importing.sources import END_OF_TEXT
 from workings.data.preview import Turn, entries_by_row, marked, pieces, turns_of
@@ -122,7 +122,7 @@ def test_turns_and_steps_are_no_form_of_a_raw_text() -> None:
 
 def test_the_check_finds_a_text_twice_and_calls_none_a_contradiction() -> None:
     again = replace(TEXTS[0], id="again")
-    report = check(Numbered(list(enumerate([*TEXTS, again])), [], 25))
+    report = check(ReadFile(list(enumerate([*TEXTS, again])), [], 25))
     assert report.counts["duplicate"] == 1
     assert not {"conflict", "no_steps"} & report.counts.keys()
 

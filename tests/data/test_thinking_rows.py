@@ -7,7 +7,7 @@ import pytest
 from tests.models.chat_templates import parts
 from tests.models.thinking_templates import CASES, MARKS, TRACE, gemma4
 from workings.config.data import DataConfig
-from workings.data.checking.findings import Numbered
+from workings.data.checking.findings import ReadFile
 from workings.data.checking.run import check
 from workings.data.pair_rows import build_pair_rows
 from workings.data.preferences import PreferencePair
@@ -81,5 +81,5 @@ def test_pairs_hold_the_channel_themselves() -> None:
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_the_check_finds_the_marks(mark: str) -> None:
-    report = check(Numbered([(1, replace(TRACE, answer=f"2{mark}", licence="MIT"))], [], 1))
+    report = check(ReadFile([(1, replace(TRACE, answer=f"2{mark}", licence="MIT"))], [], 1))
     assert [finding.text for finding in report.findings if finding.kind == "control_text"] == [mark]

@@ -1,4 +1,4 @@
-"""Letters of choices, and yes or no: which one a text says, where it says one alone."""
+"""The letter of a choice, or the yes or no, that a text says."""
 
 import re
 from functools import lru_cache
@@ -42,7 +42,7 @@ def options(question: str) -> dict[str, str]:
     marks: list[re.Match[str]] = []
     for mark in _OPTION.finditer(question):
         letter = (mark[1] or mark[2]).upper()
-        # Begin again at each A: an example before the options has letters as well.
+        # Begin again at each A: an example before the options may have letters, too.
         if letter == "A":
             marks = [mark]
         elif marks and len(marks) < len(LETTERS) and letter == LETTERS[len(marks)]:
@@ -85,17 +85,18 @@ def choice_in(text: str, question: str = "") -> str | None:
 
 
 def truth_in(text: str) -> str | None:
-    """Yes, no, true or false (lower case), where a text says one alone.
+    """Yes, no, true or false (lower case) if a text says only this one; else None.
 
     >>> truth_in("most likely No."), truth_in("It depends."), truth_in("no evidence of it"), truth_in("Yes and no.")
     ('no', None, None, None)
     """
     truths = {match[0].casefold() for match in _TRUTH.finditer(text)}
-    return truths.pop() if len(truths) == 1 and not _UNDECIDED.search(text.split("\n", 1)[0]) else None
+    is_undecided = _UNDECIDED.search(text.split("\n", 1)[0])
+    return truths.pop() if len(truths) == 1 and not is_undecided else None
 
 
 def first_truth(text: str) -> str | None:
-    """The yes or no that a text begins with; None where it begins otherwise."""
+    """The yes or no that a text begins with; None for another beginning."""
     opening = re.match(rf"\W*({'|'.join(sorted(TRUTHS))})(?=[\W_])", f"{text[:200].strip()} ", re.IGNORECASE)
     return truth_in(sentences(text[:500])[0]) if opening else None
 

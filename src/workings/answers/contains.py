@@ -1,4 +1,4 @@
-"""Whether a text says a name or phrase: one of its spellings is in it, not denied and not as one of several."""
+"""Whether a text says a name or phrase: it has one of the spellings, does not deny it, and names no alternative."""
 
 import re
 import unicodedata
@@ -57,22 +57,26 @@ def says(text: str, expected: Sequence[str]) -> bool:
     >>> says("It is not Paris.", ["Paris"]), says("It is Paris or Rome.", ["Paris"])
     (False, False)
     """
-    kept = [sentence for sentence in sentences(text) if not _GUESSES.search(sentence)]
-    told = [_words(sentence) for sentence in kept]
-    for spelling in expected:
-        if any(names and all(any(_said(words, name) for words in told) for name in names)
-               for names in _ways(spelling)):
-            return True
-        # "TheHouston Astroswon": search engines glue what they quote.
-        if len(spelling) >= MIN_GLUED and spelling[0].isupper() and any(
-                spelling in sentence and not _DENIALS.intersection(_words(sentence)) and " or " not in sentence
-                for sentence in kept):
-            return True
-    return False
+    statements = [sentence for sentence in sentences(text) if not _GUESSES.search(sentence)]
+    told = [_words(sentence) for sentence in statements]
+    return any(_says_spelling(told, spelling) or _says_glued(statements, spelling) for spelling in expected)
+
+
+def _says_spelling(told: list[tuple[str, ...]], spelling: str) -> bool:
+    return any(names and all(any(_says_name(words, name) for words in told) for name in names)
+               for names in _ways(spelling))
+
+
+def _says_glued(statements: list[str], spelling: str) -> bool:
+    """Whether a sentence has a spelling within a word: "TheHouston Astroswon", as search engines quote."""
+    if len(spelling) < MIN_GLUED or not spelling[0].isupper():
+        return False
+    return any(spelling in sentence and " or " not in sentence and not _DENIALS.intersection(_words(sentence))
+               for sentence in statements)
 
 
 def _ways(spelling: str) -> Iterator[list[tuple[str, ...]]]:
-    """What a text has to say for this spelling: the whole of it, each part of a list, or one of two that "or" joins."""
+    """The names that a text must say, all of a list: the whole spelling, or one side of an "or", or all its parts."""
     name = _words(spelling)
     while len(name) > 1 and name[0] in _LEADING:
         name = name[1:]
@@ -85,26 +89,28 @@ def _ways(spelling: str) -> Iterator[list[tuple[str, ...]]]:
         yield parts
 
 
-def _said(words: tuple[str, ...], name: tuple[str, ...]) -> bool:
-    return any(not _denied(words, at, end) for at, end in _find(words, name))
+def _says_name(words: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    return any(not _is_denied(words, start, end) for start, end in _find(words, name))
 
 
 def _find(words: tuple[str, ...], name: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where a name is, from and to: its words side by side, or its first and last one with few between."""
+    """(start, end) of each place of a name: its words side by side, or its first and last one with few between."""
     size, joined = len(name), "".join(name)
     # "rear view" and "rearview" are one.
-    found = [(at, at + width) for width in {max(1, size - 1), size, size + 1} for at in range(len(words) - width + 1)
-             if joined.startswith(words[at]) and "".join(words[at:at + width]) == joined]
+    found = [(start, start + width) for width in {max(1, size - 1), size, size + 1}
+             for start in range(len(words) - width + 1)
+             if joined.startswith(words[start]) and "".join(words[start:start + width]) == joined]
     if found or size not in (2, 3) or not all(map(str.isalpha, name)):
         return found
-    return [(at, end + 1) for at, word in enumerate(words) if word == name[0]
-            for end in range(at + 1, min(at + 2 + MAX_BETWEEN, len(words))) if words[end] == name[-1]]
+    return [(start, last + 1) for start, word in enumerate(words) if word == name[0]
+            for last in range(start + 1, min(start + 2 + MAX_BETWEEN, len(words))) if words[last] == name[-1]]
 
 
-def _denied(words: tuple[str, ...], at: int, end: int) -> bool:
-    before = words[max(0, at - NEAR):at]
-    return bool(_DENIALS.intersection(before)) or before[-1:] == ("or",) or words[end:end + 1] == ("or",) or bool(
-        _REJECTIONS.intersection(words[end:end + 2]))
+def _is_denied(words: tuple[str, ...], start: int, end: int) -> bool:
+    """Whether the words around a name deny it, or name an alternative."""
+    before, after = words[max(0, start - NEAR):start], words[end:end + 2]
+    has_alternative = before[-1:] == ("or",) or after[:1] == ("or",)
+    return has_alternative or bool(_DENIALS.intersection(before) or _REJECTIONS.intersection(after))
 
 
 @lru_cache(maxsize=4096)
@@ -119,9 +125,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _in_digits(words: list[str]) -> list[str]:
-    said, at = [], 0
-    while at < len(words):
-        number = read_words(words[at:at + 8])
-        said.append(str(number[0]) if number else words[at])
-        at += number[1] if number else 1
-    return said
+    """The words with numbers in digits."""
+    result, index = [], 0
+    while index < len(words):
+        value, length = read_words(words[index:index + 8]) or (words[index], 1)
+        result.append(str(value))
+        index += length
+    return result

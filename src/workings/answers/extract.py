@@ -1,9 +1,15 @@
-r"""Finding the answer in a completion: five rules in order, and the name of the rule that hit is kept.
+r"""Finds the answer in a completion by five rules, and names the rule that found it.
 
-Thinking does not count (`workings.answers.thinking`). Four rules read a mark: ``<answer>``,
-``####``, ``\boxed`` and "the answer is …"; of each the last one counts. The fifth reads the final sentence. A mark that
-says no single answer ("the answer is A or B", "it depends") is no answer, and nothing else is looked for. Rules look at
-the kind of the expected answer (`answer_kind`) and at the options that the question lists, never at the answer.
+    answer_tag        <answer>12</answer>
+    hashes            #### 12
+    boxed             \boxed{12}
+    answer_phrase     The answer is 12.
+    final_sentence    So she has 12 apples.
+
+The rules are tried in this order; of several marks of a rule the last one counts. Thinking does not count
+(`workings.answers.thinking`). A mark that says no single answer ("the answer is A or B", "it depends") ends the search
+without an answer. Rules look at the kind of the expected answer (`answer_kind`) and at the options that the question
+lists, never at the expected answer itself.
 """
 
 import re
@@ -20,8 +26,7 @@ from workings.answers.thinking import AfterThinking, text_after_thinking
 from workings.errors import RequestError
 
 Kind = Literal["number", "choice", "yes_no", "name", "text"]
-"""What is expected: a number, the letter of a choice, yes or no, a name or phrase, or any other text (a formula, a
-list)."""
+"""What is expected: a number, the letter of a choice, yes or no, a name or phrase, or other text (formula, list)."""
 
 NO_RULE = "none"
 MAX_NAME = 120
@@ -42,9 +47,9 @@ class Extraction:
 
 
 def answer_kind(expected: str, question: str = "", aliases: Sequence[str] = ()) -> Kind:
-    """What kind of answer is expected; the text of an option that the question lists is a choice.
+    """What kind of answer is expected. The text of an option that the question lists is a choice.
 
-    A year is a name where the question asks when, and a number is one where an alias is.
+    A year is a name if the question asks when, and a number is a name if one of its aliases is.
 
     >>> answer_kind("1/2"), answer_kind("(B)"), answer_kind("No"), answer_kind("Isaac Newton"), answer_kind("x + 1")
     ('number', 'choice', 'yes_no', 'name', 'text')
@@ -81,7 +86,7 @@ def last_boxes(text: str) -> str | None:
         if contents and not _SIDE_BY_SIDE.fullmatch(text[box.end():start][:MAX_BETWEEN]):
             break
         content = box[1] or box[2].strip("$.")
-        # "-\boxed{256}"; after something else the sign is a difference.
+        # "-\boxed{256}"; after anything else the sign is a difference.
         is_negative = not contents and re.search(r"[=$(]\s*-\s*$", text[:box.start()][-9:])
         contents.insert(0, f"-{content}" if is_negative else last_boxes(content) or content)
         start = box.start()
@@ -92,7 +97,7 @@ EXTRACTION_VERSION = 5
 """Increased with every change of a rule; scorecards of different versions are not comparable."""
 
 Rule = Callable[[AfterThinking, Kind], str | None]
-"""The answer that a rule finds: "" if its mark has none, None without such a mark."""
+"""Finds an answer: "" if the rule's mark has none, None without such a mark."""
 
 MAX_LINE = 300
 """Characters of a last line that may be the answer as a whole."""
@@ -131,23 +136,27 @@ _FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$|\\\((.+?)\\\)")
 
 
 def answer_tag(text: AfterThinking, kind: Kind) -> str | None:
-    """Text of the last ``<answer>…</answer>``; one that is open at the end of a cut text is no answer."""
+    """Text of the last ``<answer>…</answer>``; the end tag may be missing unless the completion was cut off."""
     said, end = text.text, text.text.rfind("</answer>")
     if said.rfind("<answer>") > end and not text.truncated:
         end = len(said)
     start = said.rfind("<answer>", 0, end) if end >= 0 else -1
-    content = said[start + len("<answer>"):end] if start >= 0 else ""
-    return _of_kind(content, kind, text.question) or tidy(content) if content.strip() else None
+    if start < 0:
+        return None
+    content = said[start + len("<answer>"):end]
+    if not content.strip():
+        return None
+    return _of_kind(content, kind, text.question) or tidy(content)
 
 
 def hashes(text: AfterThinking, kind: Kind) -> str | None:
     """Rest of the line after the last ``####`` (GSM8K) that is no heading."""
     for at, rest in _hash_lines(text.text):
         ends_text = not text.text[at + 4 + len(rest):].strip()
-        # A number that ends a text which was cut off may be the beginning of another one.
-        if not rest.strip(" #*") or (text.truncated and ends_text):
-            continue
-        if parse_number(tidy(rest)) is None and _HEADING.match(rest) and (kind == "number" or not ends_text):
+        # A number at the end of a text that was cut off may be the beginning of another one.
+        is_cut = text.truncated and ends_text
+        is_heading = _HEADING.match(rest) and parse_number(tidy(rest)) is None and (kind == "number" or not ends_text)
+        if not rest.strip(" #*") or is_cut or is_heading:
             continue
         return _of_kind(rest, kind, text.question) or tidy(rest)
     return None
@@ -175,8 +184,7 @@ def boxed(text: AfterThinking, kind: Kind) -> str | None:
 
 
 def answer_phrase(text: AfterThinking, kind: Kind) -> str | None:
-    """What follows the last "the answer is", "Answer:", a line that begins with "A:" or a heading "Final answer"."""
-    # From the end, because a later announcement corrects an earlier one.
+    """What follows the last "the answer is", "Answer:", "A:" at the beginning of a line, or heading "Final answer"."""
     for match in reversed([*_PHRASE.finditer(text.text)]):
         begin = _BLANK.match(text.text, match.end()).end()  # type: ignore[union-attr]
         segment = text.text[begin:begin + MAX_SEGMENT].partition("\n")[0].strip()
@@ -201,14 +209,18 @@ def final_sentence(text: AfterThinking, kind: Kind) -> str | None:
         return final_number("\n".join(told))
     if kind in ("choice", "yes_no"):
         first, last = _opening(told[0], kind, text.question), _last_said(told, kind, text.question)
-        return None if kind == "yes_no" and first and last and first != last else first or last
+        contradicts = kind == "yes_no" and first and last and first != last
+        return None if contradicts else first or last
     if kind == "name":
         return tidy(" ".join(told if len(told) <= FINAL_SENTENCES + 1 else [told[0], *told[-FINAL_SENTENCES:]]))
-    # The only formula, what follows the last "is", or the whole sentence.
-    formulas = [*_FORMULA.finditer(told[-1])]
+    last_sentence = told[-1]
+    formulas = [*_FORMULA.finditer(last_sentence)]
     if len(formulas) == 1:
         return formulas[0][1] or formulas[0][2]
-    return tidy(re.split(r"\b(?:is|are|equals)\s", told[-1])[-1]) if len(told[-1]) <= MAX_LINE else None
+    if len(last_sentence) > MAX_LINE:
+        return None
+    # What follows the last "is", or the whole sentence.
+    return tidy(re.split(r"\b(?:is|are|equals)\s", last_sentence)[-1])
 
 
 def _opening(sentence: str, kind: Kind, question: str) -> str | None:
@@ -219,13 +231,11 @@ def _opening(sentence: str, kind: Kind, question: str) -> str | None:
 
 
 def _last_said(told: list[str], kind: Kind, question: str) -> str | None:
-    """The choice, or yes or no, of the last of a few sentences that says one."""
-    for sentence in reversed([each for each in told[-FINAL_SENTENCES:] if not each.endswith("?")]):
-        if said := truth_in(sentence) if kind == "yes_no" else choice_in(sentence, question):
-            return said
-        if kind == "choice":
-            return None
-    return None
+    """The choice that the last statement says, or the last yes or no of a few statements."""
+    statements = [sentence for sentence in told[-FINAL_SENTENCES:] if not sentence.endswith("?")]
+    if kind == "choice":
+        return choice_in(statements[-1], question) if statements else None
+    return next(filter(None, map(truth_in, reversed(statements))), None)
 
 
 RULES: dict[str, Rule] = {rule.__name__: rule for rule in (answer_tag, hashes, boxed, answer_phrase, final_sentence)}
@@ -284,6 +294,7 @@ def _number_of(segment: str) -> str:
         return ""
     sentence = plain(told[0])
     first = next(iter(numbers_in(sentence)), None)
-    if first and first.number and not first.start and not _GOES_ON.match(sentence, first.end):
+    begins_sentence = first is not None and first.number is not None and first.start == 0
+    if first and begins_sentence and not _GOES_ON.match(sentence, first.end):
         return first.text
     return sentence_number(told[0]) or ""

@@ -42,7 +42,7 @@ _LEADS_IN = re.compile(
 
 
 def final_number(text: str) -> str:
-    """The number that the last sentence with a number says; "" where that sentence says none or several.
+    """The number that the last sentence with a number says; "" if that sentence says several side by side.
 
     >>> final_number("3 + 4 = 7 apples for 2 people."), final_number("He has 3 or 4."), final_number("It occurs twice.")
     ('7', '', 'twice')
@@ -50,15 +50,15 @@ def final_number(text: str) -> str:
     first, *later = sentences(text)[-MAX_SENTENCES:] or [""]
     statements = [first, *(sentence for sentence in later if not (_ASIDE.match(sentence) or sentence.endswith("?")))]
     with_digits = [sentence for sentence in statements if _DIGIT.search(sentence)]
+    if not with_digits:
+        return next(filter(None, map(_number_in_words, reversed(statements))), "")
     in_bold = [sentence for sentence in with_digits if any(parse_number(bold) for bold in _BOLD.findall(sentence))]
-    if with_digits:
-        return sentence_number((in_bold or with_digits)[-1]) or ""
-    return next(filter(None, map(_number_in_words, reversed(statements))), "")
+    return sentence_number((in_bold or with_digits)[-1]) or ""
 
 
 @lru_cache(maxsize=256)
 def sentence_number(sentence: str) -> str | None:
-    """The number that a sentence says in digits, else in words; None where it says none, or several side by side."""
+    """The number that a sentence says in digits, else in words; None if it says none, or several side by side."""
     sentence = _MATH.sub(r"\1", spaced_digits(plain(sentence[-MAX_SENTENCE:])))
     numbers = numbers_in(sentence)
     if _NO_STATEMENT.match(sentence):
@@ -72,8 +72,9 @@ def sentence_number(sentence: str) -> str | None:
         return _right_side(sentence, equals, [one for one in numbers if one.start > equals])
     reason_start = len(_REASON.sub("", sentence, count=1))
     answers = in_bold or [one for one in numbers if one.end <= reason_start]
-    # "5 apples on the 3rd day"; an ordinal is the answer only without another number.
-    answers = [one for one in answers if not re.match("(?:st|nd|rd|th)", sentence[one.end:])] or answers
+    # "5 apples on the 3rd day": an ordinal is the answer only without another number.
+    cardinals = [one for one in answers if not re.match("(?:st|nd|rd|th)", sentence[one.end:])]
+    answers = cardinals or answers
     if not answers or answers[-1].number is None or _is_open(sentence, numbers, answers[-1]):
         return None
     return answers[-1].text

@@ -1,6 +1,6 @@
-r"""LaTeX and the signs of mathematics in one spelling, for comparing what is written and not what it is worth.
+r"""Brings LaTeX and the signs of mathematics into one spelling: ``\dfrac{\sqrt{3}}{2}`` becomes ``\frac{\sqrt3}2``.
 
-Nothing is worked out: ``2\sqrt{5}`` and ``\sqrt{20}`` stay different here (the scorer `math` knows that they are not).
+Nothing is worked out: ``2\sqrt{5}`` and ``\sqrt{20}`` stay different. (The scorer `math` finds them equal.)
 """
 
 import re
@@ -27,6 +27,7 @@ _ONE_BRACED = re.compile(r"([\^_√])\{([^{}\s])\}")
 _ROOT = re.compile(r"√\s+(?=\d|[A-Za-z])")
 # Bold text with braces inside: "\boldsymbol{3\sqrt[3]{2}}".
 _BOLD = re.compile(r"\\(?:boldsymbol|mathbf|bm)\s*\{((?:[^{}]|\{[^{}]*\}){1,300})\}")
+
 
 def signs(text: str) -> str:
     """Unicode in one spelling: raised and lowered digits as ``^2`` and ``_2``, one minus, no compatibility forms."""
@@ -67,10 +68,13 @@ def _in_signs(text: str) -> str:
 
 
 def _slashed(top: str, bottom: str) -> str:
-    """A fraction with brackets where the slash would lose them: a sum, or a product below it."""
+    """A fraction with a slash, and with brackets around a sum, or a product below the slash."""
     top, bottom = top.strip(), bottom.strip()
-    return " " + (top if re.fullmatch(r"-?[\w.,√]+", top) else f"({top})") + "/" + (
-        bottom if re.fullmatch(r"[\d.,]+|[^\W\d_]|[^\W\d_]{3,}", bottom) else f"({bottom})")
+    if not re.fullmatch(r"-?[\w.,√]+", top):
+        top = f"({top})"
+    if not re.fullmatch(r"[\d.,]+|[^\W\d_]|[^\W\d_]{3,}", bottom):
+        bottom = f"({bottom})"
+    return f" {top}/{bottom}"
 
 
 @lru_cache(maxsize=64)

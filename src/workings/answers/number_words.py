@@ -14,21 +14,24 @@ _SMALL = {word: value for value, word in enumerate((
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "twelfth": 12, "hundredth": 100, "thousandth": 1000}
 _PARTS |= {f"{part}s": value for part, value in _PARTS.items() if part != "half"} | {"halves": 2}
-WORDS = frozenset((*_SMALL, *SCALES, "hundred"))
+_FACTORS = frozenset((*SCALES, "hundred"))
+WORDS = frozenset((*_SMALL, *_FACTORS))
 """Words that a number consists of."""
 
 
 def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
-    """The number that words in lower case begin with, and how many of them it is.
+    """The number that words in lower case begin with, and how many of these words it takes.
 
-    None where they begin with none, with two side by side, or with a place in a row.
+    None if they begin with no number, with two side by side ("five six"), or with an ordinal ("twenty-third").
 
     >>> read_words(["one", "hundred", "and", "five", "apples"]), read_words(["two", "thirds"])
     ((Fraction(105, 1), 4), (Fraction(2, 3), 2))
     >>> read_words(["five", "six"]), read_words(["twenty", "third"])
     (None, None)
     """
-    at = begin = 1 if words[:1] in (["a"], ["an"]) and words[1:2] and words[1] in (*SCALES, "hundred") else 0
+    # "a hundred" is one hundred.
+    has_article = len(words) > 1 and words[0] in ("a", "an") and words[1] in _FACTORS
+    at = begin = int(has_article)
     total, current, last_scale = 0, begin, 10**15
     while at < len(words):
         word, tens = words[at], current % 100
@@ -42,8 +45,7 @@ def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
         elif word in SCALES and current and SCALES[word] < last_scale:
             last_scale = SCALES[word]
             total, current = total + current * last_scale, 0
-        elif not (word == "and" and at and words[at - 1] in (*SCALES, "hundred")
-                  and set(words[at + 1:at + 2]) & _SMALL.keys()):
+        elif not (word == "and" and at and words[at - 1] in _FACTORS and set(words[at + 1:at + 2]) & _SMALL.keys()):
             break
         at += 1
     if at == begin:
@@ -54,5 +56,6 @@ def read_words(words: Sequence[str]) -> tuple[Fraction, int] | None:
         return (value + Fraction(f"0.{''.join(digits)}"), at + 1 + len(digits)) if digits else None
     if part not in _PARTS:
         return value, at
-    # "one third" and "two thirds" are parts; "twenty-third" is a place in a row.
-    return (value / _PARTS[part], at + 1) if part.endswith("s") == (value != 1) else None
+    # "one third" and "two thirds" are parts, "twenty-third" is an ordinal.
+    is_plural = part.endswith("s")
+    return (value / _PARTS[part], at + 1) if is_plural == (value != 1) else None

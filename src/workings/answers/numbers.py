@@ -1,8 +1,7 @@
 r"""Numbers as people and models write them, read exactly: ``$1,234.50``, ``50%``, ``1 1/2``, ``\frac{3}{4}``, ``5 km``.
 
-Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflows. Nothing is ever evaluated:
-``10**10**10`` is not a number, and every text is bounded before parsing. What cannot be read as one number is
-none, and no part of it is one either.
+Values are fractions, so ``0.1 + 0.2`` and ``0.3`` are equal and nothing overflows. Nothing is evaluated:
+``10**10**10`` is not a number. A text that cannot be read as one number is none, and no part of it is one either.
 """
 
 import math
@@ -20,7 +19,7 @@ MAX_CHARACTERS = 300
 MAX_EXPONENT = 400
 """Largest absolute power of ten in scientific notation."""
 FLOAT_ERROR = Fraction(1, 10**9)
-"""Relative difference of two numbers that are not whole and count as equal: the prints of one float."""
+"""Relative difference up to which two numbers are equal if one is not whole: they may be prints of one float."""
 
 _SCALES = {"hundred": 10**2, "lakh": 10**5, "lac": 10**5, "crore": 10**7, "dozen": 12, "mio": 10**6, "mln": 10**6,
            "juta": 10**6, "mrd": 10**9, "mld": 10**9, "bln": 10**9, "tn": 10**12, "trn": 10**12,
@@ -57,7 +56,7 @@ MAX_BEHIND = 4
 
 @dataclass(frozen=True, slots=True)
 class WrittenNumber:
-    """One number as written: its exact value, whether it had a percent sign, and its unit."""
+    """A number as written: its exact value, whether it had a percent sign, and its unit."""
 
     value: Fraction
     percent: bool = False
@@ -76,7 +75,7 @@ class NumberAt:
 
 
 def parse_number(text: str) -> WrittenNumber | None:
-    """The number that a text is, or None where it is something else (or more than a number).
+    """The number that a text is; None for anything else, and for more than a number.
 
     >>> parse_number("$1,234.50").value, parse_number("1,50,000").value, parse_number("15,0000")
     (Fraction(2469, 2), Fraction(150000, 1), None)
@@ -97,8 +96,11 @@ def parse_words(text: str) -> WrittenNumber | None:
     if len(text) > MAX_CHARACTERS or any(character.isdigit() for character in text):
         return None
     tokens = re.findall(r"[^\W\d_]+", plain(text).casefold())
-    words = read_words(tokens)
-    return parse_number(f"{words[0]} {' '.join(tokens[words[1]:])}") if words else None
+    found = read_words(tokens)
+    if found is None:
+        return None
+    value, words = found
+    return parse_number(f"{value} {' '.join(tokens[words:])}")
 
 
 def numbers_in(sentence: str) -> list[NumberAt]:
@@ -132,20 +134,25 @@ def _number_at(sentence: str, start: int, end: int) -> NumberAt:
     if re.match(r"\s?(?:[十百千]|(?:mil|jt|ribu)\b)", sentence[end:]):
         return NumberAt(start, end, sentence[start:end], None)
     number, stop = parse_number(sentence[start:end]), end
-    ends = [end]
-    while len(ends) <= MAX_BEHIND and (behind := _BEHIND.match(sentence, ends[-1])):
-        ends.append(behind.end())
-    for last in ends[1:]:
-        longer = parse_number(sentence[start:last])
-        is_preposition = sentence[end:last] == " in" and re.match(r"\s\w", sentence[last:])
-        if longer and not is_preposition and (number is None or is_measure(longer.unit - number.unit) or (
-                longer.value, longer.percent) != (number.value, number.percent)):
-            number, stop = longer, last
-    # "42abc", "6x"; "18th" is the place 18. And "1億5000万", which is not read as one number.
-    if re.match(r"(?!(?:st|nd|rd|th)\b)[^\W\d_]", sentence[stop:]) or re.match(
-            r"[万萬億亿] ?\d", sentence[max(start, stop - 1):]):
-        number = None
-    return NumberAt(start, stop, sentence[start:stop], number)
+    # The scale and unit are the longest words after the number that change its value or name a measure.
+    word_ends = [end]
+    while len(word_ends) <= MAX_BEHIND and (behind := _BEHIND.match(sentence, word_ends[-1])):
+        word_ends.append(behind.end())
+    for word_end in word_ends[1:]:
+        longer = parse_number(sentence[start:word_end])
+        is_preposition = sentence[end:word_end] == " in" and re.match(r"\s\w", sentence[word_end:])
+        if longer and not is_preposition and (number is None or _says_more(longer, number)):
+            number, stop = longer, word_end
+    # "42abc", "6x"; "18th" is the place 18.
+    is_part_of_word = re.match(r"(?!(?:st|nd|rd|th)\b)[^\W\d_]", sentence[stop:])
+    # "1億5000万" is not read as one number.
+    is_compound = re.match(r"[万萬億亿] ?\d", sentence[max(start, stop - 1):])
+    return NumberAt(start, stop, sentence[start:stop], None if is_part_of_word or is_compound else number)
+
+
+def _says_more(longer: WrittenNumber, number: WrittenNumber) -> bool:
+    """Whether further words change a number's value, or add a measure to it."""
+    return (longer.value, longer.percent) != (number.value, number.percent) or is_measure(longer.unit - number.unit)
 
 
 @lru_cache(maxsize=10_000)
@@ -169,15 +176,16 @@ def _parse(text: str) -> WrittenNumber | None:
 
 
 def equal_numbers(given: WrittenNumber, expected: WrittenNumber, tolerance: float = 0.0) -> bool:
-    """Whether two numbers agree within an absolute tolerance, or if not whole, within `FLOAT_ERROR`.
+    """Whether two numbers agree within an absolute tolerance, or within `FLOAT_ERROR` if one is not whole.
 
-    A unit that only one of them names is no difference; two different units are. A percent sign that only one of
-    them carries may be a unit (50 % for 50) or a factor (50 % for 0.5): both count.
+    Only one of them may name a unit; two units must be the same. A percent sign that only one of them has may be a
+    unit (50 % for 50) or a factor (50 % for 0.5): both count.
     """
-    if (given.percent and is_measure(expected.unit)) or (expected.percent and is_measure(given.unit)) or (
-            not same_units(given.unit, expected.unit)):
+    is_percentage_of_measure = (given.percent and is_measure(expected.unit)) or (
+        expected.percent and is_measure(given.unit))
+    if is_percentage_of_measure or not same_units(given.unit, expected.unit):
         return False
-    # Through its text: a tolerance of 0.1 means a tenth, and not the double next to it.
+    # By its text: a tolerance of 0.1 means a tenth, and not the double next to it.
     allowed = Fraction(str(tolerance))
     if given.value.denominator > 1 or expected.value.denominator > 1:
         allowed = max(allowed, FLOAT_ERROR * max(abs(given.value), abs(expected.value)))
@@ -203,23 +211,23 @@ def _stripped(text: str) -> str:
 
 
 def names_a_value(left: str) -> bool:
-    """Whether what is before an equals sign makes its right side the answer: a name or arithmetic, no equation.
+    """Whether the text before an equals sign makes its right side the answer: a name or arithmetic, no unknowns.
 
     >>> names_a_value("Total cost"), names_a_value("3*4"), names_a_value("x^2+y^2")
     (True, True, False)
     """
     left = re.sub(r"(?<=\d)x(?=\d)| x (?=[\d$(])", " * ", left)
     parts = [part.strip().strip("*$_∴ ") for part in re.split(r"[=≈]", left)]
-    # "x = -b/(2a) = 12/4": the name is what all of it is, unless another name follows ("x = 2, y").
-    if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(
-            r",\s|\b(?:or|and)\b|;", re.sub(r"\{[^{}]*\}|\([^()]*\)", "", "=".join(parts[1:]))):
+    # "x = -b/(2a) = 12/4" names one value; in "x = 2, y" another name follows.
+    later_parts = re.sub(r"\{[^{}]*\}|\([^()]*\)", "", "=".join(parts[1:]))
+    if len(parts) > 1 and _NAMED.fullmatch(parts[0]) and not re.search(r",\s|\b(?:or|and)\b|;", later_parts):
         return True
-    return all(not part or _NAMED.fullmatch(part) or not (
-        _UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)
+    return all(_NAMED.fullmatch(part) or not (_UNKNOWN.search(part) or re.search(r",\s", part)) for part in parts)
 
 
 def _sign(text: str) -> tuple[int, str]:
-    if text[:1] in "+-" and text:
+    """The sign of a number (1 or -1), and the text after it."""
+    if text.startswith(("+", "-")):
         return (-1 if text[0] == "-" else 1), text[1:].lstrip()
     return 1, text
 
@@ -229,10 +237,10 @@ def _fraction(digits: str) -> Fraction:
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
+    """The value of a match of `_VALUE`; None for a division by zero and a large power of ten."""
     if written := match["mixed_bottom"] or match["bottom"]:
-        bottom = _fraction(written)
-        return _fraction(match["mixed"] or "0") + _fraction(
-            match["mixed_top"] or match["top"]) / bottom if bottom else None
+        whole, top, bottom = map(_fraction, (match["mixed"] or "0", match["mixed_top"] or match["top"], written))
+        return whole + top / bottom if bottom else None
     if match["decimal"] is None:
         return Fraction(10) ** int(match["braced"] or match["power"])
     exponent = int(match["exponent"] or 0)
@@ -244,26 +252,27 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 def _scale(word: str, currency: str) -> int:
     """The factor that a word or sign after a number is; 0 for another one."""
+    singular = word.removesuffix("s")
     if currency and word == "l" and currency.strip(".") in ("Rs", "INR", "₹"):
         return 10**5
-    named = _SCALES.get(word) or _SCALES.get(word.removesuffix("s")) or (_LETTER_SCALES.get(
-        word.removesuffix("s")) if currency else 0)
+    named = _SCALES.get(word) or _SCALES.get(singular) or (_LETTER_SCALES.get(singular) if currency else 0)
     return named or math.prod(_SCALES.get(letter, 0) for letter in word)  # 千万 is ten million
 
 
 def _with_unit(value: Fraction, rest: str, currency: str) -> WrittenNumber | None:
-    percent = False
-    match = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
-    if match:
-        percent, rest = True, rest[match.end():]
-    # After the percent sign and before the unit, as in "3 million people" and "5 lakh crore".
+    """A number with the percent sign, the scales ("5 lakh crore") and the unit of the text after it, in this order."""
+    percent = re.match(r"\s*(?:%|percent\b|per cent\b|percentage points?\b|pct\b)\s*", rest, re.IGNORECASE)
+    if percent:
+        rest = rest[percent.end():]
     is_scaled = False
-    while (scale := re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest)) and (
-            factor := _scale(scale[1].lower(), currency)):
+    while scale := re.match(r"\s*-?([A-Za-z]+\b|[百千万萬億亿]+)\s*", rest):
+        factor = _scale(scale[1].lower(), currency)
+        if factor == 0:
+            break
         value, rest, is_scaled = value * factor, rest[scale.end():], True
     unit = read_unit(rest.strip(), currency)
-    # Letters directly after a number are a product, unless they are a measure or a whole word.
-    product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not match and not is_scaled
-    if unit is None or (product and not is_measure(unit)) or rest[:1] in tuple(",'’_"):
+    # Up to three letters directly after a number are a product, unless they are a measure.
+    is_product = re.match(r"[^\W\d_]{1,3}(?![^\W\d_])", rest) and not percent and not is_scaled
+    if unit is None or (is_product and not is_measure(unit)) or rest.startswith((",", "'", "’", "_")):
         return None
-    return WrittenNumber(value, percent, unit)
+    return WrittenNumber(value, percent is not None, unit)

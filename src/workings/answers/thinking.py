@@ -8,7 +8,7 @@ OTHER_THINKING = {"<thinking>": "</thinking>", "<thought>": "</thought>", "<refl
                   "<scratchpad>": "</scratchpad>", "[THINK]": "[/THINK]", "◁think▷": "◁/think▷",
                   "<seed:think>": "</seed:think>", "<|START_THINKING|>": "<|END_THINKING|>",
                   "<|begin_of_thought|>": "<|end_of_thought|>"}
-"""Marks of thinking that this project writes in no form, each with its end."""
+"""Marks of thinking that this project does not write, each with its end."""
 _ENDS = ("</think>", "</reasoning>", "<channel|>", "<|channel|>final<|message|>", "Here is my response:",
          "[BEGIN FINAL RESPONSE]", *OTHER_THINKING.values())
 _OPENINGS = ("<think>", "<reasoning>", "<|channel>thought", "<|channel|>analysis<|message|>",
@@ -40,9 +40,9 @@ class AfterThinking:
 
 
 def text_after_thinking(text: str, *, truncated: bool = False, question: str = "") -> AfterThinking:
-    """The text after the end of the thinking; if empty, the text outside it.
+    """The text after the end of the thinking; if that is empty, the text outside of it.
 
-    Thinking that was never ended is no answer. A token that ends the text or the turn ends the answer.
+    Thinking without an end is no answer. A token that ends the text or the turn ends the answer, too.
     """
     if (before_end := _BEFORE_END.match(text)) is not None:
         text, truncated = before_end["text"], truncated and not before_end["end"]

@@ -1,6 +1,10 @@
-"""Units after a number, as the words that they are: measures in one spelling, and what was counted.
+"""Reads the unit after a number as a set of words: measures in one spelling, and the names of counted things.
 
-``60 km/h`` is kilometer and hour, ``9 m²`` is meter^2, and ``12 green apples`` are green and apple.
+    60 km/h           kilometer, hour
+    9 m²              meter^2
+    12 green apples   green, apple
+
+A power of anything but a measure is no unit.
 """
 
 import re
@@ -62,14 +66,15 @@ def read_unit(text: str, currency: str = "") -> Unit | None:
     found = [*_TOKEN.finditer(_CUBE.sub(r"\1\2^3", _SQUARE.sub(r"\1\2^2", text)))]
     tokens = [token.group() for token in found if token.group() not in "/.,*·-"]
     # "2. Cost of books" is a heading.
-    if text[:1] in (".", ",") or len(tokens) > MAX_WORDS or any(token[1] for token in found) or any(
-            map(_is_no_unit, tokens)):
+    is_heading = text.startswith((".", ","))
+    has_other_signs = any(token[1] for token in found)
+    if is_heading or has_other_signs or len(tokens) > MAX_WORDS or any(map(_is_no_unit, tokens)):
         return None
     if len(tokens) == 1 and tokens[0].partition("^")[0] == "in":  # "12 in total" are no inches
         tokens = [tokens[0].replace("in", "inch")]
     words = frozenset(word for token in (currency.strip(". "), *tokens) for word in _named(token)) - _EMPTY
-    # A power of something else is an expression.
-    return None if any("^" in word and not is_measure(Unit((word,))) for word in words) else words
+    is_expression = any("^" in word and not is_measure(Unit((word,))) for word in words)
+    return None if is_expression else words
 
 
 def is_measure(unit: Unit) -> bool:
@@ -78,15 +83,15 @@ def is_measure(unit: Unit) -> bool:
 
 
 def same_units(one: Unit, other: Unit) -> bool:
-    """Whether two units are compatible: one may be missing or say what is counted, but km are not km/h."""
+    """Whether two units are compatible. One may be missing or name what is counted, but km are not km/h."""
     less, more = sorted((one, other), key=len)
     return less <= more and (not less or not is_measure(more - less))
 
 
 def _is_no_unit(token: str) -> bool:
-    # A letter of a script without cases is a word, such as 円 or 個.
-    return token.casefold() in _NO_UNITS or (
-        len(token) == 1 and (token.islower() or token.isupper()) and token not in _LETTERS)
+    # A letter of a script without cases, such as 円 or 個, is a word.
+    is_variable = len(token) == 1 and (token.islower() or token.isupper()) and token not in _LETTERS
+    return is_variable or token.casefold() in _NO_UNITS
 
 
 def _named(token: str) -> list[str]:

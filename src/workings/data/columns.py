@@ -1,7 +1,10 @@
-"""Columns on which an answer depends, and marks that forbid learning: read, or refused, and never dropped.
+"""Refuses data whose meaning would get lost: columns that an answer depends on, and marks that forbid learning.
 
-A column of a name in `ASKED` that no format has read must be part of what is asked: an answer learned without it would
-be learned from nothing. Columns that the user ignores on purpose are kept in `ignored`.
+    {"question": "Who wrote it?", "context": "…", "answer": "Bach"}       `context` must be read, or ignored on purpose
+    {"question": "…", "answer": "…", "train": false}                      is not learned
+
+A model that learns an answer without its context learns to guess. So a column with such a name (`ASKED`) must be read
+by the format of the file, or be named by `--ignore`, which keeps it under the key `ignored`.
 """
 
 import re
@@ -18,34 +21,37 @@ ASKED = frozenset((
     "hypothesis", "evidence", "fact", "schema", "table", "source_text", "background", "snippet", "knowledge",
     "system", "system_prompt", "system_message", "system_instruction", "sys_prompt", "developer", "tool",
     "tool_def", "tool_description", "available_tool", "tools_schema", "function", "function_definition"))
-"""Names of such columns, in lower case, without a plural's `s` and without the number or letter of one of several."""
+"""Names of columns that an answer depends on, in lower case. They also count in the plural, with a number (`passage_2`)
+or a letter (`option_a`), and after other words (`source_document`)."""
 _QUESTIONS = ("question", "problem", "query", "instruction")
-"""Further ones, which another word in front makes harmless (`original_question`)."""
+"""Further names. They are harmless after another word (`original_question`)."""
 _ALONE = frozenset(("system", "tool", "function", "developer", "op"))
-"""Names that are harmless at the end of others (`operating_system`)."""
+"""Names of `ASKED` that are harmless after another word (`operating_system`)."""
 _HARMLESS = ("num", "number", "n", "has", "is", "tool")
-"""First words of names that say something about such a column (`num_choices`, `tool_choice`)."""
+"""First words that make any name harmless (`num_choices`, `tool_choice`)."""
 _NOT_ASKED = frozenset(("id", "answer", "steps", "chosen", "rejected", "completion", "tool_calls", "section",
                         "category", "difficulty", "source", "licence"))
 """Keys of a trace, a pair or a verdict that no model is shown before it answers."""
-NOT_WITH_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
-               "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
-"""Columns that a raw text must not have, because the text would lose its context."""
+_NOT_WITH_TEXT = ("prompt", "question", "instruction", "problem", "query", "answer", "solution", "response", "output",
+                  "completion", "steps", "messages", "conversations", "history", "chosen", "rejected")
+"""Columns that a record with a raw text must not have."""
 SYSTEM = ("system", "system_prompt", "system_message", "developer")
-"""Column names of the first turn's text."""
+"""Columns that hold a system text."""
 TOOLS = ("tools", "tool_defs", "functions", "available_tools", "tool_definitions")
-"""Names of descriptions of tools."""
-_SHOWN = 10
-_KINDS = ("image", "audio", "video")
-MEDIA = {name: kind for kind in _KINDS for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
-"""Types of content parts, and keys of parts, turns and records -> their kind of content."""
-_FOR_READERS = {"image": "an image", "audio": "audio", "video": "video"}
-REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
+"""Columns that describe tools."""
+_MOST_NAMED = 10
+_KINDS_OF_MEDIA = {"image": "an image", "audio": "audio", "video": "video"}
+MEDIA = {name: words for kind, words in _KINDS_OF_MEDIA.items()
+         for name in (kind, f"{kind}s", f"{kind}_url", f"input_{kind}")}
+"""Types of content parts, and keys of parts, turns and records -> their content in words."""
+_REASONING = re.compile(r"(^|_)(co_?t|chain_?of_?thoughts?|thinking|thoughts?|reasoning|rationale|scratchpad|"
                        r"deliberation)($|_)", re.IGNORECASE)
 """Names of columns that hold the reasoning of an answer."""
 MARKS = ("learned", "weight", "train", "training", "trainable", "is_trainable", "loss", "loss_mask", "loss_weight",
          "loss_scale", "mask", "train_detail", "training_detail")
 """Keys of a turn or a record that say whether it is learned."""
+_MARKS_OF_RECORDS = ("weight", "train", "trainable", "is_trainable")
+_UNREAD_MARKS = ("mask", "train_detail", "training_detail")
 _LEARNED = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 """Values of a mark, as text."""
 _FORBID = frozenset(("ignore", "ignored", "skip", "skipped", "exclude", "excluded", "mask", "masked"))
@@ -60,25 +66,22 @@ def refuse_unread(unread: Mapping[str, Any], read: Mapping[str, Any]) -> None:
 
     ``read`` is everything that a model is shown.
     """
-    # Nearly every column has a harmless name: then skip the texts.
     for key, value in unread.items():
         if (key in MARKS and not learned_mark(unread, "the record")) or forbids_learning(key, value):
-            what = "a list; each turn needs its own mark, 0 or 1" if isinstance(value, list) else (
+            reason = "a list; each turn needs its own mark, 0 or 1" if isinstance(value, list) else (
                 "so nothing of it is to be learned")
-            raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {what}; try --ignore {key}")
+            raise ValueError(f"the record is marked `{key}: {str(value)[:40]}`, {reason}; try --ignore {key}")
         if key in _VERDICTS and str(value).lower() == "false" and "chosen" not in read:
             raise ValueError(f"the record is marked `{key}: {value}`, so its completion is no good one; try "
                              f"--format kto, which learns from verdicts, or --ignore {key}")
-        if unseen_column(key, value, read, unread):
-            what, way_on = "what the answer depends on", "a format that reads it, --map"
-        elif _is_reasoning(key, value) and not _shown(value, read):
-            what, way_on = "the reasoning", f"--map reasoning={key}"
-        else:
-            continue
         # The import gives an unread `history` the name `original_history`.
         in_file = key if key in ASKED else key.removeprefix("original_")
-        raise ValueError(f"`{in_file}` looks like {what}, but the model would not see it; try {way_on}, or --ignore "
-                         f"{in_file}")
+        if unseen_column(key, value, read, unread):
+            raise ValueError(f"`{in_file}` looks like what the answer depends on, but the model would not see it; try "
+                             f"a format that reads it, --map, or --ignore {in_file}")
+        if _is_reasoning(key, value) and not _shown(value, read):
+            raise ValueError(f"`{in_file}` looks like the reasoning, but the model would not see it; try --map "
+                             f"reasoning={key}, or --ignore {in_file}")
 
 
 def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
@@ -95,24 +98,25 @@ def unseen_column(key: str, value: object, read: Mapping[str, Any], others: Mapp
     return not _shown(value, {name: text for name, text in read.items() if name not in _NOT_ASKED})
 
 
-def hides(key: str, value: object, shown: str, has_reasoning: bool) -> str:
-    """What a further key of a turn (not a tool's) looks like that the model would not see; empty for a harmless one.
+def hides(key: str, value: object, shown: str, has_reasoning: bool) -> str | None:
+    """What a further key of a turn (not a tool's) looks like that the model would not see; None for a harmless key.
 
     ``shown`` is the turn's text; ``has_reasoning``: whether its reasoning is read from another key.
     """
     if _is_asked(key):
-        return "" if _shown(value, {"text": shown}) else "what the answer depends on"
+        return None if _shown(value, {"text": shown}) else "what the answer depends on"
     if _words(key) in _CALLS:
         return "a call of a tool, which is read from `tool_calls`"
-    return "" if has_reasoning or not _is_reasoning(key, value) else (
-        "the reasoning, which is read from `reasoning_content`")
+    if _is_reasoning(key, value) and not has_reasoning:
+        return "the reasoning, which is read from `reasoning_content`"
+    return None
 
 
 def _shown(value: object, read: Mapping[str, Any]) -> bool:
-    """Whether all texts of a value are in others, each as whole words."""
+    """Whether all texts of a value are in the texts that are read, each as whole words."""
     shown = " ".join(" ".join(_texts(read)).split())
     for text in filter(None, (" ".join(text.split()) for text in _texts(value))):
-        # `a` is not in `apple`; scripts without spaces have no such ends.
+        # `a` is not in `apple`. Scripts without spaces have no such borders between words.
         as_word = rf"(?<![A-Za-z0-9])(?=[A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])"
         if not re.search(rf"{as_word}|(?=[^A-Za-z0-9]){re.escape(text)}", shown):
             return False
@@ -121,12 +125,16 @@ def _shown(value: object, read: Mapping[str, Any]) -> bool:
 
 def forbids_learning(key: str, value: object) -> bool:
     """Whether a key outside of `MARKS` looks like a mark that forbids learning: `skip: true`, `learn: [0, 1]`."""
-    words = set[str]() if key in MARKS else {*_words(key).split("_")}
+    if key in MARKS:
+        return False
+    words = set(_words(key).split("_"))
     words |= {word.removesuffix("s") for word in words}
     if isinstance(value, list):
         are_flags = bool(value) and all(each in (0, 1) for each in value)
         return are_flags and bool(words & (_FORBID | _ALLOW))
-    return bool((value in (True, "true") and words & _FORBID) or (value in (False, "false") and words & _ALLOW))
+    if value in (True, "true"):
+        return bool(words & _FORBID)
+    return value in (False, "false") and bool(words & _ALLOW)
 
 
 def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> None:
@@ -139,13 +147,13 @@ def refuse_media(record: Mapping[str, Any], where: str, kind: object = "") -> No
     if isinstance(kind, str) and kind in MEDIA:
         keys.insert(0, kind)
     if keys:
-        raise ValueError(f"{_FOR_READERS[MEDIA[keys[0]]]} (`{keys[0]}`) in {where}: only text can be learned from, "
+        raise ValueError(f"{MEDIA[keys[0]]} (`{keys[0]}`) in {where}: only text can be learned from, "
                          "and the text would mean something else without it")
 
 
 def refuse_keys_with_text(record: Mapping[str, Any]) -> None:
     """Raise `ValueError` if a raw text has a question, an answer or a conversation next to it."""
-    if others := [key for key in NOT_WITH_TEXT if record.get(key) not in (None, "", [])]:
+    if others := [key for key in _NOT_WITH_TEXT if record.get(key) not in (None, "", [])]:
         raise ValueError(f"`{others[0]}` next to `text`: a raw text must be the only content")
 
 
@@ -155,10 +163,10 @@ def kept_columns(counts: Mapping[str, int]) -> Iterator[str]:
     ``counts``: columns -> records that have them.
     """
     names = sorted(counts.keys() - set(OF_IMPORT), key=lambda name: -counts[name])
-    for name in names[:_SHOWN]:
+    for name in names[:_MOST_NAMED]:
         records = f"{counts[name]:,} record{'s' if counts[name] != 1 else ''}"
         yield f"`{name}` of {records} is kept and not shown to the model"
-    if more := names[_SHOWN:]:
+    if more := names[_MOST_NAMED:]:
         yield f"so are {len(more):,} other columns, such as `{more[0]}`"
 
 
@@ -170,14 +178,13 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     key_by_mark: dict[bool, str] = {}
     for key in MARKS:
         value = record.get(key)
-        if value is None or (where == "the record" and key not in ("weight", "train", "trainable", "is_trainable")
-                             and value not in (0, "false") and not isinstance(value, list)):
+        if not _is_mark(key, value, of_record=where == "the record"):
             continue
         given = f"{where} is marked `{key}: {str(value)[:40]}`"
         if isinstance(value, list) and not key.endswith("_detail"):
             raise ValueError(f"{given}, a list; each turn needs its own mark, 0 or 1")
         learned = _LEARNED.get(str(value).lower())
-        if learned is None or key in ("mask", "train_detail", "training_detail"):
+        if learned is None or key in _UNREAD_MARKS:
             raise ValueError(f"{given}; only 0 and 1 (or false and true) of `weight`, `train`, `trainable`, `loss` and "
                              "`loss_mask` are read")
         key_by_mark[learned] = key
@@ -187,26 +194,37 @@ def learned_mark(record: Mapping[str, Any], where: str) -> bool:
     return False not in key_by_mark
 
 
+def _is_mark(key: str, value: object, *, of_record: bool) -> bool:
+    """Whether a key of `MARKS` says whether something is learned; in a record most may also be other numbers."""
+    if value is None:
+        return False
+    if not of_record or key in _MARKS_OF_RECORDS:
+        return True
+    return value in (0, "false") or isinstance(value, list)
+
+
 def _words(key: str) -> str:
     """A name in lower case, with underscores between its words."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", key).strip("_").lower()
 
 
 def _is_asked(key: str) -> bool:
-    """Whether an answer usually depends on a column of this name, with any words before it."""
+    """Whether an answer usually depends on a column of this name."""
     name = _words(key)
-    for one in (name, re.sub(r"_?([a-h]|\d+)$", "", name)):
+    without_number = re.sub(r"_?([a-h]|\d+)$", "", name)
+    for one in (name, without_number):
         first, last = one.partition("_")[0], one.rpartition("_")[2]
-        if {one, one.removesuffix("s")} & {*ASKED, *_QUESTIONS} or (
-                first not in _HARMLESS and {last, last.removesuffix("s")} & (ASKED - _ALONE)):
+        if {one, one.removesuffix("s")} & {*ASKED, *_QUESTIONS}:
+            return True
+        if first not in _HARMLESS and {last, last.removesuffix("s")} & (ASKED - _ALONE):
             return True
     return False
 
 
 def _is_reasoning(key: str, value: object) -> bool:
     """Whether a column holds the reasoning of an answer; a flag or a level of that name holds none."""
-    return isinstance(value, str | list) and REASONING.search(re.sub(r"[^A-Za-z0-9]+", "_", key)) is not None and any(
-        len(text.split()) > 1 for text in _texts(value))
+    has_name = _REASONING.search(re.sub(r"[^A-Za-z0-9]+", "_", key)) is not None
+    return has_name and isinstance(value, str | list) and any(len(text.split()) > 1 for text in _texts(value))
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -1,6 +1,13 @@
-"""`data make`: generated traces and items as files, with a manifest of how they were made and their digests."""
+"""`workings data make`: generated traces and items as files.
 
-from collections.abc import Iterable, Sequence
+    traces.jsonl    to learn from
+    items.jsonl     to evaluate with; no problem is in both
+    manifest.json   how the files were made, and their digests
+
+Both quickstarts write such a manifest for their data as well.
+"""
+
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +24,9 @@ TRACES, ITEMS, MANIFEST = "traces.jsonl", "items.jsonl", "manifest.json"
 
 
 def write_manifest(path: Path, files: Iterable[Path], **made_by: Any) -> dict[str, str]:
-    """Write the digests of these files, which are in the manifest's folder or below it, and return them by name.
+    """Write a manifest of files in its folder or below, and return their digests by name.
 
-    ``made_by`` is all that is needed to regenerate the files: generator, version, seed and counts.
+    ``made_by`` is all that is needed to generate the files again: generator, version, seed and counts.
     """
     # Read back from the disk, so that the manifest describes files and not intentions.
     digests = {file.relative_to(path.parent).as_posix(): file_digest(file) for file in sorted(files)}
@@ -28,41 +35,48 @@ def write_manifest(path: Path, files: Iterable[Path], **made_by: Any) -> dict[st
 
 
 def make_files(kind: str, n_train: int, n_items: int, seed: int, out: Path, *, force: bool) -> dict[str, Any]:
-    """Make problems and write them. Returns the keys of `--json`.
+    """Generate problems and write them. Returns the keys of `--json`.
 
-    ``out`` is a directory (for `traces.jsonl`, `items.jsonl` and `manifest.json`), or a file that ends with `.jsonl`
-    for the traces, with `NAME.items.jsonl` and `NAME.manifest.json` next to it. Other arguments and errors: see
-    `make_kind`; existing files are refused without ``force``.
+    ``out`` is a folder for the three files, or a file that ends with `.jsonl` for the traces; then `NAME.items.jsonl`
+    and `NAME.manifest.json` are written next to it. Existing files are refused without ``force``. The other arguments
+    and errors are those of `make_kind`.
     """
-    is_file = out.suffix == ".jsonl"
-    names = [out, path_beside(out, ITEMS), path_beside(out, MANIFEST)] if is_file else [
-        out / name for name in (TRACES, ITEMS, MANIFEST)]
-    # Before anything is made: a set of many problems takes a while.
-    _refuse(names, force=force, is_file=is_file)
+    if out.suffix == ".jsonl":
+        traces_path, items_path, manifest_path = out, path_beside(out, ITEMS), path_beside(out, MANIFEST)
+        _refuse([traces_path, items_path, manifest_path], force=force)
+        _refuse_without_folder(out)
+    else:
+        traces_path, items_path, manifest_path = out / TRACES, out / ITEMS, out / MANIFEST
+        _refuse([traces_path, items_path, manifest_path], force=force)
     traces, items = make_kind(kind, n_train, n_items, seed)
-    names[0].parent.mkdir(parents=True, exist_ok=True)
-    with atomic.together(*names):
-        write_traces(names[0], traces)
-        write_items(names[1], items)
-        digests = write_manifest(names[2], names[:2], generator=kind, seed=seed, traces=n_train, items=n_items)
-    return {"traces": len(traces), "items": len(items), "files": {str(path): digests[path.name] for path in names[:2]}}
+    traces_path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.together(traces_path, items_path, manifest_path):
+        write_traces(traces_path, traces)
+        write_items(items_path, items)
+        digests = write_manifest(manifest_path, [traces_path, items_path],
+                                 generator=kind, seed=seed, traces=n_train, items=n_items)
+    return {"traces": len(traces), "items": len(items),
+            "files": {str(path): digests[path.name] for path in (traces_path, items_path)}}
 
 
 def make_named(name: str, out: Path, *, force: bool) -> dict[str, Any]:
-    """Write a named data set into one file. Returns the keys of `--json`; errors also as of `make_set`."""
-    _refuse([out], force=force, is_file=True)
+    """Write a shipped set to one file. Returns the keys of `--json`; errors are also those of `make_set`."""
+    _refuse([out], force=force)
+    _refuse_without_folder(out)
     made, recipe = make_set(name), SHIPPED_SETS[name]
-    (write_traces if recipe.holds == "traces" else write_items)(out, made)
+    write = write_traces if recipe.holds == "traces" else write_items
+    write(out, made)
     return {"traces": 0, "items": 0, recipe.holds: len(made), "files": {str(out): recipe.sha256}}
 
 
-def _refuse(paths: Sequence[Path], *, force: bool, is_file: bool) -> None:
-    """Raise `RequestError` for paths that exist, and for a file without a folder to be in."""
+def _refuse(paths: Iterable[Path], *, force: bool) -> None:
     existing = [str(path) for path in paths if path.exists()]
     if existing and not force:
         raise RequestError(f"{', '.join(existing)} already exists", "files that do not exist yet",
                            "--force, or another --out")
-    out = paths[0]
-    if is_file and (out.is_dir() or not out.parent.is_dir()):
+
+
+def _refuse_without_folder(out: Path) -> None:
+    if out.is_dir() or not out.parent.is_dir():
         raise RequestError(f"--out {out} is a folder" if out.is_dir() else f"there is no folder {out.parent}",
                            "a file in a directory that exists", f"mkdir -p {out.parent}")

@@ -1,13 +1,11 @@
-"""Rows of preference pairs and verdicts: two consecutive rows each, proved like a row of a trace.
+"""Rows of preference pairs and verdicts: two consecutive rows each, proved like the rows of traces.
 
-Row 2i is the chosen completion of pair i, row 2i + 1 the rejected one; both begin with the same prompt. Their ids are
-`PAIR/chosen` and `PAIR/rejected`, so that an index of rows says which belong together. A pair is kept whole or dropped
-whole. Completions are learned as they are written: `data.reasoning` says how steps of traces are rendered, and a pair
-has none.
+    pair      `ID/chosen`                  `ID/rejected`      its two completions after its prompt
+    verdict   `ID/right` or `ID/wrong`     `ID/mismatched`    its completion, and another prompt's, after its prompt
 
-A verdict's rows are its completion after its prompt, and another prompt's completion. By the second row KTO estimates
-how far the model has drifted. It is the completion of the next entry in the file that has another prompt, so that the
-data determine it. The id of the first row has the verdict.
+Both rows of an entry are kept, or both are dropped. Completions are learned as they are written: `data.reasoning` is
+for steps of traces. KTO estimates by the mismatched rows how far the model has drifted. Their completions are those of
+the next entry in the file with another prompt, so the data determine them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +28,7 @@ from workings.models.turns import Asked
 SIDES = ("chosen", "rejected")
 """The completions of a pair, in row order; each is a suffix of its row's id, after a slash."""
 RIGHT, WRONG, MISMATCHED = "right", "wrong", "mismatched"
-"""Ends of row ids: those of a completion by its verdict, and that of the row next to it."""
+"""Ends of row ids: of a verdict's completion, which is right or wrong, and of the row after it."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,8 @@ class PairRows:
     @cached_property
     def ids(self) -> list[str]:
         """The ids of the pairs or verdicts, in their order. Raises `RecordError` if the rows are not in pairs."""
-        of_verdicts = self.rows.ids[-1].endswith(f"/{MISMATCHED}")
-        return (verdict_ids if of_verdicts else pair_ids)(self.rows.ids)
+        are_verdicts = self.rows.ids[-1].endswith(f"/{MISMATCHED}")
+        return verdict_ids(self.rows.ids) if are_verdicts else pair_ids(self.rows.ids)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -64,11 +62,13 @@ def pair_ids(row_ids: Sequence[str], first: Sequence[str] = SIDES[:1], second: s
     Raises:
         RecordError: the rows are not a ``first`` and a ``second`` one of each pair, in this order.
     """
-    ids = [name.removesuffix(f"/{second}") for name in row_ids[1::2]]
-    for name, own, other in zip_longest(ids, row_ids[::2], row_ids[1::2], fillvalue=""):
-        if own not in [row_id(name, end) for end in first] or other != row_id(name, second):
+    ids = []
+    for own, other in zip_longest(row_ids[::2], row_ids[1::2], fillvalue=""):
+        name = other.removesuffix(f"/{second}")
+        if other != row_id(name, second) or own not in [row_id(name, end) for end in first]:
             raise RecordError(f"rows that are not in pairs of {' or '.join(first)} and {second}: {own[:80]!r}, "
                               f"{other[:80]!r}")
+        ids.append(name)
     return ids
 
 
@@ -92,12 +92,12 @@ def build_pair_rows(pairs: Sequence[PreferencePair], tokenizer: Tokenizer, templ
 
 def _two_rows_each(entries: Sequence[PreferencePair | Verdict], examples: Iterable[Example], tokenizer: Tokenizer,
                    template: ChatTemplate, data_config: DataConfig, kind: str) -> RowSet:
-    """Proved rows of entries, a ``kind`` with two ``examples`` each."""
+    """Proved rows of entries of a ``kind`` (`pair` or `verdict`), which have two ``examples`` each."""
     refuse_other_template(template, data_config)
 
     def rows() -> Iterator[tuple[str, tuple[Row, Row]]]:
         sides = encoded(examples, tokenizer, template)
-        # One generator twice: each entry takes its first example and then its second one.
+        # The same iterator twice: each entry takes two examples.
         for entry, first, second in zip(entries, sides, sides, strict=True):
             if kind == "pair" and first.completion == second.completion:
                 raise RequestError(f"pair {entry.id}: both completions are the same {len(first.completion)} tokens",
@@ -113,7 +113,7 @@ pair_problems = partial(row_problems, build=build_pair_rows, kind="pair")
 
 def _example(name: str, said: str, entry: PreferencePair | Verdict, completion: str, template: ChatTemplate
                ) -> Example:
-    """A completion of an entry's prompt; ``name`` is the id of its row, and ``said`` its name in messages."""
+    """A completion of an entry's prompt; ``name`` is the id of its row, ``said`` its name in messages."""
     return Example(id=name, name=said, prompt=entry.prompt,
                    asked=Asked.of(entry.prompt, entry.history, entry.tool_turns, entry.tools),
                    completion=completion, parts=_parts(completion, template),
@@ -125,7 +125,7 @@ def _parts(text: str, template: ChatTemplate) -> tuple[str, ...]:
     thought, answer = template.split_thought(text)
     if thought:
         return thought.removeprefix(THOUGHT).removesuffix(THOUGHT_END), answer
-    # If the prompt opens the `<think>` block, that tag is not learned.
+    # A prompt may end with the tag `<think>`, which is not learned then.
     return (text.removeprefix(THINK),)
 
 
@@ -139,15 +139,15 @@ def log_prob_lines(log_probs: LogProbs) -> list[dict[str, Any]]:
 
 
 def read_log_prob_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Log probabilities out of such lines. Raises `RecordError` for an invalid line, and for an id that comes twice."""
+    """Log probabilities from such lines. Raises `RecordError` for an invalid line, and for an id that comes twice."""
     sums: dict[str, float] = {}
     for number, line in enumerate(lines, start=1):
         name, log_prob = line.get("id"), line.get("log_prob")
-        if not isinstance(name, str) or isinstance(log_prob, bool) or not isinstance(log_prob, int
-                                                                                     | float) or name in sums:
+        is_number = isinstance(log_prob, int | float) and not isinstance(log_prob, bool)
+        if not isinstance(name, str) or not is_number or name in sums:
             raise RecordError(f"line {number} of the reference's log probabilities: an id and a number were expected, "
                               "each id once")
-        # A float32 is a float64 exactly, and the shortest text of that is read back to the bit.
+        # Exact: every float32 is a float64, whose shortest text is read back to the bit.
         sums[name] = float(log_prob)
     return sums
 
@@ -172,10 +172,10 @@ def build_verdict_rows(verdicts: Sequence[Verdict], tokenizer: Tokenizer, templa
         for at, entry in enumerate(verdicts):
             yield _example(row_id(entry.id, RIGHT if entry.label else WRONG), f"verdict {entry.id}", entry,
                              entry.completion, template)
-            # In a circle: the last one takes the first completion of another prompt.
-            other = next(after % len(verdicts) for after in range(at + 1, at + len(verdicts))
-                         if questions[after % len(verdicts)] != questions[at])
-            yield _example(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of "
-                             f"{verdicts[other].id}", entry, verdicts[other].completion, template)
+            # After the last entry comes the first one again.
+            following = (index % len(verdicts) for index in range(at + 1, at + len(verdicts)))
+            other = verdicts[next(index for index in following if questions[index] != questions[at])]
+            yield _example(row_id(entry.id, MISMATCHED), f"verdict {entry.id}, with the completion of {other.id}",
+                           entry, other.completion, template)
 
     return PairRows(_two_rows_each(verdicts, examples(), tokenizer, template, data_config, "verdict"))

@@ -1,8 +1,10 @@
-"""Preference pairs, and verdicts on single completions. One JSON object a line, UTF-8.
+"""Preference pairs and verdicts: completions of a prompt that were judged. One JSON object a line, UTF-8.
 
-A pair is a better and a worse completion of one prompt; a verdict is one completion, labelled correct or wrong. Files
-of other shapes become these through `workings.data.importing`; everything else sees these only. Completions are texts
-as a model writes them, in any form.
+    {"id": "1", "prompt": "3+4?", "chosen": "7", "rejected": "8"}         a better and a worse completion
+    {"id": "2", "prompt": "3+4?", "completion": "7", "label": true}       one completion, correct or wrong
+
+Files of other shapes become these through `workings.data.importing`. Completions are texts in any form, as a model
+writes them.
 """
 
 from dataclasses import dataclass
@@ -47,9 +49,10 @@ class Verdict(Labelled):
 def verdict_from_json(record: object) -> Verdict:
     """The verdict that a parsed line holds. Raises `ValueError` for anything else."""
     line = object_of(record)
-    if not isinstance(line.get("label"), bool):
-        raise ValueError(f"`label` must be true or false, not {kind_of(line.get('label'))}" if "label" in line
-                         else "`label` is missing")
+    if "label" not in line:
+        raise ValueError("`label` is missing")
+    if not isinstance(line["label"], bool):
+        raise ValueError(f"`label` must be true or false, not {kind_of(line['label'])}")
     return Verdict(**texts_of(line, Verdict.OWN[:3]), label=line["label"], **labels_of(line, Verdict.OWN))
 
 

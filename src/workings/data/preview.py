@@ -1,8 +1,15 @@
-"""Rows as the model sees them: read and learned tokens, and the batches."""
+"""`workings data preview`: rows as the model sees them, with read and learned tokens, and counts of all rows.
 
+    <bos>user: What is 47+25?⏎assistant: «7+5=12, write 2 carry 1⏎4+2+1=7⏎#### 72<eos>»
+
+The tokens between « and » are learned.
+"""
+
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from workings.data.batches import Batches
@@ -20,7 +27,7 @@ from workings.record.number_text import percent
 
 Entry = Trace | PreferencePair | Verdict
 _BINS = 8
-_BAR = 32
+_BAR_CHARACTERS = 32
 _VISIBLE = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 
 
@@ -70,7 +77,7 @@ class RowSummary:
     shared_prefix: int
     steps_an_epoch: int
     shapes: tuple[BatchShape, ...]
-    """(A, B, S) of every batch that can come."""
+    """(accumulation, rows, tokens) of every batch that can come."""
 
     def to_json(self) -> dict[str, Any]:
         """Keys of `--json`."""
@@ -84,19 +91,20 @@ class RowSummary:
     def text(self) -> str:
         """A few lines for the terminal, with a histogram of lengths."""
         most = max(count for *_, count in self.histogram)
-        bars = [f"  {low:>6}-{high:<6} {'█' * round(_BAR * count / most):<{_BAR}} {count}"
+        bars = [f"  {low:>6}-{high:<6} {'█' * round(_BAR_CHARACTERS * count / most):<{_BAR_CHARACTERS}} {count}"
                 for low, high, count in self.histogram]
         shapes = ", ".join(" x ".join(str(size) for size in shape) for shape in self.shapes)
+        lines = [f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
+                 f"({percent(self.supervised_tokens / self.tokens)})"]
+        if self.whole_rows:
+            lines.append(f"{self.whole_rows:,} of {self.rows:,} rows are raw texts: every token is learned but the "
+                         "first, which nothing predicts")
+        if self.whole_rows < self.rows:
+            lines.append(f"data.learn: {self.learn}: {self.learned_turns - self.whole_rows:,} of "
+                         f"{self.assistant_turns - self.whole_rows:,} turns of the assistant are learned")
         return "\n".join([
-            f"{self.rows:,} rows, {self.tokens:,} tokens, {self.supervised_tokens:,} of them learned "
-            f"({percent(self.supervised_tokens / self.tokens)})",
-            *([f"{self.whole_rows:,} of {self.rows:,} rows are raw texts: every token is learned but the first, which "
-               "nothing predicts"] if self.whole_rows else []),
-            *([] if self.whole_rows == self.rows else [
-                f"data.learn: {self.learn}: {self.learned_turns - self.whole_rows:,} of "
-                f"{self.assistant_turns - self.whole_rows:,} turns of the assistant are learned"]),
-            f"truncated: none; dropped as too long: {self.dropped} "
-            f"({percent(self.dropped_share)})",
+            *lines,
+            f"truncated: none; dropped as too long: {self.dropped} ({percent(self.dropped_share)})",
             f"every row begins with the same {self.shared_prefix} tokens",
             f"padding: {percent(self.padding_share)} of all positions; {self.steps_an_epoch} steps per epoch; "
             f"batches (accumulation x rows x tokens): {shapes}",
@@ -104,33 +112,31 @@ class RowSummary:
 
 
 def turns_of(entry: Entry, row: Row) -> list[Turn]:
-    """Every turn of the conversation of a row, which the entry gave, with its learned tokens."""
+    """Every turn of the entry's conversation, with the tokens of the row that are learned in it."""
     if isinstance(entry, Trace) and entry.is_text:
         return [Turn("text", row.supervised_tokens)]
     spoken = [*Asked.of(entry.prompt, entry.history, entry.tool_turns).turns, SpokenTurn("assistant", "")]
-    # From the end, because the last turn is always learned: with `data.learn: last` no other one is.
-    counts = [end - start for start, end in reversed(row.learned_turns)]
+    # From the end, because the last turn is always learned: with `data.learn: last` it is the only one.
+    learned_tokens = [end - start for start, end in row.learned_turns]
     turns = []
     for turn in reversed(spoken):
-        is_learned = turn.role == "assistant" and turn.learned and bool(counts)
-        turns.append(Turn(turn.role, counts.pop(0) if is_learned else 0, marked=not turn.learned))
+        is_learned = turn.role == "assistant" and turn.learned and bool(learned_tokens)
+        turns.append(Turn(turn.role, learned_tokens.pop() if is_learned else 0, marked=not turn.learned))
     return turns[::-1]
 
 
 def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
     """The tokens of a row one by one.
 
-    Bytes of a character that is several tokens cannot be shown alone; they keep the vocabulary's own spelling.
+    A token that is only a part of a character has no text; it keeps the vocabulary's own spelling.
     """
     controls = tokenizer.control_ids
     parts = []
     for token, learned in zip(row.tokens.tolist(), row.loss_mask.tolist(), strict=True):
-        # Token by token, to show borders; the text of the whole row is not the sum of these.
-        text = tokenizer.decode([token])
-        spelling = tokenizer.token(token)
-        # SentencePiece spells a space before a word as U+2581.
+        text, spelling = tokenizer.decode([token]), tokenizer.token(token)
+        # SentencePiece spells a space before a word as U+2581. Some decoders drop a space at the beginning of a text.
         if spelling.startswith("▁") and not text.startswith(" "):
-            text = f" {text}"  # some decoders take the space at the beginning of a text away
+            text = f" {text}"
         elif not text or "\ufffd" in text:
             text = spelling
         for hidden, visible in _VISIBLE.items():
@@ -141,25 +147,23 @@ def pieces(row: Row, tokenizer: Tokenizer) -> list[Piece]:
 
 def marked(row_pieces: Sequence[Piece]) -> str:
     """A row as plain text, with learned parts between `«` and `»`."""
-    parts, inside = [], False
-    for piece in row_pieces:
-        if piece.learned != inside:
-            parts.append("«" if piece.learned else "»")
-            inside = piece.learned
-        parts.append(piece.text)
-    return "".join(parts) + ("»" if inside else "")
+    parts = []
+    for learned, group in groupby(row_pieces, key=lambda piece: piece.learned):
+        text = "".join(piece.text for piece in group)
+        parts.append(f"«{text}»" if learned else text)
+    return "".join(parts)
 
 
 def unread_columns(entries: Sequence[Entry]) -> list[str]:
-    """Sentences about columns that are kept and not shown to a model; samples of a model have none."""
-    return list(kept_columns(Counter(key for entry in entries if DRAWN_FROM not in entry.metadata
-                                     for key in entry.metadata)))
+    """Sentences about columns that are kept and not shown to a model; metadata of a model's samples are no columns."""
+    columns = Counter(key for entry in entries if DRAWN_FROM not in entry.metadata for key in entry.metadata)
+    return list(kept_columns(columns))
 
 
 def entries_by_row(entries: Sequence[Entry], rows: RowSet) -> dict[str, Entry]:
     """The entry of each row, by the row's id."""
     by_name = {name: entry for entry in entries for name in _row_names(entry)}
-    # A part of a raw text has a name that follows from its tokens alone.
+    # A row of a part of a raw text is named after the text (`example_id`).
     return {name: by_name[name if name in by_name else example_id(name)] for name in rows.ids}
 
 
@@ -177,7 +181,7 @@ def summarize(rows: RowSet, batches: Batches, entries: Sequence[Entry], learn: s
                 for entry in entries_by_row(entries, rows).values())
     lengths = sorted(len(row.tokens) for row in rows.rows)
     shortest, longest = lengths[0], lengths[-1]
-    width = max(-(-(longest - shortest + 1) // _BINS), 1)
+    width = math.ceil((longest - shortest + 1) / _BINS)
     histogram = [(low, min(low + width - 1, longest), sum(low <= length < low + width for length in lengths))
                  for low in range(shortest, longest + 1, width)]
     return RowSummary(learn=learn, assistant_turns=turns, learned_turns=rows.learned_turns, whole_rows=rows.whole,

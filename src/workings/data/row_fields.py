@@ -1,4 +1,9 @@
-"""What files of traces, pairs and verdicts share: a JSON object a line, its id, question, labels and earlier turns."""
+"""What files of traces, pairs and verdicts share: one JSON object a line, with an id, a question, labels and turns.
+
+    {"id": "add-47-25", "prompt": "What is 47+25?", …, "category": "carry_from_ones", "source": "…", "note": "…"}
+
+Keys without a meaning here, such as `note`, are kept as metadata.
+"""
 
 import json
 import re
@@ -27,8 +32,7 @@ class Labelled:
     prompt: str
     """The question, without any chat turn around it; empty for a raw text."""
     history: tuple[Turn, ...] = ()
-    """Turns before the question; the assistant's are learned where the recipe says `data.learn: all` and the turn is
-    not marked, the others never."""
+    """Turns before the question. Those of the assistant are learned with `data.learn: all`, unless they are marked."""
     tool_turns: tuple[Turn, ...] = ()
     """Turns between the question and the answer: tool calls and their results."""
     tools: str = ""
@@ -46,7 +50,7 @@ class Labelled:
     """Keys of a line that only this kind has, in their order."""
 
     def __post_init__(self) -> None:
-        # Turns that say nothing but a role and a text may be given as pairs.
+        # Turns with only a role and a text may be given as pairs.
         object.__setattr__(self, "history", tuple(Turn(*turn) for turn in self.history))
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +62,6 @@ class Labelled:
         if self.tools:
             record["tools"] = json.loads(self.tools)
         record |= {name: getattr(self, name) for name in LABELS if getattr(self, name)}
-        # A known key wins: metadata may come from a source with the same names.
         return record | {key: value for key, value in self.metadata.items() if key not in record}
 
     def own_json(self) -> dict[str, Any]:
@@ -101,46 +104,50 @@ class LineFile(Generic[Line]):
     name: str
     """What it holds: `traces`."""
     keys: str
+    """The keys of a line, in words."""
     texts: tuple[str, ...]
-    """Keys whose values are texts in every line, and that tell it from lines of other forms."""
+    """Keys by which its lines differ from those of other files; all their values are texts."""
     form: str
-    """The format of its lines, for the command that imports others."""
+    """The value of `--format` that gives such lines."""
     make: str
     """A command that makes such a file."""
     from_json: Callable[[object], Line]
     """Makes an entry of a line's JSON value. Raises `ValueError` with a reason to follow ``file:line:``."""
 
     def iterate(self, path: Path) -> Iterator[Line]:
-        """The entries of a file, one after the other, in constant memory but for the set of ids.
+        """The entries of a file one by one; only the ids stay in memory.
 
-        Raises `RequestError` if the file is absent, and naming a line that is no entry or repeats an id.
+        Raises `RequestError` if there is no file, and for a line that is no entry or repeats an id.
         """
         if not path.is_file():
             raise RequestError(f"{self.name}: {no_file(path)}", f"a file of {self.name}, one JSON object a line",
                                self.make)
-        seen: set[str] = set()
+        ids: set[str] = set()
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 try:
                     value = canonical.loads(line)
-                    # UTF-8 cannot hold half a surrogate pair, so lines without an escape are spared the check.
+                    # Only an escape can be half a surrogate pair or a NUL: other lines need no check.
                     if b"\\u" in line:
                         refuse_broken_text(value)
                     entry = self.from_json(with_id(value, number))
-                    if entry.id in seen:
+                    if entry.id in ids:
                         raise ValueError(f"id {entry.id!r} is in an earlier line already")
                 except (ValueError, RecordError) as error:
-                    # An invalid first line shows that the file holds something else.
-                    out = f"{self.name.split()[-1]}.jsonl"
-                    command = import_command(path, out) if number == 1 else (
-                        f"workings data import --format {self.form} {path} --out {out} --on-error skip")
-                    raise RequestError(f"{path}:{number}: {error}",
-                                       f"one {self.name.removesuffix('s')} a line: {self.keys}", command) from None
-                seen.add(entry.id)
+                    raise self._wrong_line(path, number, error) from None
+                ids.add(entry.id)
                 yield entry
 
+    def _wrong_line(self, path: Path, number: int, error: Exception) -> RequestError:
+        out = f"{self.name.split()[-1]}.jsonl"
+        # If the first line is invalid, the file probably holds something else.
+        command = import_command(path, out) if number == 1 else (
+            f"workings data import --format {self.form} {path} --out {out} --on-error skip")
+        return RequestError(f"{path}:{number}: {error}", f"one {self.name.removesuffix('s')} a line: {self.keys}",
+                            command)
+
     def read(self, path: Path) -> list[Line]:
-        """All entries of a file. Raises `RequestError` as `iterate`, and where there is none."""
+        """All entries of a file. Raises `RequestError` as `iterate`, and for an empty file."""
         if entries := list(self.iterate(path)):
             return entries
         raise RequestError(f"{self.name}: {path} is empty", f"at least one {self.name.removesuffix('s')}", self.make)
@@ -151,15 +158,15 @@ def import_command(path: Path, out: str) -> str:
     return f"workings data import {shlex.quote(str(path))} --out {out}"
 
 
+NUMBERED = "line-"
+"""Begins the ids of lines that have none."""
+
+
 def with_id(value: object, number: int) -> object:
     """A line's value; an object without an `id` gets the number of its line as one."""
     if not isinstance(value, dict) or value.get("id") is not None:
         return value
     return {**value, "id": f"{NUMBERED}{number:07d}"}
-
-
-NUMBERED = "line-"
-"""Begins the ids of lines that have none."""
 
 
 def path_beside(path: Path, ending: str) -> Path:
@@ -168,18 +175,16 @@ def path_beside(path: Path, ending: str) -> Path:
 
 
 def lines_bytes(records: Iterable[Mapping[str, Any]]) -> bytes:
-    """JSON lines, keys in the order given, so that equal records give equal bytes."""
-    # Digests of the shipped sets are of these bytes: another spacing would be other data.
+    """JSON lines with keys in the order given. The digests of the shipped sets are of these bytes."""
     return b"".join(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
 
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""The escape of NUL in JSON; after an odd number of backslashes the same letters are text."""
+"""The escape of NUL in JSON. After a further backslash the same letters are text."""
 
 
 def refuse_broken_text(record: object) -> None:
-    """Raises `ValueError` if a text of a JSON value, however deep, is not valid Unicode or holds a NUL character."""
-    # JSON reaches every nested text, keys and metadata included; half a surrogate pair has no UTF-8.
+    """Raise `ValueError` if any text in a JSON value, a key included, is not valid Unicode or has a NUL character."""
     whole = json.dumps(record, ensure_ascii=False)
     try:
         whole.encode()
@@ -189,21 +194,23 @@ def refuse_broken_text(record: object) -> None:
         raise ValueError("a NUL character, which is not text")
 
 
+_NEVER_EMPTY = ("id", "prompt", "answer", "chosen", "rejected", "completion")
+
+
 def text_of(record: Mapping[str, Any], key: str, *, may_be_empty: bool = False) -> str:
-    """A text of a line. Raises `ValueError` if it is missing, not a text, or empty although it must not be."""
+    """A text of a line. Raises `ValueError` if it is missing or no text, or is empty and must not be."""
     if key not in record:
         raise ValueError(f"`{key}` is missing")
     value = record[key]
     if not isinstance(value, str):
         raise ValueError(f"`{key}` must be a text, not {kind_of(value)}")
-    # Other texts, such as those of earlier turns, may be empty.
-    if not may_be_empty and key in ("id", "prompt", "answer", "chosen", "rejected", "completion") and not value.strip():
+    if key in _NEVER_EMPTY and not may_be_empty and not value.strip():
         raise ValueError(f"`{key}` is empty")
     return value
 
 
 def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
-    """Turns of a line's list, which ``name`` names. Raises `ValueError` if they are not valid turns."""
+    """The turns of a line's key ``name``. Raises `ValueError` if they are not valid turns."""
     if not isinstance(turns, list):
         raise ValueError(f"`{name}` must be a list of turns")
     history = []
@@ -213,31 +220,34 @@ def history_of(turns: object, name: str = "history") -> tuple[Turn, ...]:
         learned = turn.get("learned", True)
         if not isinstance(learned, bool):
             raise ValueError(f"`learned` of a turn of `{name}` must be true or false")
-        if unknown := sorted(turn.keys() - {"role", "content", "learned", *TURN_KEYS}):
-            raise ValueError(f"a turn of `{name}` has `{unknown[0]}`, which no model would be shown")
+        unknown = turn.keys() - {"role", "content", "learned", *TURN_KEYS}
+        if unknown:
+            raise ValueError(f"a turn of `{name}` has `{min(unknown)}`, which no model would be shown")
         more = calls_text({key: turn[key] for key in TURN_KEYS if turn.get(key)})
         history.append(Turn(turn["role"], text_of(turn, "content"), learned, more))
     return tuple(history)
 
 
 TURN_KEYS = ("tool_calls", "name", "tool_call_id")
-"""Allowed fields of a turn besides role and text."""
+"""Keys that a turn may have besides role and text."""
 
 
 def calls_text(more: Mapping[str, Any]) -> str:
-    """What a turn says in addition to its role and text, as JSON; calls in the form that chat templates take.
+    """What a turn has of `TURN_KEYS`, as JSON, with calls in the form that chat templates take; empty without any.
 
     Raises `ValueError` for calls that are no list, and for one without a name or whose arguments are no JSON object.
     """
+    if not more:
+        return ""
     calls = _parsed(more.get("tool_calls", []), [], "`tool_calls` is a text that is not JSON")
     if not isinstance(calls, list):
         raise ValueError(f"`tool_calls` must be a list of calls, not {kind_of(calls)}")
-    calls = [_call(call) for call in calls]
-    return json.dumps({**more, **({"tool_calls": calls} if calls else {})}, ensure_ascii=False) if more else ""
+    read = {**more, "tool_calls": [_call(call) for call in calls]} if calls else more
+    return json.dumps(read, ensure_ascii=False)
 
 
 def _parsed(value: object, empty: object, problem: str) -> Any:
-    """A value, or what a text of JSON holds. Raises `ValueError` with ``problem``."""
+    """A value, or that of a text of JSON. Raises `ValueError` with ``problem``."""
     if not isinstance(value, str):
         return value
     try:
@@ -253,29 +263,31 @@ def _named(value: object) -> dict[str, Any] | None:
 
 
 def _call(call: Any) -> dict[str, Any]:
-    if (function := _named(call)) is None:
+    """A call of a tool as `{id, type, function: {name, arguments}}`."""
+    function = _named(call)
+    if function is None:
         raise ValueError("a call of a tool must have a name: {function: {name, arguments}}")
+    name = function["name"]
     # Servers write arguments as a text of JSON, which templates would put in quotes.
-    arguments = _parsed(function.get("arguments", {}), {}, f"arguments of a call of {function['name']} are not JSON")
+    arguments = _parsed(function.get("arguments", {}), {}, f"arguments of a call of {name} are not JSON")
     if not isinstance(arguments, dict):
-        raise ValueError(f"arguments of a call of {function['name']} must be an object, not {kind_of(arguments)}")
-    identity = {"id": call["id"]} if call.get("id") else {}
-    return {**identity, "type": "function",
-            "function": {"name": function["name"], "arguments": _without_nulls(arguments)}}
+        raise ValueError(f"arguments of a call of {name} must be an object, not {kind_of(arguments)}")
+    written = {"type": "function", "function": {"name": name, "arguments": _without_nulls(arguments)}}
+    return {"id": call["id"], **written} if call.get("id") else written
 
 
 def tools_text(tools: object) -> str:
-    """Descriptions of tools as JSON, of a list or a text that holds one. Raises `ValueError` where one has no name."""
+    """Descriptions of tools as JSON, from a list or a text of JSON. Raises `ValueError` for one without a name."""
     tools = _parsed(tools, [], "`tools` is a text that is not JSON")
     if not isinstance(tools, list):
         raise ValueError(f"`tools` must be a list of descriptions, not {kind_of(tools)}")
     if not all(map(_named, tools)):
         raise ValueError("a tool must have a name: {type: function, function: {name, description, parameters}}")
-    # Rows of parquet have every key, with null if unused.
     return json.dumps(_without_nulls(tools), ensure_ascii=False) if tools else ""
 
 
 def _without_nulls(value: Any) -> Any:
+    """A JSON value without the keys that are null: rows of parquet have every key."""
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value

@@ -1,8 +1,11 @@
 """A teacher's most likely tokens at each learned position of rows, and the files of a run that hold them.
 
-The teacher is queried for the batches of the first epoch in their order, some batches per file. A file holds two arrays
-`[positions, K]` over the positions of its batches, row after row of each sequence. Which rows these are follows from
-seed and row index, so a file holds no ids.
+The teacher is asked about the batches of the first epoch in their order. Each file holds those of some batches:
+
+    tokens       int32   [positions, K]     row after row of each sequence
+    log_probs    float32 [positions, K]     natural logarithms
+
+Which rows these are follows from the seed and the index of rows, so a file has no ids.
 
 Shape suffixes: A accumulation, B rows, S positions, N learned positions, K tokens of a position.
 """
@@ -22,9 +25,11 @@ from workings.errors import RecordError
 from workings.models.batch import Batch
 
 MAX_BATCHES, MAX_BYTES = 50, 16 << 20
-"""Size limits of a file, which has one batch at least: a killed run queries the teacher again for one file at most, and
-a verifier reads one file at a time."""
+"""Limits of a file, which has at least one batch. A killed run asks the teacher again for one file at most, and a
+verifier reads one file at a time."""
 TOKENS, LOG_PROBS = "tokens", "log_probs"
+_BYTES_PER_TOKEN = 8
+_HEADER_SIZE_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +47,7 @@ TeacherTopTokens = Mapping[str, TopTokensOfRow]
 
 
 def row_positions(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tuple[str, int, np.ndarray]]:
-    """Id of each row of a batch, the number of its sequence among A x B, and its learned positions there."""
+    """For each row of a batch: its id, the number of its sequence among A x B, and its learned positions there."""
     length = batch.tokens.shape[-1]
     mask, segments = batch.loss_mask.reshape(-1, length), batch.segment_ids.reshape(-1, length)
     for number, ids in enumerate(row_ids):
@@ -51,7 +56,7 @@ def row_positions(batch: Batch, row_ids: Sequence[Sequence[str]]) -> Iterator[tu
 
 
 def top_tokens_by_row(batch: Batch, row_ids: Sequence[Sequence[str]], tokens_ABSK: np.ndarray,
-             log_probs_ABSK: np.ndarray) -> dict[str, TopTokensOfRow]:
+                      log_probs_ABSK: np.ndarray) -> dict[str, TopTokensOfRow]:
     """Top tokens of a batch split by row."""
     tokens, log_probs = (x.reshape(-1, *x.shape[2:]) for x in (tokens_ABSK, log_probs_ABSK))
     return {name: TopTokensOfRow(tokens[number, positions], log_probs[number, positions])
@@ -78,26 +83,27 @@ class TopTokenFiles:
 
     @cached_property
     def parts(self) -> list[range]:
-        """Numbers of the first epoch's batches that the run learns from, by the file they are kept in."""
+        """For each file the numbers of its batches, of those in the first epoch that the run learns from."""
         parts: list[range] = []
         size = 0
         for number in range(min(self.steps, self.batches.batches_in_epoch(0))):
-            own = 8 * self.count * sum(self.counts[name] for name in self._row_ids(number))
-            if parts and len(parts[-1]) < MAX_BATCHES and size + own <= MAX_BYTES:
-                parts[-1], size = range(parts[-1].start, number + 1), size + own
+            batch_bytes = _BYTES_PER_TOKEN * self.count * self._positions([number])
+            if parts and len(parts[-1]) < MAX_BATCHES and size + batch_bytes <= MAX_BYTES:
+                parts[-1] = range(parts[-1].start, number + 1)
+                size += batch_bytes
             else:
-                parts, size = [*parts, range(number, number + 1)], own
+                parts.append(range(number, number + 1))
+                size = batch_bytes
         return parts
 
     def read(self, data: bytes, part: range) -> dict[str, TopTokensOfRow]:
-        """Reads the rows of these batches as `to_bytes` wrote them. Raises `RecordError` for anything else."""
+        """The rows of these batches from the bytes of a file. Raises `RecordError` for other bytes."""
         try:
-            # From bytes that were hashed, and not from the file, which may have changed since.
             arrays = load(data)
         except SafetensorError as error:
             raise RecordError(f"top tokens of a teacher: {str(error)[:80]}") from None
         formats = {name: (str(x.dtype), x.shape) for name, x in arrays.items()}
-        shape = sum(self.counts[name] for number in part for name in self._row_ids(number)), self.count
+        shape = self._positions(part), self.count
         if formats != {TOKENS: ("int32", shape), LOG_PROBS: ("float32", shape)}:
             raise RecordError(f"top tokens of a teacher: {formats}, expected int32 and float32 of {shape}")
         if not np.isfinite(arrays[LOG_PROBS]).all():
@@ -108,16 +114,24 @@ class TopTokenFiles:
         """The rows of a file, which is mapped: all rows may not fit in memory. Raises `RecordError` as `read` does."""
         self.read(path.read_bytes(), part)
         mapped = np.memmap(path, np.uint8, "r")
-        start = 8 + int.from_bytes(mapped[:8].tobytes(), "little")
-        header = json.loads(mapped[8:start].tobytes())
-        return self._by_row({name: mapped[start:][slice(*header[name]["data_offsets"])].view(kind).reshape(
-            header[name]["shape"]) for name, kind in ((TOKENS, np.int32), (LOG_PROBS, np.float32))}, part)
+        # safetensors: the size of the header, the header, the arrays.
+        start = _HEADER_SIZE_BYTES + int.from_bytes(mapped[:_HEADER_SIZE_BYTES].tobytes(), "little")
+        header = json.loads(mapped[_HEADER_SIZE_BYTES:start].tobytes())
+        arrays = {}
+        for name, dtype in ((TOKENS, np.int32), (LOG_PROBS, np.float32)):
+            first, end = header[name]["data_offsets"]
+            arrays[name] = mapped[start + first:start + end].view(dtype).reshape(header[name]["shape"])
+        return self._by_row(arrays, part)
 
     def _by_row(self, arrays: Mapping[str, np.ndarray], part: range) -> dict[str, TopTokensOfRow]:
         names = [name for number in part for name in self._row_ids(number)]
         ends = np.cumsum([self.counts[name] for name in names])[:-1]
-        return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in zip(
-            names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)}
+        rows = zip(names, np.split(arrays[TOKENS], ends), np.split(arrays[LOG_PROBS], ends), strict=True)
+        return {name: TopTokensOfRow(tokens, log_probs) for name, tokens, log_probs in rows}
+
+    def _positions(self, numbers: Iterable[int]) -> int:
+        """Learned positions of the batches with these numbers."""
+        return sum(self.counts[name] for number in numbers for name in self._row_ids(number))
 
     def _row_ids(self, number: int) -> list[str]:
         return [name for ids in self.batches.row_ids(Position(0, number)) for name in ids]

@@ -1,4 +1,7 @@
-"""Data sets by their names in a recipe: files, shipped sets, and a generated one."""
+"""Reads the data that a recipe names: files, objects of a store, shipped sets, and generated additions.
+
+Keys of a recipe with such names are `data.traces`, `evaluation.traces` and `evaluation.items`.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,7 +44,7 @@ class RunData:
     """The data of a run, before they become rows."""
 
     examples: Sequence[Trace | PreferencePair | Verdict]
-    """What the recipe learns from; of a recipe with rollouts the source of its prompts, or empty."""
+    """What the recipe learns from. With rollouts: the traces that its prompts come from, if any."""
     held_out: list[Trace]
     """Traces for the evaluation loss; empty when the recipe has none."""
     items: list[Item]
@@ -72,30 +75,34 @@ def find_data(loaded: LoadedRecipe) -> RunData:
     """Reads or generates the data of `data.traces`, `evaluation.traces` and `evaluation.items`."""
     recipe = loaded.recipe
     digests: dict[str, str] = {}
-    # Copy objects of a store; from here on all names are local.
-    names = [local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items)]
+    # Objects of a store are copied, so all these names are local.
+    traces_name, held_out_name, items_name = (
+        local_name(name) for name in (recipe.data.traces, recipe.evaluation.traces, recipe.evaluation.items))
+    # Additions are generated in one call, so that training and evaluation are disjoint.
+    is_generated = ADDITION in (traces_name, held_out_name, items_name)
+    new_traces, new_items = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if is_generated else ([], [])
     kind = recipe.algorithm.examples
-    # Generated in one call, so that training and evaluation are disjoint.
-    generated = addition.make(ADDITION_TRACES, ADDITION_ITEMS, recipe.seed) if ADDITION in names else ([], [])
     examples: Sequence[Trace | PreferencePair | Verdict] = []
     prompts: list[Item] = []
-    made = names[0] == MADE_BY_ENVIRONMENT
-    if kind == "prompts" and holds_items(names[0], loaded.base):
-        prompts = _items(loaded, names[0], [], "traces", digests)
-    elif not made:
-        examples = _examples(loaded, names[0], generated[0], "traces", digests, "traces" if kind == "prompts" else kind)
-        prompts = [question_of(trace) for trace in examples] if kind == "prompts" else []
-    held_out = [] if names[1] == "none" else _examples(
-        loaded, names[1], generated[1], "evaluation_traces", digests, "traces")
+    is_made_by_environment = traces_name == MADE_BY_ENVIRONMENT
+    if kind == "prompts" and holds_items(traces_name, loaded.base):
+        prompts = _items(loaded, traces_name, [], "traces", digests)
+    elif kind == "prompts" and not is_made_by_environment:
+        examples = _examples(loaded, traces_name, new_traces, "traces", digests, "traces")
+        prompts = [question_of(trace) for trace in examples]
+    elif not is_made_by_environment:
+        examples = _examples(loaded, traces_name, new_traces, "traces", digests, kind)
+    held_out = [] if held_out_name == "none" else _examples(
+        loaded, held_out_name, new_items, "evaluation_traces", digests, "traces")
     if recipe.environment is not None:
-        prompts = _tasks(loaded, recipe.environment, None if made else prompts, digests)
-    return RunData(examples=examples, held_out=held_out, prompts=prompts, digests=digests,
-                   items=_items(loaded, names[2], generated[1], "items", digests))
+        prompts = _tasks(loaded, recipe.environment, None if is_made_by_environment else prompts, digests)
+    items = _items(loaded, items_name, new_items, "items", digests)
+    return RunData(examples=examples, held_out=held_out, items=items, prompts=prompts, digests=digests)
 
 
 def _tasks(loaded: LoadedRecipe, config: EnvironmentConfig, given: list[Item] | None,
            digests: dict[str, str]) -> list[Item]:
-    """The environment's first observation for each question, or for each generated task."""
+    """The environment's first observation for each ``given`` question; None: for each task that it generates."""
     seed, settings = loaded.recipe.seed, EnvironmentSettings(config=config, base=loaded.base)
     with slow_operation(f"beginning the tasks of {settings.name}"), EnvironmentProcess(settings) as process:
         if given is None:
@@ -114,10 +121,14 @@ def read_prompts(name: str | Path, base: Path = Path()) -> list[Item]:
     name = local_name(str(name))
     # A file takes precedence over a shipped set of the same name.
     path = base / Path(name).expanduser()
-    first = _first_record(path) if path.is_file() else {}
-    is_trace = {"prompt", "answer"} <= first.keys() and "expected_answer" not in first
-    if is_trace or (not path.is_file() and name in SHIPPED_SETS and not holds_items(name, base)):
-        return [question_of(trace) for trace in open_traces(name, base)[0]]
+    if path.is_file():
+        first = _first_record(path)
+        holds_traces = {"prompt", "answer"} <= first.keys() and "expected_answer" not in first
+    else:
+        holds_traces = name in SHIPPED_SETS and SHIPPED_SETS[name].holds == "traces"
+    if holds_traces:
+        traces, _ = open_traces(name, base)
+        return [question_of(trace) for trace in traces]
     return read_items(path if path.is_file() else Path(name))
 
 
@@ -125,26 +136,22 @@ def holds_items(name: str, base: Path) -> bool:
     """Whether a file (relative to ``base``) or a shipped set holds questions with expected answers and no steps."""
     path = base / Path(name).expanduser()
     if path.is_file():
-        # `question` is a common key in foreign files of items.
-        return not {"expected_answer", "question"}.isdisjoint(_first_record(path))
+        return bool(_first_record(path).keys() & {"expected_answer", "question"})
     return name in SHIPPED_SETS and SHIPPED_SETS[name].holds == "items"
 
 
 def _first_record(path: Path) -> dict[str, Any]:
-    """A file's first line, whose keys identify its kind; empty if it is no JSON object."""
+    """The first line of a file, whose keys tell its kind; empty if it is no JSON object."""
     first = next((record for _, record in read_objects(path)), {})
     return first if isinstance(first, dict) else {}
 
 
 def _form(path: Path) -> tuple[dict[str, Any], str]:
-    """The first record of a file of JSON lines, and the format of the file.
-
-    The format is empty for JSON lines of no format, and for a file that is absent, empty or compressed: the reader of
-    JSON lines has the better message.
-    """
+    """The first record of a file of JSON lines, and the format of the file; both empty if they are unknown."""
     try:
         source = open_file(path)
     except RequestError:
+        # The reader of JSON lines has a better message about a file that is absent, empty or compressed.
         return {}, ""
     if not source.is_lines:
         return {}, format_of(source, KeyMap({}))
@@ -160,7 +167,7 @@ def question_of(trace: Trace) -> Item:
     if trace.tools or trace.tool_turns or trace.calls:
         raise RequestError(f"trace {trace.id} has tools", "questions without tools, because a tool's output cannot be "
                            "sampled", "other prompts or items")
-    # Leave out empty keys, so that an item's digest does not depend on the feature.
+    # No empty key: it would change the digests of items without earlier turns.
     history = {"history": [turn.to_json() for turn in trace.history]} if trace.history else {}
     try:
         return item_from_json({**trace.metadata, **history, **item_json(trace)})
@@ -184,22 +191,30 @@ def _examples(loaded: LoadedRecipe, name: str, generated: list[Trace], label: st
         return generated
     path, file = loaded.path(name), _KINDS[kind][0]
     first, form = _form(path)
-    held = FORMATS[form].gives.replace("texts", "traces") if form else kind
-    if held != kind:
-        other, algorithm = _KINDS[held]
-        # Held-out pairs are no traces: their loss differs.
-        raise RequestError(f"{path} holds {other.name} instead of {file.name}", f"a file of {file.name}: {file.keys}",
-                           f"algorithm.name={algorithm}, if the recipe is to learn from these {held}"
-                           if label == "traces" else "evaluation.traces=none, or a file of traces: the evaluation loss "
-                           "is cross entropy on traces")
-    is_own = first and (form == RAW_TEXT or all(isinstance(first.get(key), str) for key in file.texts))
-    if kind == "traces" and (is_own or not form):
+    _refuse_other_kind(path, form, kind, label)
+    is_own_form = first and (form == RAW_TEXT or all(isinstance(first.get(key), str) for key in file.texts))
+    is_read_directly = is_own_form or not form
+    if is_read_directly and kind == "traces":
         traces, digests[label] = open_traces(name, loaded.base, f", {ADDITION}")
         return traces
-    entries = file.read(path) if is_own or not form else _imported(path, form, file)
-    # After reading, because an unreadable file has its own error.
+    entries = file.read(path) if is_read_directly else _imported(path, form, file)
+    # After reading, because an unreadable file has an error of its own.
     digests[label] = file_digest(path)
     return entries
+
+
+def _refuse_other_kind(path: Path, form: str, kind: str, label: str) -> None:
+    """Raise `RequestError` if the format of a file gives another kind of examples."""
+    held = FORMATS[form].gives.replace("texts", "traces") if form else kind
+    if held == kind:
+        return
+    file, (other, algorithm) = _KINDS[kind][0], _KINDS[held]
+    if label == "traces":
+        way_on = f"algorithm.name={algorithm}, if the recipe is to learn from these {held}"
+    else:
+        way_on = "evaluation.traces=none, or a file of traces: the evaluation loss is cross entropy on traces"
+    raise RequestError(f"{path} holds {other.name} instead of {file.name}", f"a file of {file.name}: {file.keys}",
+                       way_on)
 
 
 def _imported(path: Path, form: str, file: LineFile[Any]) -> list[Any]:
@@ -209,7 +224,7 @@ def _imported(path: Path, form: str, file: LineFile[Any]) -> list[Any]:
         try:
             import_records(open_file(path), out, ImportRequest(format=form, labels={"source": path.name}))
         except RequestError as wrong:
-            # Other proposals of an import are options of `workings data import`, which was not called.
+            # The error's own advice names options of `workings data import`, which was not called.
             raise RequestError(wrong.given, wrong.expected,
                                f"{import_command(path, 'imported.jsonl')} --on-error skip") from None
         return file.read(out)
@@ -217,6 +232,7 @@ def _imported(path: Path, form: str, file: LineFile[Any]) -> list[Any]:
 
 def _items(loaded: LoadedRecipe, name: str, generated: list[Trace], label: str, digests: dict[str, str]
            ) -> list[Item]:
+    """The items of a file, of a shipped set or of the generated additions; none for the name `none`."""
     if name == "none":
         return []
     path = loaded.path(name)

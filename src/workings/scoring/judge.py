@@ -1,4 +1,7 @@
-"""Scores one completion: extracted answer, rule, score, form, steps. Pure; runs in the child."""
+"""Scores one completion: finds its answer, compares it with the expected one, and looks at form and steps.
+
+Pure: equal arguments give equal results. It runs in the process that `workings.scoring.worker_pool` starts.
+"""
 
 from dataclasses import dataclass
 
@@ -36,16 +39,14 @@ def judge(item: Item, text: str, score: ScoreFunction, settings: ScoringSettings
     Raises what the scorer raises.
     """
     extraction, value = score_answer(item, text, score, settings, truncated=truncated)
-    # A scorer from a file may return anything.
+    # A scorer from a file may return anything; true and false count as 1 and 0.
     if not isinstance(value, bool) and not is_score(value):
         return Judgement(extracted=extraction.text, rule=extraction.rule,
                          error=f"scorer returned {str(value)[:60]}, not a number from 0 to 1")
     # A completion that is nothing but its answer has no reasoning.
     reasoning = "" if text.strip() == extraction.text else reasoning_text(text)
-    # An equation in the answer counts by its result.
     steps = check_steps(reasoning)
     return Judgement(
-        # A scorer may return true or false, which count as 1 and 0.
         extracted=extraction.text, rule=extraction.rule, score=float(value), format_ok=keeps_form(text, settings.form),
         reasoning_chars=len(reasoning), steps_checked=steps.checked, steps_valid=steps.valid, wrong_steps=steps.wrong)
 
@@ -56,7 +57,7 @@ def score_answer(item: Item, text: str, score: ScoreFunction, settings: ScoringS
     kind: Kind = "name" if settings.scorer == CONTAINS else answer_kind(
         item.expected_answer, item.prompt, item.aliases)
     extraction = extract(text, kind, settings.rules, truncated=truncated, question=item.prompt)
-    # If a number is expected, `2^{10}` is a formula for it.
+    # A library may find that a formula such as `2^{10}` is the expected number.
     if extraction.rule == NO_RULE and kind == "number" and needs_library(settings.scorer):
         extraction = extract(text, "text", settings.rules, truncated=truncated)
     return extraction, score(extraction.text, item) if extraction.text else 0.0

@@ -15,14 +15,7 @@ from urllib.request import Request, urlopen
 from workings.errors import RequestError
 from workings.scoring.items import Item
 from workings.scoring.judge import Judgement
-from workings.scoring.model_judge import (
-    JUDGE,
-    JUDGE_PREFIX,
-    LONGEST_TEXT,
-    judged,
-    question_of,
-    read_judge,
-)
+from workings.scoring.model_judge import JUDGE, JUDGE_PREFIX, LONGEST_TEXT, judged, question_of, read_judge
 from workings.scoring.scorers import scorer_version
 from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import ScoringProcess
@@ -46,14 +39,14 @@ class Endpoint:
     model: str
     max_tokens: int
     kept: dict[str, str] = field(default_factory=dict)
-    """Replies by question: one question has one reply, regardless of what the model would say the second time."""
+    """Replies by question. A question is asked once, because the model might reply otherwise the second time."""
 
     def replies(self, questions: Sequence[str]) -> list[str]:
         """The reply to each question, empty to an empty one. Raises `RequestError` if the endpoint gives none."""
         new = list(dict.fromkeys(question for question in questions if question and question not in self.kept))
         pool = ThreadPoolExecutor(AT_A_TIME)
         try:
-            # One by one into the dictionary, so that answers before an error are kept.
+            # One by one, so that the replies before an error are kept.
             for question, reply in zip(new, pool.map(self._reply, new), strict=True):
                 self.kept[question] = reply
         finally:
@@ -97,7 +90,7 @@ def checked_judge(path: Path) -> Endpoint:
 
 
 def judge_replies(endpoint: Endpoint, completions: Sequence[tuple[Item, str]]) -> list[str]:
-    """The reply for each completion of an item; empty for one that is too long."""
+    """The reply about each completion; empty for one that is too long."""
     return endpoint.replies([question_of(item, text) if len(text) <= LONGEST_TEXT else ""
                              for item, text in completions])
 

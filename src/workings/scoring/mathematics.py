@@ -1,7 +1,7 @@
-r"""The scorer `math`: sets, intervals, matrices and algebra by math-verify, if our own scorer finds no equality.
+r"""Asks math-verify whether two formulas are equal: sets, intervals, matrices and algebra (the scorer `math`).
 
-What our own scorer reads as numbers, choices or prose it judges alone: math-verify drops units and takes the last side
-of any equation. It is asked about formulas only, and never about one that its answer may not mean.
+math-verify drops units, takes the last side of any equation, and multiplies the letters of words. So it is asked only
+about formulas that it reads as they are meant; numbers, choices and prose are left to `workings.answers`.
 """
 
 import re
@@ -22,10 +22,10 @@ from workings.errors import RequestError
 from workings.hints import pip_install
 
 LIMIT_SECONDS = 3.0
-"""Most processor time that one answer takes; a busy machine changes nothing."""
+"""Limit on the processor time of one answer."""
 AGAIN_SECONDS = 1.0
-"""Between two signals that the time is over. Python drops what a handler raises while memory is cleared up (in a
-finalizer or a callback of the collector), and without a second signal nothing would end the block."""
+"""Seconds between two signals that the time is over. A second one is needed if Python drops the exception of the first
+because it clears memory (in a finalizer or a callback of the collector)."""
 MAX_CHARACTERS = 300
 """Maximum characters of a formula."""
 LIBRARIES = ("math-verify", "sympy", "latex2sympy2_extended")
@@ -51,7 +51,7 @@ class TooLong(BaseException):
 
 def libraries_version() -> str:
     """The libraries with their versions, as a record names them. Raises `RequestError` if one is not installed."""
-    # Imported here, as is logging below: every process that scores would wait for them, and few need them.
+    # Imported here, like `logging` below, because few of the processes that score need them.
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -69,11 +69,11 @@ def load() -> None:
 
 
 def same_mathematics(given: str, expected: str) -> bool:
-    """Whether math-verify finds an answer equal to the expected one, of those it can be asked about.
+    """Whether math-verify finds an answer equal to the expected one; false if it cannot be asked about them.
 
     Raises ``TimeoutError`` above `LIMIT_SECONDS` of processor time (where the system has interval timers).
     """
-    # math-verify would multiply the letters of prose, and join the digits of numbers side by side.
+    # math-verify would also join the digits of numbers side by side.
     if len(given) > MAX_CHARACTERS or not _FORMULA.search(expected) or _SIDE_BY_SIDE.fullmatch(given):
         return False
     formula = given.strip().strip("*$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
@@ -94,9 +94,9 @@ def asked_libraries(given: str, expected: str) -> bool:
     if parse_number(given) is not None and parse_number(expected) is not None:
         return False
     given, expected = _latex(given), _latex(expected)
-    # What math-verify would leave out of a formula, such as an unknown sign or an index.
-    if not (given.isascii() and expected.isascii()) or (
-            "_" in given.replace("\\log_", "")) != ("_" in expected.replace("\\log_", "")):
+    # math-verify would leave out unknown signs and indices.
+    given_has_index, expected_has_index = ("_" in text.replace("\\log_", "") for text in (given, expected))
+    if not (given.isascii() and expected.isascii()) or given_has_index != expected_has_index:
         return False
     if not _comparable_words(given, expected) or not _comparable_forms(given, expected):
         return False
@@ -104,9 +104,10 @@ def asked_libraries(given: str, expected: str) -> bool:
     from math_verify import parse, verify
 
     target, answer = (parse(f"${text}$", parsing_timeout=None) for text in (expected, given))
-    # An inequality answers for its interval and the other way round; math-verify reads it in one direction only.
-    equal = verify(target, answer, timeout_seconds=None) or (
-        bool(_RELATION.search(given)) and verify(answer, target, timeout_seconds=None))
+    equal = verify(target, answer, timeout_seconds=None)
+    # An inequality and its interval are equal, which math-verify finds in one direction only.
+    if not equal and _RELATION.search(given):
+        equal = verify(answer, target, timeout_seconds=None)
     return equal and not (target and answer and told_apart(target[0], answer[0]))
 
 
@@ -117,46 +118,52 @@ def _latex(text: str) -> str:
 
 
 def _comparable_words(given: str, expected: str) -> bool:
-    """Whether the words next to two formulas are no prose, and as units do not contradict each other."""
-    if any(re.search(r"\d(?!(?:km|cm|mm|kg|mg|ml|ft|in|lb|oz)\b)[a-zA-Z]{2,}", _COMMAND.sub(" ", text))
-           for text in (given, expected)):
-        return False  # a product of letters, which would be mistaken for a unit
+    """Whether the words next to two formulas are units, and these do not contradict each other."""
+    # A product of letters would be mistaken for a unit.
+    product = r"\d(?!(?:km|cm|mm|kg|mg|ml|ft|in|lb|oz)\b)[a-zA-Z]{2,}"
+    if any(re.search(product, _COMMAND.sub(" ", text)) for text in (given, expected)):
+        return False
     given_words, expected_words = _words(given), _words(expected)
     given_unit, expected_unit = read_unit(" ".join(given_words)), read_unit(" ".join(expected_words))
-    return (given_unit is not None or not given_words) and (expected_unit is not None or not expected_words) and (
-        given_unit is None or expected_unit is None or same_units(given_unit, expected_unit)) and len(given_words) <= 3
+    are_prose = (given_words and given_unit is None) or (expected_words and expected_unit is None)
+    if are_prose or len(given_words) > 3:
+        return False
+    return given_unit is None or expected_unit is None or same_units(given_unit, expected_unit)
 
 
 def _words(text: str) -> list[str]:
+    """The words of a formula: no functions, and no variables of one letter."""
     said = " ".join(_TEXT.findall(text))
     rest = _COMMAND.sub(" ", re.sub(r"\\begin\{[^{}]*\}|\\end\{[^{}]*\}", " ", _TEXT.sub(" ", text)))
-    # A variable is one letter; `ABC` is a triangle, and as a product it would equal `BCA`.
+    # `ABC` is a triangle and no product, which would equal `BCA`.
     return [word for word in (*_WORD.findall(rest), *re.findall(r"[^\W\d_]+", said))
             if word.casefold() not in _FUNCTIONS]
 
 
 def _comparable_forms(given: str, expected: str) -> bool:
-    """Whether brackets and equations of two formulas are of one kind, which math-verify does not ask."""
-    # A union is no number, and `x^2+y^2=13` no 13; `y=2x+3` represents `2x+3`.
+    """Whether brackets and equations of two formulas are of one kind, which math-verify does not compare."""
+    # A union is no number, and `x^2+y^2=13` is not 13; but `y=2x+3` says `2x+3`.
     for one, other in ((given, expected), (expected, given)):
         if UNION.search(one) and not (_RELATION.search(other) or re.search(r"[(\[{]", other)):
             return False
         if "=" in one and "=" not in other and not names_a_value(one.rpartition("=")[0]):
             return _RELATION.search(other) is not None
-    # A pair is no set, and an open interval no closed one; "x > 3" may represent `(3, \infty)`.
+    # A pair is no set, and an open interval is no closed one.
     given_brackets, expected_brackets = (without_brackets(re.sub(r"\\(?:left|right)(?![a-z])", "", text))[1]
                                          for text in (given, expected))
-    listed = [re.search("[,;]", text) is not None for text in (given, expected)]
-    if any(listed) and given_brackets != expected_brackets:
-        return {given_brackets, expected_brackets} == {"", "{}"} or (
-            "" in (given_brackets, expected_brackets)
-            and bool(_RELATION.search(given if not given_brackets else expected)))
-    return True
+    has_parts = any(re.search("[,;]", text) for text in (given, expected))
+    if not has_parts or given_brackets == expected_brackets:
+        return True
+    if given_brackets and expected_brackets:
+        return False
+    # A set may be written without braces, and "x > 3" says `(3, \infty)`.
+    is_set = "{}" in (given_brackets, expected_brackets)
+    return is_set or _RELATION.search(expected if given_brackets else given) is not None
 
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise ``TimeoutError`` where a block takes more processor time than `LIMIT_SECONDS`; only in the main thread."""
+    """Raise ``TimeoutError`` if a block takes more processor time than `LIMIT_SECONDS`; only in the main thread."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -164,7 +171,7 @@ def _limited() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooLong
 
-    # A signal, because the library may stay in one call for hours, which no flag would end.
+    # A signal, because the library may stay in one call for hours.
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, LIMIT_SECONDS, AGAIN_SECONDS)
     try:
@@ -175,31 +182,37 @@ def _limited() -> Iterator[None]:
     except TooLong:
         raise TimeoutError(f"math-verify needed more than {LIMIT_SECONDS:g} s of processor time") from None
     finally:
-        # The timer first, and again where a second signal came while it was stopped: without its handler a signal that
-        # is still due would end the process.
+        # Stopped again, in case a second signal came just before: without a handler a signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
 DIGITS = 60
+"""Digits to which values are worked out for a comparison."""
 EXACT_ERROR = 1e-40
 FLOAT_ERROR = 1e-9
 _POINTS = ((3, 7), (11, 5))
+"""Top and bottom of the values of the first unknown at which formulas are compared."""
 
 
 def told_apart(one: Any, other: Any) -> bool:
-    """Whether two values of sympy differ: numbers, formulas; sets, tuples, intervals and matrices by their parts."""
+    """Whether two values of sympy differ; sets, tuples, intervals and matrices are compared by their parts."""
     from sympy import Basic, Eq, FiniteSet, Interval, MatrixBase, Set, Tuple
     from sympy.core.relational import Relational
 
+    def parts_of(value: Any) -> list[Any] | None:
+        if isinstance(value, MatrixBase):
+            return [*value.flat(), value.shape]
+        if isinstance(value, Interval):
+            return [value.start, value.end]
+        return list(value.args) if isinstance(value, FiniteSet | Tuple) else None
+
     one, other = (value.rhs if isinstance(value, Eq) and value.lhs.is_Symbol else value for value in (one, other))
-    parts = [[*value.flat(), value.shape] if isinstance(value, MatrixBase)
-             else [value.start, value.end] if isinstance(value, Interval)
-             else list(value.args) if isinstance(value, FiniteSet | Tuple) else None for value in (one, other)]
-    if parts[0] is not None and parts[1] is not None:
-        if any(isinstance(value, FiniteSet) for value in (one, other)):
-            return not all(any(not told_apart(part, another) for another in parts[1]) for part in parts[0])
-        return len(parts[0]) != len(parts[1]) or any(map(told_apart, parts[0], parts[1]))
+    parts, other_parts = parts_of(one), parts_of(other)
+    if parts is not None and other_parts is not None:
+        if isinstance(one, FiniteSet) or isinstance(other, FiniteSet):
+            return not all(any(not told_apart(part, another) for another in other_parts) for part in parts)
+        return len(parts) != len(other_parts) or any(map(told_apart, parts, other_parts))
     if any(isinstance(value, Set | Tuple | MatrixBase | Relational) or not isinstance(value, Basic)
            for value in (one, other)):
         return False
@@ -207,6 +220,7 @@ def told_apart(one: Any, other: Any) -> bool:
 
 
 def _differ(one: Any, other: Any) -> bool:
+    """Whether two numbers differ, or two formulas at one of the `_POINTS`; false if they cannot be worked out."""
     from sympy import Float, Rational
 
     try:

@@ -1,6 +1,6 @@
-"""A language model as the judge: its sealed prompt, the fence around the completion, and the score in its reply.
+"""A language model as the judge: its prompt, with a fence around the completion, and the score in its reply.
 
-Pure: the score can be recomputed from question and reply without the model, as `workings verify` does.
+Pure: `workings verify` computes the score again from the question and the reply, without the model.
 """
 
 import re
@@ -23,9 +23,9 @@ JUDGE_VERSION = "1"
 """Raised whenever the prompt, the fence or the reading of a reply changes."""
 SCHEMA = "judge/1"
 HIGHEST = 10
-"""The scale: 0 (wrong) to this; a score is its share."""
+"""Top of the judge's scale, which begins at 0 (wrong)."""
 LONGEST_TEXT = 20_000
-"""Longer completions are not scored and count as errors, in characters."""
+"""Characters of the longest completion that is judged; a longer one counts as an error."""
 PROMPT = """You grade one answer to one question.
 
 Question:
@@ -118,11 +118,11 @@ def read_judge(path: Path) -> JudgeFile:
 
 def question_of(item: Item, text: str) -> str:
     """The judge's prompt for a completion."""
-    # By a digest of all that is around and in it: no text can contain the line that ends it.
+    # The fence is a digest of all that is around and in it, so no text can contain it.
     fence = "=" * 8 + bytes_digest(f"{item.prompt}\n{item.expected_answer}\n{text}".encode())[:24]
     expected = " or ".join((item.expected_answer, *item.aliases))
     parts = {"question": item.prompt, "expected": expected, "fence": fence, "text": text}
-    # In one pass: braces in a text are not filled in again.
+    # In one pass, so that braces in a text are not replaced.
     return re.sub(r"\{(question|expected|fence|text)\}", lambda match: parts[match[1]], PROMPT)
 
 
@@ -133,12 +133,13 @@ def score_of(reply: str) -> float | None:
     (1.0, 0.7, None)
     """
     match = _REPLY.fullmatch(reply.rpartition("</think>")[2].strip().strip("*"))
-    value = float(match[1]) if match else -1.0
-    return value / HIGHEST if 0 <= value <= HIGHEST else None
+    if match is None or float(match[1]) > HIGHEST:
+        return None
+    return float(match[1]) / HIGHEST
 
 
 def judged(judgement: Judgement, item: Item, text: str, reply: str) -> Judgement:
-    """A judgement by the rules about a completion of an item, with the judge's score in place of theirs."""
+    """The judgement of a completion with the judge's score in place of the scorer's."""
     if len(text) > LONGEST_TEXT:
         return replace(judgement, score=0.0, error=f"too long to be judged: above {LONGEST_TEXT:,} characters")
     score = score_of(reply)

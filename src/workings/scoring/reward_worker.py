@@ -1,9 +1,8 @@
 """The process that computes rewards (see `workings.scoring.worker`): the shipped ones and functions of other people.
 
-An audit hook refuses a reward function what Python reports before it happens: connections, look-ups of names, and the
-start of other programs, which would be free of the hook. It does not stop what raises no audit event: `ctypes`,
-compiled extensions that call the system themselves, and `multiprocessing` with its method `spawn`. Files may be read
-and written. It guards against mistakes; run untrusted code in a container.
+An audit hook refuses connections, look-ups of names, and the start of other programs to a reward function. It does not
+stop what raises no audit event: `ctypes`, compiled extensions that call the system themselves, and `multiprocessing`
+with its method `spawn`. Files may be read and written. It guards against mistakes; run untrusted code in a container.
 """
 
 import copy
@@ -26,12 +25,12 @@ REFUSED = {
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
                      "pty.spawn", "os.startfile"), "no other programs"),
 }
-"""Audit events that raise ``PermissionError``, and the forbidden ability."""
+"""Audit events that raise ``PermissionError`` -> what a reward function has not."""
 Compute = Callable[[list[CompletionToReward]], object]
 
 
 def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Iterator[Answer]]:
-    """What computes rewards, one answer for each. Raises `RequestError`."""
+    """The function that computes rewards, with one answer for each reward. Raises `RequestError`."""
     settings, versions = job
     limit_memory(int(settings.memory_gib * 1024**3))
     sys.addaudithook(refuse)
@@ -43,7 +42,7 @@ def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Itera
     def answers(samples: list[CompletionToReward]) -> Iterator[Answer]:
         for compute in computed:
             try:
-                # Copied for each function: it may change the lists that it is given.
+                # Copied, because a function may change its lists.
                 answer = _checked(compute(copy.deepcopy(samples)), samples)
             except BaseException as error:  # noqa: BLE001 - what other people's code raises is the answer
                 limit = f" (`memory_gib` is {settings.memory_gib:g})" if isinstance(error, MemoryError) else ""
@@ -57,7 +56,7 @@ def _rewards(job: tuple[RewardSettings, Sequence[str]]) -> Callable[[Any], Itera
 def refuse(event: str, arguments: tuple[Any, ...]) -> None:
     """The audit hook."""
     if event in REFUSED:
-        # An OSError, because libraries that can do without expect one.
+        # An OSError, which libraries expect that can do without.
         raise PermissionError(f"a reward function has {REFUSED[event]} ({event})")
 
 
@@ -76,7 +75,7 @@ def _load(reward: RewardConfig, version: str, settings: RewardSettings) -> Compu
 
 
 def _called(function: Callable[..., object], given: dict[str, list[Any]]) -> object:
-    """A function's result. Raises ``TypeError`` that lists the available arguments if it needs others."""
+    """A function's result. If it needs other arguments, raises ``TypeError`` that lists the available ones."""
     try:
         inspect.signature(function).bind(**given)
     except TypeError as error:
@@ -87,11 +86,11 @@ def _called(function: Callable[..., object], given: dict[str, list[Any]]) -> obj
 
 
 def columns(samples: Sequence[CompletionToReward]) -> dict[str, list[Any]]:
-    """What a function gets next to prompts and completions, each a list with one value for each completion.
+    """What a function gets besides prompts and completions: lists with one value for each completion.
 
-    Every key of the prompts' records, None where one has no such key; ``history``, the turns before the question; the
-    expected answer also as ``answer``, unless the record has a key of that name itself; and ``completion_ids``, lists
-    of token ids.
+    These are the keys of the prompts' records (None for a record without the key); ``history``, the turns before the
+    question; ``answer``, the expected answer, unless the records have such a key; and ``completion_ids``, lists of
+    token ids.
     """
     records = [{"answer": sample.item.expected_answer, "aliases": [], "tolerance": 0.0, "cluster": "", "history": [],
                 "section": UNSPECIFIED, **sample.item.to_json()} for sample in samples]

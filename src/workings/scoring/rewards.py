@@ -1,7 +1,12 @@
-"""What completions earn: the rewards of a recipe, each a function of a prompt's record and a completion.
+"""The rewards of a recipe, each a function of a prompt's record and a completion.
 
-A shipped reward is what a scorecard says about a text (`workings.scoring.judge`), or its length in tokens; it is pure,
-so a verifier can recompute it. A user's function runs only in the process that `RewardProcess` starts.
+    answer, exact, math                the score of a scorer
+    form, steps                        as in a scorecard
+    length, overlong                   of the completion's tokens
+    environment                        of the episode
+    judge, and functions of a user     asked for, or run in the process that `RewardProcess` starts
+
+A shipped reward is pure, so a verifier can compute it again.
 """
 
 import math
@@ -24,8 +29,8 @@ from workings.scoring.settings import ScoringSettings
 from workings.scoring.worker_pool import NoAnswer, Worker
 
 SHIPPED_VERSIONS = {"form": "1", "length": "1", "overlong": "1", "environment": "1"}
-"""Raised whenever a reward's value changes; `answer`, `exact` and `math` have the versions of their scorers, and
-`steps` that of the checker of equations."""
+"""Raised whenever a reward's value changes. Scorers have versions of their own; `steps` has that of the checker of
+equations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,14 +44,14 @@ class CompletionToReward:
     tokens: Sequence[int]
     """The ids that it was decoded from, without the stop token."""
     truncated: bool
-    """It was cut off by the limit on new tokens."""
+    """Whether it was cut off by the limit on new tokens."""
     episode_reward: float = 0.0
-    """What an environment gave for all turns of its episode; 0 without one."""
+    """The environment's reward of the whole episode; 0 without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardSettings:
-    """What decides the rewards of given completions, as a checked recipe says it."""
+    """All that decides the rewards of given completions, from a checked recipe."""
 
     rewards: tuple[RewardConfig, ...]
     form: str
@@ -56,8 +61,7 @@ class RewardSettings:
     base: Path = Path()
     """Directory that relative paths of files start from: that of the recipe."""
     call_seconds: float = USUAL_LIMITS["seconds"]
-    """Time limit of one call of a shipped reward for all completions of a rollout, in seconds; a user's function has a
-    separate limit."""
+    """Time limit of one call of a shipped reward for all completions of a rollout; a user's function has its own."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,7 +76,7 @@ class RewardSettings:
     @property
     def memory_gib(self) -> float:
         """Memory limit of the process that computes rewards, in GiB of address space."""
-        # Functions share the process, so the largest limit applies.
+        # All functions share the process.
         return max((reward.memory_gib for reward in self.rewards if isinstance(reward, FileReward)),
                    default=USUAL_LIMITS["memory_gib"])
 
@@ -81,19 +85,21 @@ class RewardSettings:
         return (self.base / Path(reward.file).expanduser()).resolve()
 
     def recorded(self) -> list[dict[str, Any]]:
-        """Name, weight, parameters and version of each reward, as JSON values: equal where the values are.
+        """Name, weight, parameters and version of each reward as JSON values. Equal records give equal rewards.
 
-        The version of a user's function is the digest of its file, without what that file imports. Nothing is executed.
-        Raises `RequestError` if a file does not exist.
+        The version of a user's function is the digest of its file, but not of what that file imports. Nothing is
+        executed. Raises `RequestError` if a file does not exist.
         """
         return [self.entry(reward) for reward in self.rewards]
 
     def entry(self, reward: RewardConfig, version: str | None = None) -> dict[str, Any]:
-        """One reward's entry of `recorded`; a given version needs no library or file."""
-        entry = {"name": reward_name(reward), "weight": reward.weight, "parameters": self._parameters(reward),
-                 "version": self.version(reward) if version is None else version}
-        return entry if version is not None or not isinstance(reward, JudgeReward) else entry | {
-            "parameters": read_judge(self.path(reward)).recorded()}
+        """One reward's entry of `recorded`; with a given version no library and no file is needed."""
+        parameters = self._parameters(reward)
+        if version is None:
+            version = self.version(reward)
+            if isinstance(reward, JudgeReward):
+                parameters = read_judge(self.path(reward)).recorded()
+        return {"name": reward_name(reward), "weight": reward.weight, "parameters": parameters, "version": version}
 
     def _parameters(self, reward: RewardConfig) -> dict[str, Any]:
         if reward.scorer in SCORERS:
@@ -107,7 +113,7 @@ class RewardSettings:
         return {"max_new_tokens": self.max_new_tokens} if reward.scorer == "length" else {}
 
     def version(self, reward: RewardConfig) -> str:
-        """What `recorded` says of one reward. Raises `RequestError` where its file does not exist."""
+        """The version of a reward in the record. Raises `RequestError` if its file does not exist."""
         if reward.scorer == "steps":
             return str(STEPS_VERSION)
         if isinstance(reward, JudgeReward):
@@ -122,33 +128,34 @@ class RewardSettings:
 
 
 def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: RewardSettings) -> float:
-    """The value of a reward that comes with this project, unweighted. Pure: equal arguments give equal values.
+    """The unweighted value of a reward that comes with this project. Pure: equal arguments give equal values.
 
-    Raises ``ValueError`` for a user's function, which is not executed here.
+    Raises ``ValueError`` for a user's function.
     """
     if reward.scorer in SCORERS:
         scoring = ScoringSettings(scorer=reward.scorer, form=settings.form)
         try:
-            # Not `judge`: looking through steps and form takes most of its time.
-            return float(score_answer(sample.item, sample.text, get_scorer(reward.scorer).score, scoring,
-                                      truncated=sample.truncated)[1])
-        except TimeoutError:  # one answer that math-verify does not come to an end with must not end a run
+            # Not `judge`, which spends most of its time on steps and form.
+            _, score = score_answer(sample.item, sample.text, get_scorer(reward.scorer).score, scoring,
+                                    truncated=sample.truncated)
+            return float(score)
+        except TimeoutError:  # of math-verify, for one answer
             return 0.0
     match reward.scorer:
         case "form":
             return float(keeps_form(sample.text, settings.form))
         case "steps":
-            # Only its steps are needed, so use the cheapest scorer.
+            # Only the steps are needed, so the cheapest scorer will do.
             judgement = judge(sample.item, sample.text, get_scorer("exact").score,
                               ScoringSettings(scorer="exact", form=settings.form), truncated=sample.truncated)
             return judgement.steps_valid / judgement.steps_checked if judgement.steps_checked else 0.0
         case "length":
-            # Linear from 0 for an empty completion to -1 for one as long as the limit.
+            # From 0 for an empty completion to -1 for one as long as the limit.
             return max(-1.0, -len(sample.tokens) / settings.max_new_tokens)
         case "environment":
             return sample.episode_reward
     if isinstance(reward, OverlongReward):
-        # A truncated completion would have gone on; how many of its tokens are left does not matter.
+        # A truncated completion would have gone on, whatever its length.
         over = reward.buffer if sample.truncated else len(sample.tokens) - (settings.max_new_tokens - reward.buffer)
         # 0 up to the start of the buffer, then down to -1 at the limit (DAPO's soft punishment).
         return max(-1.0, min(0.0, -over / reward.buffer))
@@ -156,13 +163,10 @@ def shipped_reward(reward: RewardConfig, sample: CompletionToReward, settings: R
 
 
 def total(values: Mapping[str, float], settings: RewardSettings) -> float:
-    """The reward of one completion: the sum of weight times value, as `RewardProcess.score` gives the values by name.
-
-    Raises `RewardError` where the sum is not finite.
-    """
+    """The reward of one completion: the sum of weight times value. Raises `RewardError` if the sum is not finite."""
     parts = {name: weight * values[name] for name, weight in settings.weights.items()}
     try:
-        # Exact, so the order of the rewards does not matter.
+        # Exact, so that the order of the rewards does not matter.
         sum_of_parts = math.fsum(parts.values())
     except (OverflowError, ValueError):  # a sum beyond the largest number, or infinities of both signs
         sum_of_parts = math.inf
@@ -186,7 +190,7 @@ class RewardProcess(Worker):
         self.replies: list[str] = []
         """A judge's reply to each completion of the last call; empty texts without a judge."""
         judge = next((reward for reward in settings.rewards if isinstance(reward, JudgeReward)), None)
-        # Ask from here, because the child has no network.
+        # The judge is asked by this process, because the child has no network.
         self._judge = None if judge is None else checked_judge(settings.path(judge))
         files = [reward.scorer for reward in settings.rewards if isinstance(reward, FileReward)]
         super().__init__((settings, [reward["version"] for reward in settings.recorded()]), "rewards",
@@ -196,15 +200,14 @@ class RewardProcess(Worker):
         """The unweighted value of each reward by name, for each completion in the order given.
 
         Raises:
-            RewardError: a function raised, took too long, ended its process, or gave back something else than a list
-                with a finite number for each completion. The process is replaced at the next call.
+            RewardError: a function raised, took too long, ended its process, or did not return a list with a finite
+                number for each completion. The process is replaced at the next call.
         """
         if not samples:
             return []
-        # One answer a reward, so each has the whole time for itself.
         limits = [reward.seconds if isinstance(reward, FileReward) else self._settings.call_seconds
                   for reward in self._settings.rewards]
-        # Plain numbers: the child would import the library of an array.
+        # Plain numbers, for which the child has to import no library.
         plain = [replace(sample, tokens=[int(token) for token in sample.tokens]) for sample in samples]
         values: dict[str, list[float]] = {}
         try:

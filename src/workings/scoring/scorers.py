@@ -1,7 +1,7 @@
-"""Scoring functions by name and version, and a user's from a file (``FILE.py:FUNCTION``).
+"""The scoring functions: `answer`, `contains`, `exact`, `math`, and functions of a user (``FILE.py:FUNCTION``).
 
-Scorecards of different versions are not comparable. A user's file is executed only if the user names it, and
-only in the scoring process; nothing that reads a scorecard later executes it. Its version is the digest of its bytes.
+Each has a version; scorecards of different versions are not comparable. The version of a user's function is the digest
+of its file. That file is executed only in the scoring process, and never by a reader of scorecards.
 """
 
 import re
@@ -53,8 +53,10 @@ def get_scorer(name: str) -> Scorer:
     if name not in SCORERS:
         raise RequestError(f"scorer: {name} is unknown", f"one of {', '.join(sorted(SCORERS))}, or FILE.py:FUNCTION")
     scorer = SCORERS[name]
-    # The library's version is part of the scorer's, because it decides scores as well.
-    return replace(scorer, version=f"{scorer.version} ({libraries_version()})") if scorer.libraries else scorer
+    if not scorer.libraries:
+        return scorer
+    # The libraries decide scores, so their versions are part of the scorer's.
+    return replace(scorer, version=f"{scorer.version} ({libraries_version()})")
 
 
 def scorer_version(name: str) -> tuple[str, str]:
@@ -72,7 +74,7 @@ def load_scorer(name: str) -> ScoreFunction:
         return run_file("scorer", path, "function", function)
     scorer = get_scorer(name)
     if scorer.libraries:
-        load()  # before any answer is waited for
+        load()  # now, so that it does not count for the first answer
     return scorer.score
 
 
@@ -98,9 +100,9 @@ def _parts(name: str) -> tuple[Path, str]:
 
 
 def answer(given: str, item: Item) -> float:
-    """Numbers by value (within the item's tolerance), choices by letter, names as `contains`, others as the same text.
+    """Compares numbers by value within the tolerance, choices by letter, names like `contains`, others as texts.
 
-    A list is compared in its order where the question asks for one; aliases count as well.
+    A list is compared in its order if the question asks for one; aliases count as well.
     """
     kind = answer_kind(item.expected_answer, item.prompt, item.aliases)
     expected = (item.expected_answer, *item.aliases)
@@ -119,17 +121,19 @@ def contains(given: str, item: Item) -> float:
 
 
 def exact(given: str, item: Item) -> float:
-    """The very same characters, outer white space aside; aliases count as well."""
+    """Whether the answer has the same characters, outer white space aside; aliases count as well."""
     return float(given.strip() in {expected.strip() for expected in (item.expected_answer, *item.aliases)})
 
 
 def math(given: str, item: Item) -> float:
-    """Judges as `answer` does; where that finds no equality, math-verify is asked whether two formulas are the same.
+    """Compares like `answer`; if that finds no equality, asks math-verify whether two formulas are the same.
 
     Raises ``TimeoutError`` if that takes too long.
     """
-    return answer(given, item) or float(_in_order(given, item) and any(
-        same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))
+    score = answer(given, item)
+    if score or not _in_order(given, item):
+        return score
+    return float(any(same_mathematics(given, expected) for expected in (item.expected_answer, *item.aliases)))
 
 
 _ORDERED = re.compile(

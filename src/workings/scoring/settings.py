@@ -1,4 +1,4 @@
-"""How answers are extracted and scored, and the limits beyond which a text counts as an error."""
+"""The settings of scoring: how answers are extracted and compared, and which texts are too long or take too long."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,7 +15,7 @@ class ScoringSettings:
     scorer: str = "answer"
     """A registered scorer, or FILE.py:FUNCTION."""
     rules: tuple[str, ...] = ()
-    """Names of extraction rules in order; empty: the default order for numbers and for texts."""
+    """Names of extraction rules in order; empty: all of them."""
     form: str = "any"
     """Form that completions should have (`tags`, `think`, `channel`, `hashes`, `answer_only`); `any` checks none."""
     item_seconds: float = 10.0

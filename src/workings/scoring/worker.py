@@ -1,8 +1,10 @@
-"""The process that scores: reads pickled requests from standard input and writes one line for each answer.
+"""The process that scores, so that no completion, scorer or reward function can hang, exhaust or crash the run.
 
-Scoring runs here so that no completion, scorer or reward function can hang, exhaust or crash the run; the process may
-be killed at any moment. The first request says what it is for: the settings of a scorer, or those of rewards. Each
-later one holds a whole chunk, which the parent has written before the first answer comes, so that neither side blocks.
+    standard input     a pickle: the settings of a scorer or of rewards; then a pickle for each chunk of completions
+    standard output    a line of JSON: ready, or the problem; then a line for each answer
+
+The parent (`workings.scoring.worker_pool`) writes a whole chunk before it reads the first answer, so neither side
+blocks. It may kill this process at any moment.
 """
 
 import contextlib
@@ -23,13 +25,13 @@ from workings.scoring.scorers import ScoreFunction, load_scorer
 from workings.scoring.settings import ScoringSettings
 
 MAX_PROBLEM = 500
-"""Longest description of what went wrong, in characters."""
+"""Maximum characters of the description of a problem."""
 
 Answer = dict[str, Any]
 
 
 def ignore_signals() -> None:
-    """Leave a scheduler's signals to the parent: it ends this process when it has decided what becomes of it."""
+    """Ignore a scheduler's signals: the parent decides what they mean, and ends this process."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
         if hasattr(signal, name):  # not all on Windows
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -39,9 +41,9 @@ def limit_memory(limit_bytes: int) -> None:
     """Limit the address space of this process, in bytes (Linux only)."""
     try:
         import resource
-    except ImportError:  # Windows: time is limited there, memory is not
+    except ImportError:  # Windows: only time is limited
         return
-    # Address space is what can be limited: Linux ignores the limit on resident memory.
+    # Linux ignores the limit on resident memory.
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
     with contextlib.suppress(ValueError, OSError):  # some systems (macOS) do not limit address space
@@ -51,7 +53,8 @@ def limit_memory(limit_bytes: int) -> None:
 def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
     """Serve requests until standard input ends.
 
-    ``prepare`` gives what answers them from the first thing that the parent sends; it raises `RequestError`.
+    ``prepare`` gets the first thing that the parent sends, and gives the function that answers requests. It may raise
+    `RequestError`.
     """
     ignore_signals()
     # A scorer must not read requests from standard input; its output goes to stderr.
@@ -62,7 +65,7 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
 
     def send(answer: Answer) -> None:
         try:
-            # By the tag the parent knows an answer from what other code wrote to the same descriptor.
+            # The tag tells the parent that other code has not written this line.
             answers.write(f"{tag}{json.dumps(answer)}\n")
             answers.flush()
         except BrokenPipeError:
@@ -84,8 +87,8 @@ def serve(prepare: Callable[[Any], Callable[[Any], Iterator[Answer]]]) -> None:
 
 
 def _scores(settings: ScoringSettings) -> Callable[[Any], Iterator[Answer]]:
-    """What judges completions. Raises `RequestError`."""
-    # Before loading the scorer, because that runs foreign code.
+    """The function that judges completions. Raises `RequestError`."""
+    # Before the scorer is loaded, which runs other people's code.
     limit_memory(settings.child_bytes)
     with loading(settings.scorer, "a scorer that can be loaded"):
         score = load_scorer(settings.scorer)
@@ -97,7 +100,7 @@ def _judged(item: Item, text: str, truncated: bool, *, score: ScoreFunction, set
         return asdict(judge(item, text, score, settings, truncated=truncated))
     except TimeoutError as error:
         return asdict(Judgement(error=f"time limit: {error}"[:MAX_PROBLEM]))
-    # `SystemExit` as well: it would end the process, and cost the other completions of the chunk their time.
+    # `SystemExit` as well, which would end the process.
     except BaseException as error:  # noqa: BLE001 - scorers are other people's code; what they raise is the answer
         return asdict(Judgement(error=f"scorer raised {type(error).__name__}: {error}"[:MAX_PROBLEM]))
 
@@ -114,14 +117,13 @@ def loading(name: str, expected: str) -> Iterator[None]:
 
 
 def error_text(error: BaseException, limit: str = "") -> str:
-    """An error of foreign code, with its line."""
-    # A file that is run by its path has that path in its frames; what the standard library froze has no file.
+    """An error of other people's code, with the line of their file."""
+    # Frozen modules of the standard library have names such as `<frozen runpy>`.
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__)
               if Path(frame.filename).parent != Path(__file__).parent and not frame.filename.startswith("<")]
-    # Their deepest line, not that of a library that it called.
-    where = [f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in theirs
-             if frame.filename == theirs[0].filename][-1:]
-    return f"raised {type(error).__name__}: {error}"[:MAX_PROBLEM] + limit + "".join(where)
+    lines = [frame.lineno for frame in theirs if frame.filename == theirs[0].filename]
+    where = f" ({Path(theirs[0].filename).name}, line {lines[-1]})" if theirs else ""
+    return f"raised {type(error).__name__}: {error}"[:MAX_PROBLEM] + limit + where
 
 
 if __name__ == "__main__":

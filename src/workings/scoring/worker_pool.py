@@ -1,8 +1,8 @@
-"""The processes that score, seen from outside: requests in, answers out, each answer under a time limit.
+"""Starts processes that score, sends them requests, and reads each answer under a time limit.
 
-What runs in one may hang, exhaust memory or crash; nothing of that reaches the process that asks. Requests are pickles,
-which our own code wrote; answers are lines of JSON and not the pickles of `multiprocessing` and the pools that build on
-it: other people's code can write into any open descriptor, and a pickle that it wrote would run in this process.
+Such a process may hang, exhaust memory or crash without harm to the one that asks. Requests are pickles. Answers are
+lines of JSON, unlike those of `multiprocessing` and its pools: other people's code in the process can write into any
+open descriptor, and a pickle that it wrote would run here.
 """
 
 import json
@@ -25,26 +25,28 @@ from workings.scoring.judge import Judgement
 from workings.scoring.settings import ScoringSettings
 
 START_SECONDS = 120.0
-"""Time limit until the process is ready, with users' imports on a busy machine."""
+"""Time limit until a process is ready, which includes the imports of users' files."""
 SHORTEST_LOOK = 0.2
-"""Seconds in which a process that computes gets a processor at least once, also on a busy machine."""
+"""Seconds in which a process that computes gets a processor at least once, even on a busy machine."""
 MAX_ANSWER_BYTES = 64 << 20
-"""Longest answer of our code; a longer one is invalid."""
+"""Longest answer; a longer one is invalid."""
 
 
 class NoAnswer(Exception):
-    """A process did not answer, and why; it was ended."""
+    """Why a process did not answer. The process was ended."""
 
 
 class Child:
-    """A process that runs ``python -m MODULE``; ``job``, what it is for, is the first thing that it reads."""
+    """A process that runs ``python -m MODULE``. The first thing that it reads is its ``job``."""
 
     def __init__(self, job: Any, module: str) -> None:
-        self._tag, self._answers, self._ended_seconds = secrets.token_hex(8), queue.SimpleQueue[bytes](), 0.0
-        # In its own session: Ctrl-C in a terminal does not reach it, and its parent says what becomes of it.
+        self._tag = secrets.token_hex(8)
+        self._answers = queue.SimpleQueue[bytes]()
+        self._ended_seconds = 0.0
+        # In its own session, so that Ctrl-C in a terminal does not reach it.
         self.process = subprocess.Popen([sys.executable, "-m", module], env=_environment(), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, start_new_session=True)
-        # A thread, because reading from a pipe knows no time limit and waiting for a queue does.
+        # A thread, because reading from a pipe has no time limit, and waiting for a queue has one.
         threading.Thread(target=_forward, args=(self.process.stdout, self._tag.encode(), self._answers),
                          daemon=True).start()
         self.send((self._tag, job))
@@ -55,37 +57,41 @@ class Child:
         return self._ended_seconds or processor_seconds(self.process.pid) or 0.0
 
     def send(self, request: Any) -> None:
-        """Ask something. The child answers only when it has read all of it, so neither side waits for the other."""
-        with suppress(BrokenPipeError, ValueError):  # it has ended, or was ended meanwhile, which `answer` says
+        """Send a request. The child answers only when it has read all of it, so neither side waits for the other."""
+        with suppress(BrokenPipeError, ValueError):  # the child has ended, which `answer` will report
             pickle.dump(request, self.process.stdin)  # type: ignore[arg-type]
             self.process.stdin.flush()  # type: ignore[union-attr]
 
     def answer(self, seconds: float) -> dict[str, Any]:
         """The next answer.
 
-        A process that computes has ``seconds`` of processor time, so that a busy machine changes no result; one that
-        waits has as much time of the clock. Raises `NoAnswer` if none came in time, the process ended, or it wrote
-        another line, after which nothing can be trusted.
+        A process that computes has ``seconds`` of processor time, so that a busy machine changes no result. One that
+        waits has as many seconds of the clock. Raises `NoAnswer` if no answer came in time, the process ended, or it
+        wrote another line, after which nothing can be trusted.
         """
-        left, begun = seconds, processor_seconds(self.process.pid)
-        used = begun
-        while True:
-            try:
-                line = self._answers.get(timeout=left)
-                break
-            except queue.Empty:
-                before, used = used, processor_seconds(self.process.pid)
-                if begun is None or used is None or used == before or used - begun >= seconds:
-                    self.kill()
-                    raise NoAnswer(f"time limit: not scored within {seconds:g} s") from None
-                left = max(SHORTEST_LOOK, seconds - (used - begun))
+        line = self._line(seconds)
         try:
             return dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):
             self.kill()
+        if line:
+            raise NoAnswer("it wrote where its answers go")
         code = self.process.returncode
-        raise NoAnswer("it wrote where its answers go" if line else f"the scoring process died "
-                       f"({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+        raise NoAnswer(f"the scoring process died ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+
+    def _line(self, seconds: float) -> bytes:
+        """The next line of answers; empty if the process has ended. Raises `NoAnswer` if none came in time."""
+        at_start = used = processor_seconds(self.process.pid)
+        timeout = seconds
+        while True:
+            try:
+                return self._answers.get(timeout=timeout)
+            except queue.Empty:
+                before, used = used, processor_seconds(self.process.pid)
+                if at_start is None or used is None or used == before or used - at_start >= seconds:
+                    self.kill()
+                    raise NoAnswer(f"time limit: not scored within {seconds:g} s") from None
+                timeout = max(SHORTEST_LOOK, seconds - (used - at_start))
 
     def kill(self) -> None:
         """End it, and wait until it is gone."""
@@ -97,15 +103,16 @@ class Child:
 
 
 class Worker:
-    """Base of what has a process that scores. Use as a context manager; a process that hangs or dies is replaced.
+    """Keeps a process that scores, and replaces it if it hangs or dies. Use as a context manager.
 
     Args:
         job: what the process is for.
-        what: the setting that names what it loads, for errors; ``named``: what that setting says.
+        what: the setting that names what the process loads, for errors.
+        named: the value of that setting.
     """
 
     module: ClassVar[str] = "workings.scoring.worker"
-    """What the process runs, as ``python -m`` takes it."""
+    """The module that the process runs (``python -m``)."""
 
     def __init__(self, job: Any, what: str, named: str) -> None:
         self._job, self._what, self._named = job, what, named
@@ -118,7 +125,7 @@ class Worker:
         return self._ended_seconds + (self.child.processor_seconds if self.child else 0.0)
 
     def __enter__(self) -> Self:
-        # At once: a scorer that cannot be loaded is to be known before the first completion has cost anything.
+        # Now, so that a scorer that cannot be loaded fails before anything is generated.
         self._running()
         return self
 
@@ -145,13 +152,12 @@ class Worker:
                      "loading did not end)"}
         if "problem" in ready:
             self._stop()
-            raise RequestError(f"{self._what}: {ready['problem']}", ready["expected"],
-                               ready.get("try") or (
-                                   f"python {self._named.rpartition(':')[0]}" if ".py:" in self._named else ""))
+            run_the_file = f"python {self._named.rpartition(':')[0]}" if ".py:" in self._named else ""
+            raise RequestError(f"{self._what}: {ready['problem']}", ready["expected"], ready.get("try") or run_the_file)
         return child
 
     def _answers(self, request: Any, seconds: Iterable[float]) -> Iterator[dict[str, Any]]:
-        """An answer to a request for each limit in ``seconds``. Raises `NoAnswer`."""
+        """Answers to a request, one for each time limit in ``seconds``. Raises `NoAnswer`."""
         child = self._running()
         child.send(request)
         try:
@@ -178,10 +184,10 @@ class ScoringProcess(Worker):
         super().__init__(self._settings, "scorer", settings.scorer)
 
     def judge(self, completions: Sequence[tuple[Item, str, bool]]) -> list[Judgement]:
-        """Scores in the given order; one that hangs or kills the process is an error of its item only.
+        """A judgement for each completion; one that hangs or kills the process is an error of its own only.
 
         Args:
-            completions: of each its item, its text, and whether it was cut off by the limit on new tokens.
+            completions: for each its item, its text, and whether it was cut off by the limit on new tokens.
         """
         done: list[Judgement] = []
         alone = False
@@ -209,7 +215,7 @@ def processor_seconds(process_id: int) -> float | None:
 
 
 def _forward(stream: IO[bytes], tag: bytes, answers: "queue.SimpleQueue[bytes]") -> None:
-    """Pass on lines that begin with the tag, until the process ends (b"") or other output appears (b"?")."""
+    """Pass on the lines that begin with the tag; then b"" if the process has ended, b"?" if it wrote other output."""
     with stream:
         while (line := stream.readline(MAX_ANSWER_BYTES)).startswith(tag) and line.endswith(b"\n"):
             answers.put(line[len(tag):])

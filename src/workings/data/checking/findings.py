@@ -1,4 +1,4 @@
-"""Shared by the checks of traces and of pairs: kinds of findings, a tolerant reader, and the cleaned file."""
+"""What `workings data check` finds: the kinds of findings, a reader that survives bad lines, and the cleaned file."""
 
 import re
 from collections import Counter
@@ -14,35 +14,38 @@ from workings.data.traces import Trace
 from workings.errors import RequestError
 from workings.record import atomic
 
-KINDS: dict[str, tuple[bool, str]] = {
-    "unreadable": (True, "an invalid line: not a trace or a pair"),
-    "repeated_id": (True, "an id that an earlier line has already"),
-    "duplicate": (True, "the question of an earlier trace, whatever its case, white space and punctuation"),
-    "conflict": (True, "another answer to the same question"),
-    "empty_step": (True, "a step without text"),
-    "repeated_step": (True, "the same step twice in a row"),
-    "wrong_equation": (True, "an equation that does not hold"),
-    "answer_not_reached": (True, "a number as answer that no step mentions, and steps that end in another result"),
-    "repeated_pair": (True, "question and both completions of an earlier pair"),
-    "equal_completions": (True, "chosen and rejected are one text, but for white space"),
-    "opposite_verdicts": (True, "pairs of one question by which each of two completions is the better one"),
-    "control_text": (True, "text that would forge a turn, or a tag inside a text"),
-    "row": (True, "a row that cannot be trained as the recipe asks"),
-    "leak": (True, "a question of the evaluation set, whatever its case, white space and punctuation"),
-    "ngram_leak": (True, "a long passage of a question of the evaluation set"),
-    "contained_leak": (True, "a whole question of the evaluation set within a longer text"),
-    "length_bias": (False, "most chosen completions are longer, or most are shorter"),
-    "cut_off": (False, "a completion that is the beginning of the other"),
-    "answer_in_prompt": (False, "a question that holds the chosen completion and not the rejected one"),
-    "doubtful_equation": (False, "an equation that does not hold and may be a rounding, a size, or set something up"),
-    "near_duplicate": (False, "nearly the words and exactly the numbers of an earlier question"),
-    "another_answer": (False, "another answer to an open question of an earlier trace"),
-    "no_steps": (False, "no steps: only usable with data.reasoning: answer_only"),
-    "answer_not_in_steps": (False, "a number as answer that no step mentions"),
-    "no_id": (False, "no id: numbered by line, so the ids change with the order of the file"),
-    "no_licence": (False, "no licence"),
+_PROBLEMS = {
+    "unreadable": "an invalid line: not a trace or a pair",
+    "repeated_id": "an id that an earlier line has already",
+    "duplicate": "the question of an earlier trace, whatever its case, white space and punctuation",
+    "conflict": "another answer to the same question",
+    "empty_step": "a step without text",
+    "repeated_step": "the same step twice in a row",
+    "wrong_equation": "an equation that does not hold",
+    "answer_not_reached": "a number as answer that no step mentions, and steps that end in another result",
+    "repeated_pair": "question and both completions of an earlier pair",
+    "equal_completions": "chosen and rejected are one text, but for white space",
+    "opposite_verdicts": "pairs of one question by which each of two completions is the better one",
+    "control_text": "text that would forge a turn, or a tag inside a text",
+    "row": "a row that cannot be trained as the recipe asks",
+    "leak": "a question of the evaluation set, whatever its case, white space and punctuation",
+    "ngram_leak": "a long passage of a question of the evaluation set",
+    "contained_leak": "a whole question of the evaluation set within a longer text",
 }
-"""Every kind of finding: whether it matters (exit code 1, `--fix` leaves the line out), and its description."""
+_NOTES = {
+    "length_bias": "most chosen completions are longer, or most are shorter",
+    "cut_off": "a completion that is the beginning of the other",
+    "answer_in_prompt": "a question that holds the chosen completion and not the rejected one",
+    "doubtful_equation": "an equation that does not hold and may be a rounding, a size, or set something up",
+    "near_duplicate": "nearly the words and exactly the numbers of an earlier question",
+    "another_answer": "another answer to an open question of an earlier trace",
+    "no_steps": "no steps: only usable with data.reasoning: answer_only",
+    "answer_not_in_steps": "a number as answer that no step mentions",
+    "no_id": "no id: numbered by line, so the ids change with the order of the file",
+    "no_licence": "no licence",
+}
+KINDS = {kind: (kind in _PROBLEMS, description) for kind, description in (_PROBLEMS | _NOTES).items()}
+"""Every kind of finding: whether it matters (exit code 1; `--fix` leaves the line out), and its description."""
 ENTIRE_FILE = -1
 """The position of a finding about a whole file."""
 
@@ -93,14 +96,12 @@ class CheckReport:
         """Records that a cleaned file leaves out: their positions, with the reasons."""
         by_position: dict[int, list[DataFinding]] = {}
         for finding in self.findings:
-            # What matters is about one record each, so `ENTIRE_FILE` is never a key here.
             if finding.matters:
                 by_position.setdefault(finding.record, []).append(finding)
         return by_position
 
     def to_json(self, most: int = 1000) -> dict[str, Any]:
-        """Keys of `--json`: all counts, and the first findings, those that matter first."""
-        # A stable sort: on either side of the line findings stay in the order in which they were found.
+        """Keys of `--json`: all counts, and the first findings, those that matter before the others."""
         first = sorted(self.findings, key=lambda finding: not finding.matters)[:most]
         return {"records": self.records, "passed": self.passed, "counts": self.counts,
                 "findings": [finding.to_json() for finding in first],
@@ -126,51 +127,52 @@ TURN_MARKS = re.compile(r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|s|/s)>|<
 
 
 @dataclass(frozen=True)
-class Numbered:
-    """The readable records of a file, traces or pairs, with their positions, and findings about the rest."""
+class ReadFile:
+    """A file of traces or pairs as far as it can be read."""
 
     entries: Sequence[tuple[int, Entry]]
+    """Each readable entry with its position in the file, from 0."""
     findings: list[DataFinding]
+    """About the other records, and about missing ids."""
     records: int
+    """All records, the unreadable ones included."""
     name: str = ""
-    """The file's name."""
 
 
-def read_tolerantly(path: Path, from_json: Callable[[object], Entry]) -> Numbered:
-    """All entries of a file that ``from_json`` makes of its lines; an invalid line becomes a finding.
+def read_tolerantly(path: Path, from_json: Callable[[object], Entry]) -> ReadFile:
+    """All entries of a file that ``from_json`` makes of its records; an invalid record becomes a finding.
 
-    Raises `RequestError` when the file as a whole cannot be read.
+    Raises `RequestError` if no record can be read.
     """
     entries: list[tuple[int, Entry]] = []
     findings: list[DataFinding] = []
-    seen: dict[str, int] = {}
-    count = 0
+    positions: dict[str, int] = {}
+    records = 0
     for position, record in enumerate(open_file(path).records()):
-        count += 1
-        location = f"{path.name}:{record.number}"
+        records += 1
+        place = f"{path.name}:{record.number}"
         try:
             if isinstance(record, Unreadable):
                 raise ValueError(record.reason)
             refuse_broken_text(record.value)
             entry = from_json(with_id(record.value, record.number))
         except ValueError as error:
-            findings.append(DataFinding("unreadable", position, location, str(error)))
+            findings.append(DataFinding("unreadable", position, place, str(error)))
             continue
-        if entry.id in seen:
+        if entry.id in positions:
             findings.append(DataFinding("repeated_id", position, entry.id,
-                                        f"{location} repeats the id of record {seen[entry.id] + 1}"))
+                                        f"{place} repeats the id of record {positions[entry.id] + 1}"))
             continue
-        seen[entry.id] = position
+        positions[entry.id] = position
         entries.append((position, entry))
-    # One bad line is a finding; a file in which no line is one holds something else.
-    if count and all(finding.kind == "unreadable" for finding in findings) and not entries:
-        raise RequestError(f"{findings[0].id}: {findings[0].text}; all other lines are invalid too" if count > 1 else
-                           f"{findings[0].id}: {findings[0].text}", "traces, or preference pairs",
+    if records and not entries:
+        others = "; all other lines are invalid too" if records > 1 else ""
+        raise RequestError(f"{findings[0].id}: {findings[0].text}{others}", "traces, or preference pairs",
                            import_command(path, "traces.jsonl"))
     if numbered := sum(entry.id.startswith(NUMBERED) for _, entry in entries):
         findings.append(DataFinding("no_id", ENTIRE_FILE, path.name,
                                     f"{numbered:,} records have no `id`; they are numbered by their lines"))
-    return Numbered(entries, findings, count, path.name)
+    return ReadFile(entries, findings, records, path.name)
 
 
 def learned_texts(entry: Entry) -> tuple[str, ...]:
@@ -183,14 +185,13 @@ def earlier_questions(entry: Entry) -> tuple[str, ...]:
     return tuple(turn.text for turn in entry.history if turn.role == "user") if isinstance(entry, Trace) else ()
 
 
-def write_clean(read: Numbered, report: CheckReport, path: Path) -> tuple[Path, Path]:
-    """Write the entries about which nothing that matters was found, and a list of what went, with reasons.
+def write_clean(read: ReadFile, report: CheckReport, path: Path) -> tuple[Path, Path]:
+    """Write the entries about which nothing that matters was found, and a list of the others with the reasons.
 
-    Returns the two paths: `NAME.clean.jsonl` and `NAME.left_out.jsonl` next to the file.
+    Returns the two paths next to the file: `NAME.clean.jsonl` and `NAME.left_out.jsonl`.
     """
     gone = report.left_out
     clean, left_out = path_beside(path, "clean.jsonl"), path_beside(path, "left_out.jsonl")
-    # The positions are those of the file, bad lines included, so an unreadable line shifts nothing.
     atomic.write_bytes(clean, lines_bytes(entry.to_json() for position, entry in read.entries if position not in gone))
     atomic.write_bytes(left_out, lines_bytes({"record": position + 1, "id": findings[0].id,
                                               "reasons": [finding.to_json() for finding in findings]}

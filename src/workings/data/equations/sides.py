@@ -1,4 +1,8 @@
-"""The sides of equations in a text: stretches of numbers and operations, and whether they are all of an expression."""
+"""Finds the two sides of every equation in a text.
+
+In `So 7 + 5 = 12 apples; 4 + 2 + 1 = 8` there are two pairs of sides: `7 + 5` and `12`, `4 + 2 + 1` and `8`. The text
+around a side shows whether it is the whole expression: of `x + 5 = 8` the 5 is not.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,31 +10,51 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from workings.data.equations import words
-from workings.data.equations.tokens import Token, ends_operand, mark
+from workings.data.equations.meanings import mark
+from workings.data.equations.tokens import Token
 
-_SEPARATORS = frozenset({"equals", "about", "says", "relation"})
-_IN_EXPRESSIONS = _SEPARATORS | {"number", "fraction", "frac", "binom", "sqrt", "op", "open", "close", "power",
-                                 "factorial", "scale", "cents", "unit"}
+_BETWEEN_SIDES = frozenset({"equals", "about", "says", "relation"})
+_OPERATIONS = frozenset({"frac", "fraction", "sqrt", "binom", "factorial", "power"})
+_IN_EXPRESSIONS = _BETWEEN_SIDES | _OPERATIONS | {"number", "op", "open", "close", "scale", "cents", "unit"}
 _PUNCTUATION_BEFORE = frozenset(";?!\"'“”‘’«—~●▪◦‣■|#")
 _PUNCTUATION_AFTER = frozenset(";!\"”»—&#✓✅✔|")
+_QUOTES_AND_BRACKETS = "\"'”’)]}$*<`"
+# A text begins and ends like a line.
+_EDGE = Token("break", "", 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of an equation as it may be worked out."""
+    """One side of an equation."""
 
     tokens: tuple[Token, ...] = ()
-    """Tokens of the side; empty if they may not be the whole expression."""
+    """The side's tokens; empty if they may be only a part of an expression."""
     others: tuple[tuple[Token, ...], ...] = ()
     """The tokens in other readings of the signs around them."""
     start: int = 0
     end: int = 0
     alone: bool = False
-    """Whether no words directly precede a left side, or only punctuation and white space follow a right side."""
+    """Of a left side: no word precedes it directly. Of a right side: only punctuation or white space follows it."""
     cut_off: bool = False
     """Dots follow its digits."""
     followed_by: str = ""
     """The word after a right side: its unit, if any."""
+
+    @property
+    def calculates(self) -> bool:
+        """Whether there is an operation. A sign of the first number and a percent sign are none."""
+        return any(token.kind in _OPERATIONS or (token.kind == "op" and token.text != "%" and index > 0)
+                   for index, token in enumerate(self.tokens))
+
+    @property
+    def number(self) -> Token | None:
+        """The number that the side is, with any sign, percent sign or unit; None for a calculation."""
+        numbers = [token for token in self.tokens if token.kind == "number"]
+        return numbers[0] if len(numbers) == 1 and not self.calculates else None
+
+    def has(self, *names: str) -> bool:
+        """Whether a token has one of these texts, or is of one of these kinds."""
+        return any(token.text in names or token.kind in names for token in self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,62 +69,53 @@ class Pair:
 
 
 def pairs(tokens: Sequence[Token], text: str) -> Iterator[Pair]:
-    """Every two sides with an equals sign between them, in order; `a = b = c` gives two."""
-    marked = mark(tokens, text)
-    start = 0
-    while start < len(marked):
-        end = start
-        while end < len(marked) and marked[end].kind in _IN_EXPRESSIONS:
-            end += 1
-        if end > start:
-            before = marked[start - 1] if start else None
-            after = marked[end] if end < len(marked) else None
-            yield from _of_run(marked[start:end], before, after, text)
-        start = end + 1
+    """Every two sides with an equals sign between them, in order; `a = b = c` gives two pairs."""
+    marked = [_EDGE, *mark(tokens, text), _EDGE]
+    borders = [index for index, token in enumerate(marked) if token.kind not in _IN_EXPRESSIONS]
+    for before, after in pairwise(borders):
+        yield from _pairs_of_stretch(marked[before:after + 1], text)
 
 
-def _of_run(run: Sequence[Token], before: Token | None, after: Token | None, text: str) -> Iterator[Pair]:
-    cuts = [index for index, token in enumerate(run) if token.kind in _SEPARATORS]
-    edges = [-1, *cuts, len(run)]
-    sides = [run[first + 1:last] for first, last in pairwise(edges)]
-    for number, cut in enumerate(cuts):
-        if run[cut].kind == "relation":
-            continue
-        goes_on = number + 1 < len(cuts)
-        yield Pair(_left(sides[number], before if number == 0 else run[cuts[number - 1]], text),
-                   _right(sides[number + 1], run[cuts[number + 1]] if goes_on else after, text,
-                          strict=run[cut].kind == "says"),
-                   run[cut], goes_on)
+def _pairs_of_stretch(stretch: Sequence[Token], text: str) -> Iterator[Pair]:
+    """The pairs in a stretch of expressions, which includes the tokens before and after these."""
+    last = len(stretch) - 1
+    signs = [index for index, token in enumerate(stretch) if token.kind in _BETWEEN_SIDES]
+    edges = [0, *signs, last]
+    for before, sign, after in zip(edges, signs, edges[2:], strict=False):
+        if stretch[sign].kind != "relation":
+            left = _left(stretch[before + 1:sign], stretch[before], text)
+            right = _right(stretch[sign + 1:after], stretch[after], text, is_strict=stretch[sign].kind == "says")
+            yield Pair(left, right, stretch[sign], goes_on=after < last)
 
 
-def _left(side: Sequence[Token], before: Token | None, text: str) -> Side:
+def _left(side: Sequence[Token], before: Token, text: str) -> Side:
     """The expression that a side ends with; ``before`` is the token before it, such as an equals sign."""
-    opened = next(reversed(_unmatched(side)[1]), -1)
-    tokens = tuple(side[opened + 1:])
-    if not tokens or not ends_operand(tokens[-1]):
+    _, opened = _unmatched_brackets(side)
+    begin = opened[-1] + 1 if opened else 0
+    tokens = tuple(side[begin:])
+    if not tokens or not tokens[-1].ends_operand:
         return Side()
-    first, unread = tokens[0], Side(start=tokens[0].start, end=tokens[-1].end)
-    if _unmatched(tokens)[0] or (first.kind == "op" and first.text != "-"):
+    first, start, end = tokens[0], tokens[0].start, tokens[-1].end
+    unread = Side(start=start, end=end)
+    closed, _ = _unmatched_brackets(tokens)
+    if closed or (first.kind == "op" and first.text != "-"):
         return unread
-    if opened >= 0:
-        preceding = side[opened - 1] if opened else before
-        aside = _is_aside(side[opened], preceding)
-        return Side(tokens, (), first.start, tokens[-1].end, alone=True) if aside else unread
-    if before is None:
-        return Side(tokens, (), first.start, tokens[-1].end, alone=True)
-    # After a word or a number, a minus followed by a space is an operation with an unread first operand.
-    subtracts = first.kind == "op" and before.kind in ("word", "other", "gap") and text[first.end:first.end + 1] == " "
-    if subtracts or not _clean_before(before, first, text):
+    if opened:
+        preceding = side[begin - 2] if begin > 1 else before
+        return Side(tokens, (), start, end, alone=True) if _is_aside(side[begin - 1], preceding) else unread
+    # After a word or a number, a minus and a space are an operation whose first operand was not read.
+    is_minus_and_space = first.kind == "op" and text[first.end:first.end + 1] == " "
+    is_subtraction = is_minus_and_space and before.kind in ("word", "other", "gap")
+    if is_subtraction or not _may_begin_after(before, first, text):
         return unread
     # `- 3 + 4 = 1` at the beginning of a line: a list, or a negative number.
-    sign = Token("op", "-", first.start, first.start)
-    others = ((sign, *tokens),) if before.kind == "bullet" and before.text.strip() == "-" else ()
-    return Side(tokens, others, first.start, tokens[-1].end,
-                alone=before.kind != "word" or before.text in words.BARE_MAY_FOLLOW)
+    is_after_dash = before.kind == "bullet" and before.text.strip() == "-"
+    others = ((Token("op", "-", start, start), *tokens),) if is_after_dash else ()
+    return Side(tokens, others, start, end, alone=before.kind != "word" or before.text in words.BARE_MAY_FOLLOW)
 
 
-def _unmatched(side: Sequence[Token]) -> tuple[list[int], list[int]]:
-    """Places of the closing and of the opening brackets that have no partner."""
+def _unmatched_brackets(side: Sequence[Token]) -> tuple[list[int], list[int]]:
+    """Indices of the closing and of the opening brackets without a partner."""
     closed, opened = list[int](), list[int]()
     for index, token in enumerate(side):
         if token.kind == "open":
@@ -112,108 +127,120 @@ def _unmatched(side: Sequence[Token]) -> tuple[list[int], list[int]]:
     return closed, opened
 
 
-def _is_aside(opening: Token, preceding: Token | None) -> bool:
+def _is_aside(opening: Token, preceding: Token) -> bool:
     """Whether an unmatched bracket opens a separate text.
 
-    `She has 12 (5 + 7 = 12) apples` is an aside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
+    `She has 12 (5 + 7 = 12) apples` has an aside; `2(5 + 7 = …` and `f(5 + 7 = …` are parts of more.
     """
-    if preceding is None or opening.end - opening.start > 1:
+    is_box = opening.end - opening.start > 1
+    if is_box:
         return True
-    if ends_operand(preceding) or preceding.kind == "word":
+    if preceding.ends_operand or preceding.kind == "word":
         return preceding.end < opening.start
     return preceding.kind not in ("op", "other") or preceding.text in ".,:;"
 
 
-def _right(side: Sequence[Token], after: Token | None, text: str, *, strict: bool) -> Side:
-    """The expression that a side begins with; ``after`` is the token after it. ``strict``: no word may follow."""
-    closed, opened = _unmatched(side)
-    # All brackets that open without a partner come after those that close.
-    end = behind = next(iter(closed or opened), len(side))
-    # Consecutive closing marks belong together, so the rest begins after them.
-    while closed and behind < len(side) and side[behind].kind == "close":
-        behind += 1
-    tokens = tuple(side[:end])
+def _right(side: Sequence[Token], after: Token, text: str, *, is_strict: bool) -> Side:
+    """The expression that a side begins with; ``after`` is the token after the side.
+
+    ``is_strict``: no word may follow the expression.
+    """
+    closed, opened = _unmatched_brackets(side)
+    # Unmatched brackets that open come after those that close.
+    tokens = tuple(side[:(closed or opened or [len(side)])[0]])
     if not tokens:
         return Side()
     first, last = tokens[0], tokens[-1]
-    unread = Side(start=first.start, end=last.end)
-    opens_bracket = end < len(side) and side[end].kind == "open"
-    # `= 12 (so 5 more)` has an aside, if there is a space; nothing may follow closing brackets.
-    if not ends_operand(last) or (last.end == side[end].start if opens_bracket else behind < len(side)):
-        return unread
-    cut_off = not opens_bracket and after is not None and after.kind == "ellipsis" and "." in last.text
-    if cut_off and after is not None:
-        clean = text[after.end:after.end + 1] != "%"
+    opens_bracket = bool(opened and not closed)
+    if opens_bracket:
+        # `= 12 (so 5 more)` has an aside, because there is a space.
+        is_whole = last.end < side[opened[0]].start
+        is_cut_off = False
+        is_clean = not words.AFTER_THE_NUMBER.match(text, last.end)
     else:
-        clean = _clean_after(None if opens_bracket else after, last.end if opens_bracket else side[behind - 1].end,
-                             text, strict=strict)
-    if not clean:
-        return unread
+        is_whole = all(token.kind == "close" for token in side[len(tokens):])
+        is_cut_off = after.kind == "ellipsis" and "." in last.text
+        is_percentage = text[after.end:after.end + 1] == "%"
+        is_clean = not is_percentage if is_cut_off else _may_end_before(after, side[-1].end, text, is_strict=is_strict)
+    if not (last.ends_operand and is_whole and is_clean):
+        return Side(start=first.start, end=last.end)
     return Side(tokens, tuple(_shorter(tokens, text)), first.start, last.end,
-                alone=after is None or after.kind not in ("word", "ellipsis"), cut_off=cut_off,
-                followed_by=after.text if after is not None and after.kind == "word" else "")
+                alone=after.kind not in ("word", "ellipsis"), cut_off=is_cut_off,
+                followed_by=after.text if after.kind == "word" else "")
 
 
 def _shorter(tokens: tuple[Token, ...], text: str) -> Iterator[tuple[Token, ...]]:
-    """Possible ends of a right side."""
+    """The tokens of a right side in readings in which it ends earlier."""
     # `8!` may end a sentence.
     if tokens[-1].kind == "factorial":
         yield tokens[:-1]
-    for index, token in enumerate(tokens[1:], start=1):
-        # `= 12 (5 + 7)`: a product, or the sum repeated. `1/3 of $150`, `20 times 2 people`.
-        said_again = token.text == "(" and ends_operand(tokens[index - 1]) and text[token.start - 1].isspace()
-        if said_again or (token.kind == "op" and token.end - token.start > 1 and text[token.start].isalpha()):
+    for index, (before, token) in enumerate(pairwise(tokens), start=1):
+        # `= 12 (5 + 7)` is a product, or the sum repeated.
+        is_repeated = token.text == "(" and before.ends_operand and text[token.start - 1].isspace()
+        # `1/3 of $150`, `20 times 2 people`
+        is_word = token.kind == "op" and token.end - token.start > 1 and text[token.start].isalpha()
+        if is_repeated or is_word:
             yield tokens[:index]
             return
 
 
-def _clean_before(before: Token, first: Token, text: str) -> bool:
-    """Whether an expression may begin after this token."""
-    stuck = before.end == first.start
-    if before.kind in ("break", "bullet") or before.kind in _SEPARATORS:
+def _may_begin_after(before: Token, first: Token, text: str) -> bool:
+    """Whether an expression may begin after a token."""
+    is_adjacent = before.end == first.start
+    if before.kind in ("break", "bullet") or before.kind in _BETWEEN_SIDES:
         return True
     if before.kind == "word":
-        # Both patterns end where this text ends, so a few characters before it are enough.
+        # Both patterns match at the end of this text, so a few characters are enough.
         text_before = text[max(first.start - 40, 0):first.start].casefold()
         if words.MAY_COME_BEFORE.search(text_before):
             return True
         if words.NAMED_BY_NUMBER.search(text_before):
             return False
         last = before.text.split()[-1]
-        return not stuck and last not in words.CHANGES_WHAT_FOLLOWS and (len(last) > 1 or last in "ai")
+        is_variable = len(last) == 1 and last not in "ai"
+        return not (is_adjacent or is_variable or last in words.CHANGES_WHAT_FOLLOWS)
     if before.kind != "other":
         return False
     preceding = text[before.start - 1:before.start]
-    if before.text == ":":
-        return not (preceding.isdigit() and stuck) and not preceding.isspace()
-    if before.text == ",":
-        # `14, 400 / 80` is one number for its writer.
-        return not stuck and not (preceding.isdigit() and re.fullmatch(r"\d{3}", first.text))
-    if before.text == ".":
-        # `.8 + . 84`
-        return not stuck and text[max(before.start - 2, 0):before.start].strip()[-1:] not in ("+", "-", "*", "/", "=")
-    return before.text in _PUNCTUATION_BEFORE and not (stuck and before.text in "|#")
+    match before.text:
+        case ":":
+            is_ratio = preceding.isspace() or (preceding.isdigit() and is_adjacent)
+            return not is_ratio
+        case ",":
+            # `14, 400 / 80` is one number for its writer.
+            is_grouped = preceding.isdigit() and re.fullmatch(r"\d{3}", first.text)
+            return not (is_adjacent or is_grouped)
+        case ".":
+            # `.8 + . 84`
+            follows_sign = text[max(before.start - 2, 0):before.start].strip()[-1:] in ("+", "-", "*", "/", "=")
+            return not (is_adjacent or follows_sign)
+        case "|" | "#":
+            return not is_adjacent
+    return before.text in _PUNCTUATION_BEFORE
 
 
-def _clean_after(after: Token | None, end: int, text: str, *, strict: bool) -> bool:
-    """Whether an expression may end before this token."""
+def _may_end_before(after: Token, end: int, text: str, *, is_strict: bool) -> bool:
+    """Whether an expression that ends at the character ``end`` may end before a token."""
     if words.AFTER_THE_NUMBER.match(text, end):
         return False
-    if after is None or after.kind in ("break", "bullet") or after.kind in _SEPARATORS:
+    if after.kind in ("break", "bullet") or after.kind in _BETWEEN_SIDES:
         return True
-    # Without a space only a unit may follow: `12kg` is a number with one, `12th` is not.
-    stuck = after.start == end
+    is_adjacent = after.start == end
     if after.kind == "word":
         first = after.text.split()[0]
-        if strict or (stuck and text[after.start] != "\\" and first not in words.UNITS_STUCK):
-            return False
-        return len(first) > 1 or first in words.LETTERS_BEHIND
+        # `12kg` is a number with its unit, `12th` is not.
+        is_ending = is_adjacent and text[after.start] != "\\" and first not in words.UNITS_STUCK
+        is_variable = len(first) == 1 and first not in words.LETTERS_BEHIND
+        return not (is_strict or is_ending or is_variable)
     if after.kind != "other":
         return False
     following = text[after.end:after.end + 1]
-    if after.text in ",:":
-        return not following.isdigit()
-    if after.text == ".":
-        return not following or following.isspace() or following in "\"'”’)]}$*<`" or text[after.end:after.end + 2] in (
-            r"\)", r"\]", r"\\")
-    return after.text in _PUNCTUATION_AFTER and not (stuck and after.text == "|")
+    match after.text:
+        case "," | ":":
+            return not following.isdigit()
+        case ".":
+            ends_formula = text[after.end:after.end + 2] in (r"\)", r"\]", r"\\")
+            return not following or following.isspace() or following in _QUOTES_AND_BRACKETS or ends_formula
+        case "|":
+            return not is_adjacent
+    return after.text in _PUNCTUATION_AFTER

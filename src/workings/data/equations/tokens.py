@@ -1,48 +1,56 @@
-r"""Tokens of a text that may hold equations, plain or in LaTeX, each with its place in the text.
+r"""Splits a text that may hold equations, plain or in LaTeX, into tokens.
 
-There are two steps. `tokenize` cuts a whole text. White space, currency signs, mathematical delimiters and Markdown's
-emphasis say nothing about a value and give no token; anything unknown is `other`, at which every expression ends.
-`mark` then reads the words after numbers:
+    text    3 dozen eggs \times 4 is $1,200$
+    tokens  number 3, word dozen, word eggs, op *, number 4, word is, number 1200
 
-    text      3 dozen eggs + 4 is 40
-    tokenize  number 3, word dozen, word eggs, op +, number 4, word is, number 40
-    mark      number 3, scale 12, unit eggs, op +, number 4, says =, number 40
+White space, currency signs, mathematical delimiters and Markdown's emphasis change no value, so they give no token.
+`workings.data.equations.meanings` then decides what the words mean.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from workings.data.equations import words
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of a text."""
+    r"""A piece of a text.
+
+    `tokenize` gives these kinds:
+
+    - numbers: `number` (`1,200`, `.5`), `fraction` (`\frac12`)
+    - signs after a number: `power` (`²`), `factorial` (`!`)
+    - signs before their operands: `frac`, `binom`, `sqrt`
+    - other signs: `op` (`+`, `\times`, `%`), `open` and `close` (brackets)
+    - signs between two sides: `equals` (`=`), `about` (`≈`), `relation` (`<`, `\implies`)
+    - text: `word`, `break` (end of a line), `bullet` (`2.` of a list), `ellipsis` (`...`), `other` (anything else)
+
+    `workings.data.equations.meanings.mark` adds `scale` (`dozen`: a factor), `cents` (a hundredth), `unit`
+    (`square feet`), `says` (`is`: a word for an equals sign) and `gap` (between two numbers without a sign: `3 4`).
+    """
 
     kind: str
-    r"""From `tokenize`: `number` (`1,200`, `.5`), `fraction` (`\frac12`), `power` (`²`), `factorial` (`!`); `op` (`+`,
-    `\times`, `%`), `open` and `close` (brackets), `frac`, `binom` and `sqrt` (before their operands); `equals` (`=`),
-    `about` (`≈`), `relation` (`<`, `\implies`); `word`, `break` (end of a line), `bullet` (`2.` of a list), `ellipsis`
-    (`...`) and `other`.
-
-    From `mark` only: `scale` (`dozen`: a factor), `cents` (a hundredth), `unit` (`square feet`), `says` (`is`: a word
-    for an equals sign) and `gap` (between two numbers without a sign, as in `3 4`)."""
     text: str
     """The normalized text: operators in one spelling, numbers without grouping."""
     start: int
+    """First character in the text."""
     end: int
 
+    @property
+    def ends_operand(self) -> bool:
+        """Whether an expression may end with this token."""
+        return self.kind in _END_OPERAND or (self.kind == "op" and self.text == "%")
 
-_NORMALIZED = {**dict.fromkeys(("×", "·", "⋅", "∙", "∗", "✕", "x", "X", r"\cdot", r"\times", r"\ast"), "*"),
-               "÷": ":", r"\div": ":", "−": "-", "–": "-", "⁄": "/", "**": "^", r"\%": "%"}
-"""`:` means a division sign, which binds two fractions less tightly than the strokes within them."""
+
+_END_OPERAND = frozenset({"number", "fraction", "close", "unit", "power", "scale", "cents", "factorial"})
+# `:` is a division sign that binds two fractions less tightly than the strokes within them.
+_OPERATORS = {**dict.fromkeys(("×", "·", "⋅", "∙", "∗", "✕", r"\cdot", r"\times", r"\ast"), "*"),
+              "÷": ":", r"\div": ":", "−": "-", "–": "-", "⁄": "/", "**": "^", r"\%": "%"}
 _SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _GROUP = r"(?:,|\{,\}|,\\!|\\,)"
 _RELATIONS = ("ne|neq|le|leq|leqslant|ge|geq|geqslant|lt|gt|equiv|sim|cong|to|rightarrow|Rightarrow|implies|iff|"
               "Leftrightarrow|Longrightarrow|longrightarrow|therefore|because|in|mid")
-# Alternatives are tried in order, and the last one takes any character. `_token` makes kinds of tokens of the groups.
-_TOKEN = re.compile(rf"""
+# Alternatives are tried in order. The last one takes any character, so the pieces cover the whole text.
+_PIECE = re.compile(rf"""
     (?P<power>[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+)  # ²
     # apples, it's, half-eaten
   | (?P<word>(?!US\$|sqrt\()[^\W\d_²³¹⁰⁴-⁹]+(?:['’][^\W\d_]+|(?<=[^\W\d_]{{2}})-[^\W\d_]{{2,}})*)
@@ -77,207 +85,77 @@ _TOKEN = re.compile(rf"""
   | (?P<other>\\[a-zA-Z]+|.)
 """, re.VERBOSE | re.DOTALL)
 _AMOUNT_FOLLOWS = re.compile(r"\s*\\?[$€£]?\s*[\d.(]")
-# A number that begins with 0 and a digit is part of a time, a date or a code; no sum has one that long.
+# A number that begins with 0 and a digit is part of a time, a date or a code. No sum has a number of 300 digits.
 _NO_AMOUNT = re.compile(r"0\d|\d{300}")
 _BEFORE_OPERATION = re.compile(r"[\d)\]}%!⁰-⁹²³¹a-zA-Z$]")
 _OPERAND_BEGINS = re.compile(r"[\d(\[{.$€£√\\a-zA-Z+−-]")
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of a text in order. Time in proportion to its length."""
+    """All tokens of a text in order. The time is in proportion to the text's length."""
     tokens: list[Token] = []
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        assert match is not None  # the last alternative takes any character
-        kind, piece = match.lastgroup or "other", match.group()
-        end = match.end()
-        if kind != "skip" and (token := _token(text, kind, piece, position, tokens)):
-            tokens.append(token)
-        position = end
+    for piece in _PIECE.finditer(text):
+        kind_and_text = _kind_and_text(piece, tokens)
+        if kind_and_text is not None:
+            tokens.append(Token(*kind_and_text, piece.start(), piece.end()))
     return tokens
 
 
-def ends_operand(token: Token) -> bool:
-    """Whether an expression may end with this token."""
-    return token.kind in ("number", "fraction", "close", "unit", "power", "scale", "cents", "factorial") or (
-        token.kind == "op" and token.text == "%")
-
-
-def _token(text: str, kind: str, piece: str, at: int, before: list[Token]) -> Token | None:
-    """The token of a piece, or None where it only decorates the text."""
-    end = at + len(piece)
+def _kind_and_text(piece: re.Match[str], before: list[Token]) -> tuple[str, str] | None:
+    """Kind and normalized text of a piece's token, ``before`` which there are others; None for mere decoration."""
+    kind, written = piece.lastgroup or "other", piece.group()
     match kind:
-        case "number":
-            plain = re.sub(r"[^\d.eE+-]", "", piece)
-            return Token("other" if _NO_AMOUNT.match(plain) else "number", plain, at, end)
-        case "emphasis" | "op" if not _is_operation(text, piece, at, end):
+        case "skip":
             return None
+        case "number":
+            digits = re.sub(r"[^\d.eE+-]", "", written)
+            return "other" if _NO_AMOUNT.match(digits) else "number", digits
         case "emphasis" | "op":
-            return Token("op", _NORMALIZED.get(piece, piece), at, end)
-        case "word" if piece in "xX" and before and ends_operand(before[-1]) and _AMOUNT_FOLLOWS.match(text, end):
-            return Token("op", "*", at, end)
+            return ("op", _OPERATORS.get(written, written)) if _is_operation(piece) else None
+        case "word" if written in ("x", "X") and _is_times(piece, before):
+            return "op", "*"
         case "word" | "sign":
-            return Token("word", piece.removeprefix("\\").casefold(), at, end)
+            return "word", written.removeprefix("\\").casefold()
         case "named":
-            inner = piece[piece.index("{") + 1:-1].strip()
-            plain_number = re.fullmatch(r"\d+(?:\.\d+)?", inner)
-            kind = "number" if plain_number else "other" if re.search(r"[\d\\$=]", inner) else "word"
-            return Token(kind, inner.casefold().strip(" .,;:"), at, end) if inner else None
+            content = written[written.index("{") + 1:-1].strip()
+            text = content.casefold().strip(" .,;:")
+            return (_kind_of_content(content), text) if text else None
         case "power":
-            return Token("power", piece.translate(_SUPERSCRIPT), at, end)
+            return "power", written.translate(_SUPERSCRIPT)
         case "factorial":
-            # With a space before it, it ends a sentence; `5!` before a word may do either.
-            stuck = bool(before) and before[-1].end == at and before[-1].kind in ("number", "close")
-            return Token("factorial" if stuck else "other", "!", at, end)
+            # A mark after a space ends a sentence. `5!` before a word may be either.
+            follows_operand = before and before[-1].end == piece.start() and before[-1].kind in ("number", "close")
+            return "factorial" if follows_operand else "other", "!"
         case "code":
-            return Token("other", piece, at, end)
+            return "other", written
         case "boxed":
-            return Token("open", "{", at, end)
+            return "open", "{"
         case _:
-            return Token(kind, piece, at, end)
+            return kind, written
 
 
-def _is_operation(text: str, piece: str, at: int, end: int) -> bool:
-    """Whether stars are an operation and not emphasis; other signs always are."""
-    if piece not in ("*", "**"):
+def _kind_of_content(content: str) -> str:
+    r"""The kind of a token for the content of `\text{…}`."""
+    if re.fullmatch(r"\d+(?:\.\d+)?", content):
+        return "number"
+    return "other" if re.search(r"[\d\\$=]", content) else "word"
+
+
+def _is_times(letter: re.Match[str], before: list[Token]) -> bool:
+    """Whether an x between two numbers is a multiplication sign: `3 x 4`."""
+    return bool(before) and before[-1].ends_operand and _AMOUNT_FOLLOWS.match(letter.string, letter.end()) is not None
+
+
+def _is_operation(sign: re.Match[str]) -> bool:
+    """Whether a sign is an operation. Stars may be Markdown's emphasis instead; every other sign is one."""
+    text, (start, end), stars = sign.string, sign.span(), sign.group()
+    if stars not in ("*", "**"):
         return True
-    spaces = (text[at - 1:at] == " ", text[end:end + 1] == " ")
-    # Markdown never puts blanks on both sides of a mark, so this star multiplies.
-    if piece == "*" and spaces == (True, True):
+    space_before, space_after = text[start - 1:start] == " ", text[end:end + 1] == " "
+    # Markdown never puts spaces on both sides of a mark, so this star multiplies.
+    if stars == "*" and space_before and space_after:
         return True
-    before, after = text[max(at - 9, 0):at].rstrip(" "), text[end:end + 9].lstrip(" ")
+    before, after = text[max(start - 9, 0):start].rstrip(" "), text[end:end + 9].lstrip(" ")
     if not _BEFORE_OPERATION.match(before[-1:]) or not _OPERAND_BEGINS.match(after):
         return False
-    return spaces[0] == spaces[1] or (piece == "*" and spaces == (False, True))
-
-
-_BEGIN_OPERAND = frozenset({"number", "fraction", "frac", "binom", "sqrt", "open"})
-_MULTIPLIED_WITHOUT_SIGN = frozenset({"number", "close", "fraction"})
-_MAX_UNIT_WORDS = 2
-_MAX_ASIDE_WORDS = 4
-_MATH_ENDS = re.compile(r"\$\s+\\?\$|\\[)\]]")
-
-
-_Read = tuple[list[Token], int]
-"""What some words mean, as tokens, and the index of the token after these words."""
-
-
-def mark(tokens: Sequence[Token], text: str) -> list[Token]:
-    """The tokens with words after numbers replaced by `op`, `power`, `scale`, `cents`, `says` and `unit`.
-
-    Asides (`(ones)`) and breaks within a chain are left out; a `gap` is put between two numbers side by side.
-    """
-    marked: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        if marked and ends_operand(marked[-1]):
-            read = _after_operand(tokens, at, marked, text)
-            if read is not None:
-                meaning, at = read
-                marked += meaning
-                continue
-            if token.kind in _BEGIN_OPERAND:
-                marked += _between(marked[-1], token, text)
-        marked.append(token)
-        at += 1
-    return marked
-
-
-def _after_operand(tokens: Sequence[Token], at: int, marked: list[Token], text: str) -> _Read | None:
-    """The break, aside or words at ``at``, after an operand; None if they are kept as they are."""
-    if tokens[at].kind == "break":
-        # A chain continues if the next line begins with an equals sign.
-        next_index = next((index for index in range(at, len(tokens)) if tokens[index].kind != "break"), at)
-        return ([], next_index) if tokens[next_index].kind in ("equals", "about") else None
-    if marked[-1].end < tokens[at].start:
-        aside_end = _aside(tokens, at)
-        if aside_end is not None:
-            return [], aside_end
-    return _word(tokens, at, marked, text)
-
-
-def _between(before: Token, token: Token, text: str) -> list[Token]:
-    """Meaning of two operands without a sign between them: a product, the end of one formula, or a gap."""
-    if _MATH_ENDS.search(text, before.end, token.start):
-        return [Token("break", "", token.start, token.start)]
-    # `2\frac12` may be 2 and a half.
-    is_mixed = before.kind == "number" and token.kind in ("frac", "fraction")
-    if token.kind == "number" or is_mixed or before.kind not in _MULTIPLIED_WITHOUT_SIGN:
-        return [Token("gap", "", token.start, token.start)]
-    return []
-
-
-def _aside(tokens: Sequence[Token], at: int) -> int | None:
-    """Index after words in brackets, as in `29 x 1 (ones) = 29`; None without such words."""
-    inside = tokens[at + 1:at + 2 + _MAX_ASIDE_WORDS]
-    end = next((index for index, token in enumerate(inside) if token.kind != "word" or len(token.text) == 1), 0)
-    return at + end + 2 if tokens[at].text == "(" and end and inside[end].kind == "close" else None
-
-
-def _word(tokens: Sequence[Token], at: int, marked: list[Token], text: str) -> _Read | None:
-    """The meaning of the words at ``at``, after an operand; None if they end the expression."""
-    token, before = tokens[at], marked[-1]
-    if token.kind == "word":
-        # A letter directly after a number is a variable.
-        if before.end == token.start and text[token.start] not in "\\¢" and token.text not in words.UNITS_STUCK:
-            return None
-        if change := words.CHANGES.get(token.text):
-            return [Token(*change, token.start, token.end)], at + 1
-        operation = _operation(tokens, at, marked)
-        if operation is not None:
-            return operation
-    end = _unit_end(tokens, at, text)
-    if end is None:
-        return None
-    unit = " ".join(one.text for one in tokens[at:end])
-    return [Token("unit", unit, token.start, tokens[end - 1].end)], end
-
-
-def _operation(tokens: Sequence[Token], at: int, marked: list[Token]) -> _Read | None:
-    """The operation (`plus`) or equals sign (`is equal to`) that the words at ``at`` mean; None for other words."""
-    before = marked[-1]
-    # `20% of 50` and `1/2 of 8` are products; `2 of 3` counts.
-    is_part = before.text == "%" or before.kind == "fraction" or (len(marked) > 2 and marked[-2].text == "/")
-    # The longest phrase first.
-    for end in range(min(at + 3, len(tokens)), at, -1):
-        phrase = " ".join(one.text for one in tokens[at:end])
-        if phrase not in words.PHRASES:
-            continue
-        kind, text = words.PHRASES[phrase]
-        following = tokens[end].kind if end < len(tokens) else ""
-        # A single word may also be one of prose, so an operand has to follow; after `is` a number.
-        fits = following in ({"number"} if kind == "says" else _BEGIN_OPERAND) and (text != "of" or is_part)
-        if fits or end > at + 1:
-            return [Token(kind, text, tokens[at].start, tokens[end - 1].end)], end
-    return None
-
-
-def _unit_end(tokens: Sequence[Token], at: int, text: str) -> int | None:
-    """Index after a unit (`apples`, `square feet`, `km/h`, `/hour`) if the expression goes on there; else None."""
-    end, count = at, 0
-    while end < len(tokens) and count < _MAX_UNIT_WORDS:
-        token = tokens[end]
-        stroke = token.text == "/" and end + 1 < len(tokens) and tokens[end + 1].kind == "word" \
-            and tokens[end + 1].start == token.end
-        if stroke:
-            end += 2
-            count += 1
-        elif token.kind == "word" and token.text not in words.NO_UNITS and (
-                # A single letter is a variable, except in a TeX command and after a slash (`km/h`).
-                len(token.text) > 1 or text[token.start] == "\\" or (end > at and tokens[end - 1].text == "/")):
-            end += 1
-            count += 1
-        else:
-            break
-        if end < len(tokens) and tokens[end].kind == "power":
-            end += 1
-        elif end + 1 < len(tokens) and tokens[end].text == "^" and tokens[end + 1].text in ("2", "3"):
-            end += 2
-    if not count or end >= len(tokens):
-        return None
-    following = tokens[end]
-    goes_on = following.kind in ("equals", "about", "relation", "close") or (
-        following.kind == "op" and following.text != "%") or _aside(tokens, end) is not None
-    return end if goes_on else None
+    return space_before == space_after or (stars == "*" and space_after)

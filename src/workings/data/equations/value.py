@@ -1,9 +1,9 @@
-"""The exact value of one side of an equation, in every reading that a careful writer may have meant.
+"""Works out one side of an equation exactly, in every reading that a careful writer may have meant.
 
-An equation is called wrong only when no reading of its sides holds, so an ambiguous notation has several values here.
+`6/2(3)` is 9 or 1, and `20%` is 1/5 or 20. An equation is called wrong only if no reading of its sides holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -14,15 +14,18 @@ from workings.data.equations.tokens import Token
 MAX_TOKENS = 200
 """Tokens of one side; a longer one is not read."""
 MAX_BITS = 4_000
-"""Maximum bits of numerator or denominator, because exact fractions grow without bound."""
-# An open bracket costs eight frames of Python's stack and a sign one: together they stay far below its limit.
+"""Maximum bits of a numerator or denominator, because exact fractions grow without bound."""
+# An open bracket takes eight frames of Python's stack, and a sign one. So many stay far below the stack's limit.
 _MAX_DEPTH = 40
 _MAX_EXPONENT = 64
-_MULTIPLIED_WITHOUT_SIGN = frozenset({"open", "frac", "fraction", "sqrt", "binom"})
-_STRENGTHS = {"+": 1, "-": 1, "*": 2, "of": 2, "/": 2, ":": 2}
-_END = Token("end", "", 0, 0)
 # 100! has 525 bits.
 _MAX_FACTORIAL = 100
+_MULTIPLIED_WITHOUT_SIGN = frozenset({"open", "frac", "fraction", "sqrt", "binom"})
+_END = Token("end", "", 0, 0)
+# How strongly operations bind.
+_NOT_AT_ALL, _SUM, _PRODUCT, _TIGHT = range(4)
+_STRENGTHS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "of": _PRODUCT, "/": _PRODUCT, ":": _PRODUCT}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 class NotRead(Exception):
@@ -57,34 +60,42 @@ def values(tokens: Sequence[Token]) -> tuple[Fraction, ...]:
         return (Fraction(tokens[0].text),)
     if not tokens or len(tokens) > MAX_TOKENS or sum(token.kind == "open" for token in tokens) > _MAX_DEPTH:
         raise NotRead
-    kinds = {token.kind for token in tokens}
-    texts = [token.text for token in tokens]
-    numbers: list[Fraction] = []
-    # A second reading is tried only where its notation is used.
-    # Of 24 readings at most; nearly every side has one.
-    divisions = sum(text in ("/", ":") for text in texts) + ("open" in kinds and "/" in texts)
-    for choice in product(
-            (False, True) if divisions > 1 else (False,),
-            (False, True) if "-" in texts and ("^" in texts or "power" in kinds) else (False,),
-            ("part", "unit", "of_sum") if "%" in texts else ("part",),
-            (False, True) if kinds & {"scale", "cents"} else (False,)):
+    found: list[Fraction] = []
+    for reading in _readings(tokens):
         try:
-            numbers.append(_Expression(tokens, _Reading(*choice)).value())
+            found.append(_Expression(tokens, reading).value())
         except NotRead:
-            # What fails in the usual reading is not rescued by another one.
-            if not numbers:
+            # Another reading does not rescue what fails in the usual one.
+            if not found:
                 raise
-    return tuple(dict.fromkeys(numbers))
+    return tuple(dict.fromkeys(found))
+
+
+def _readings(tokens: Sequence[Token]) -> Iterator[_Reading]:
+    """The readings of the notations that are used, the usual one first: nearly always one, at most 24."""
+    kinds, texts = {token.kind for token in tokens}, [token.text for token in tokens]
+    divisions = texts.count("/") + texts.count(":")
+    may_be_tight = divisions > 1 or ("/" in texts and "open" in kinds)
+    has_power = "^" in texts or "power" in kinds
+    for choice in product((False, True) if may_be_tight else (False,),
+                          (False, True) if has_power and "-" in texts else (False,),
+                          ("part", "unit", "of_sum") if "%" in texts else ("part",),
+                          (False, True) if kinds & {"scale", "cents"} else (False,)):
+        yield _Reading(*choice)
 
 
 class _Expression:
-    """Precedence climbing. Powers bind from the right: `2^3^2` is 512."""
+    """Reads tokens by precedence climbing. Powers bind from the right: `2^3^2` is 512."""
 
     def __init__(self, tokens: Sequence[Token], reading: _Reading) -> None:
-        self._tokens, self._reading, self._at, self._signs = (*tokens, _END), reading, 0, 0
+        self._tokens = (*tokens, _END)
+        self._reading = reading
+        self._at = 0
+        self._signs = 0
 
     def value(self) -> Fraction:
-        value = self._read(1)
+        """The value of the whole expression."""
+        value = self._read(_SUM)
         if self._token is not _END:
             raise NotRead
         return value
@@ -101,34 +112,35 @@ class _Expression:
         return self._tokens[self._at - 1]
 
     def _read(self, least: int) -> Fraction:
-        """Operations that bind at least this strongly: 1 for sums, 2 for products, 3 for what is `tight`."""
+        """The value of all operations from here on that bind at least this strongly."""
         value = self._signed()
         while (strength := self._strength()) >= least:
             sign = self._take().text if self._token.kind == "op" else "*"
             start = self._at
             operand = self._read(strength + 1)
-            # Bounded at every step: the numerators of long products would grow without end.
-            if sign in "/:":
+            # Every step is bounded: the numerators of long products would grow without end.
+            if sign in ("/", ":"):
                 value = _divided(value, operand)
-            elif strength > 1:
+            elif strength > _SUM:
                 value = _bounded(value * operand)
             else:
-                # `80 - 25%`: only where the percentage is all of the term.
-                alone = self._at == start + 2 and self._tokens[start + 1].text == "%"
-                if self._reading.percent == "of_sum" and alone:
+                # `80 - 25%`, where the percentage is the whole term.
+                is_percentage = self._at == start + 2 and self._tokens[start + 1].text == "%"
+                if is_percentage and self._reading.percent == "of_sum":
                     operand = value * operand / 100
                 value = _bounded(value + operand if sign == "+" else value - operand)
         return value
 
     def _strength(self) -> int:
-        """How strongly the next token binds two values; 0 for one that does not."""
+        """How strongly the next token binds two values."""
         token = self._token
         if token.kind in _MULTIPLIED_WITHOUT_SIGN:
-            return 3 if self._reading.tight else 2
+            return _TIGHT if self._reading.tight else _PRODUCT
         if token.kind != "op":
-            return 0
-        tight = token.text == "/" and self._reading.tight and self._binds_tightly()
-        return 3 if tight else _STRENGTHS.get(token.text, 0)
+            return _NOT_AT_ALL
+        if token.text == "/" and self._reading.tight and self._binds_tightly():
+            return _TIGHT
+        return _STRENGTHS.get(token.text, _NOT_AT_ALL)
 
     def _binds_tightly(self) -> bool:
         """Whether a stroke makes a fraction of its two numbers: without spaces, or the last one of `14 / 1 / 4`."""
@@ -142,12 +154,11 @@ class _Expression:
         self._signs += 1
         if self._signs > _MAX_DEPTH:
             raise NotRead
-        minus = self._take().text == "-"
-        # A minus of the first number, if it binds stronger than the power.
-        if minus and self._reading.minus_first and self._token.kind == "number":
+        is_minus = self._take().text == "-"
+        if is_minus and self._reading.minus_first and self._token.kind == "number":
             return self._raised(-self._postfix())
         value = self._signed()
-        return -value if minus else value
+        return -value if is_minus else value
 
     def _raised(self, base: Fraction) -> Fraction:
         if self._token.kind == "power":
@@ -158,26 +169,30 @@ class _Expression:
         if not self._next_is("^"):
             return base
         self._take()
-        minus = self._next_is("-") and bool(self._take())
+        is_minus = self._next_is("-")
+        if is_minus:
+            self._take()
         exponent = self._raised(self._postfix())
         # `9^1/2` is written for a root as often as for a half of 9.
         if self._next_is("/") and self._tokens[self._at - 1].end == self._token.start:
             raise NotRead
-        return _raise(base, -exponent if minus else exponent)
+        return _raise(base, -exponent if is_minus else exponent)
 
     def _postfix(self) -> Fraction:
         value = self._atom()
         while True:
             token = self._token
             if self._next_is("%"):
-                value = value if self._reading.percent != "part" else value / 100
+                if self._reading.percent == "part":
+                    value /= 100
             elif token.kind == "factorial":
                 # Bounded, because a model may write any number in front of the mark.
                 if value.denominator != 1 or not 0 <= value <= _MAX_FACTORIAL:
                     raise NotRead
                 value = Fraction(factorial(int(value)))
             elif token.kind in ("scale", "cents"):
-                value = value if self._reading.plain_units else _bounded(value * Fraction(token.text))
+                if not self._reading.plain_units:
+                    value = _bounded(value * Fraction(token.text))
             elif token.kind != "unit":
                 return value
             self._take()
@@ -188,11 +203,11 @@ class _Expression:
             case "number":
                 return _bounded(Fraction(token.text))
             case "fraction":
-                digits = [character for character in token.text if character.isdigit()]
-                return _divided(Fraction(digits[0]), Fraction(digits[1]))
+                top, bottom = (Fraction(character) for character in token.text if character.isdigit())
+                return _divided(top, bottom)
             case "open":
-                value = self._read(1)
-                if self._take().text != {"(": ")", "[": "]", "{": "}"}[token.text]:
+                value = self._read(_SUM)
+                if self._take().text != _CLOSING[token.text]:
                     raise NotRead
                 return value
             case "frac":
@@ -223,13 +238,12 @@ def _divided(top: Fraction, bottom: Fraction) -> Fraction:
 
 
 def _raise(base: Fraction, exponent: Fraction) -> Fraction:
-    # A root is not expected in a worked step, and a large power is not worked out at all.
+    # No root is expected in a worked step, and no large power.
     if exponent.denominator != 1 or abs(exponent) > _MAX_EXPONENT:
         raise NotRead
     if exponent < 0 and base == 0:
         raise DividesByZero
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-    # How large a power gets is known before it is worked out.
     if bits * abs(exponent) > MAX_BITS:
         raise NotRead
     return base ** int(exponent)
@@ -242,10 +256,10 @@ def _binomial(top: Fraction, bottom: Fraction) -> Fraction:
 
 
 def _root(value: Fraction) -> Fraction:
-    """The square root of a square; of anything else it is not a fraction."""
+    """The square root of a square. Other roots are no fractions, so they are not read."""
     if value < 0:
         raise NotRead
-    # Fractions are reduced, so that one is a square where its top and its bottom are.
+    # A fraction is reduced, so it is a square if its numerator and denominator are.
     root = Fraction(isqrt(value.numerator), isqrt(value.denominator))
     if root * root != value:
         raise NotRead

@@ -1,10 +1,16 @@
 """Additions of two 2-digit numbers with the carry written out.
 
-There are 8,100 such problems. Problems are split by their unordered pair, so 25+47 never trains a model that is asked
-47+25. Items take one order of their pair, so that every item is a separate problem.
+    What is 47+25?
+    7+5=12, write 2 carry 1
+    4+2+1=7
+    72
+
+There are 8,100 such problems. They are split by unordered pairs: 25+47 never trains a model that is asked 47+25. An
+item takes one of the two orders.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from workings.data.generators.base import rank
@@ -15,7 +21,7 @@ VERSION = 1
 """Raised whenever the same seed would give other problems or other texts."""
 
 TIMES_COLUMN_SHOWN = 2
-"""Times each column is shown before a problem without news comes."""
+"""How often each column is shown before problems come that show no new one."""
 
 _OPERANDS = range(10, 100)
 _CATEGORY = {(0, 0): "no_carry", (1, 0): "carry_from_ones", (0, 1): "carry_from_tens", (1, 1): "two_carries"}
@@ -23,17 +29,18 @@ _DIFFICULTY = ("easy", "medium", "hard")
 
 
 def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
-    """Traces to train on and held-out ones, disjoint by unordered pair; traces that show new columns come first.
+    """Traces to train on and held-out ones, disjoint by unordered pair. Traces that show new columns come first.
 
-    With ``n_items`` = 500 there are about 7,100 traces to choose from. Raises `RequestError` if there are fewer
-    problems than requested.
+    With 500 items there are about 7,100 traces to choose from. Raises `RequestError` if there are fewer problems than
+    requested.
     """
-    pairs = sorted(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b),
-                   key=lambda pair: rank(seed, "addition", VERSION, "pair", *pair))
+    def ranked(pairs: Iterable[tuple[int, int]], purpose: str) -> list[tuple[int, int]]:
+        return sorted(pairs, key=lambda pair: rank(seed, "addition", VERSION, purpose, *pair))
+
+    pairs = ranked(((a, b) for a in _OPERANDS for b in _OPERANDS if a <= b), "pair")
     held_out, trained = pairs[:n_items], pairs[n_items:]
-    # Both orders of a trained pair may be traces; a set has no order, the rank gives it one.
-    problems = _facts_first(sorted({order for a, b in trained for order in ((a, b), (b, a))},
-                                   key=lambda pair: rank(seed, "addition", VERSION, "order", *pair)))
+    # Both orders of a trained pair may be traces.
+    problems = _new_columns_first(ranked({*trained, *((b, a) for a, b in trained)}, "order"))
     if n_train < 1 or n_items < 1 or len(held_out) < n_items or len(problems) < n_train:
         raise RequestError(
             f"{n_train} traces and {n_items} items of addition cannot be made",
@@ -44,18 +51,17 @@ def make(n_train: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace
     return [_trace(a, b, seed) for a, b in problems[:n_train]], [_trace(a, b, seed) for a, b in turned]
 
 
-def _facts_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same problems; first those that show a column which fewer than `TIMES_COLUMN_SHOWN` earlier ones have shown.
+def _new_columns_first(problems: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same problems; first those with a column that fewer than `TIMES_COLUMN_SHOWN` earlier ones have shown.
 
-    There are 100 columns of ones and 162 of tens (with and without a carry). About 370 problems show each column
-    twice where random ones need thousands, so that a few hundred traces hold everything there is to learn.
+    There are 100 columns of ones and 162 of tens (with and without a carry). About 370 problems in this order show each
+    column twice; in a random order it takes thousands. So a few hundred traces hold everything that can be learned.
     """
     shown: Counter[tuple[int, ...]] = Counter()
     first, rest = [], []
     for a, b in problems:
         carry, _ = carries(a, b)
         columns = ((a % 10, b % 10), (a // 10, b // 10, carry))
-        # One rare column is enough; the other is then shown more often.
         if min(shown[column] for column in columns) < TIMES_COLUMN_SHOWN:
             first.append((a, b))
             shown.update(columns)
@@ -85,7 +91,6 @@ def labels(a: int, b: int) -> dict[str, Any]:
     the ones. `core`: the rest. Difficulty counts the carries.
     """
     from_ones, from_tens = carries(a, b)
-    # First, because a sum that carries twice also has a third digit.
     if from_ones and from_tens:
         section = "trace_sensitive"
     elif a % 10 == 0 or b % 10 == 0 or from_tens:

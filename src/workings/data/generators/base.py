@@ -1,7 +1,7 @@
-"""Shared by all generators: an order that is the same on every machine.
+"""An order of problems that is the same on every machine.
 
-`random.Random` promises its stream only for `random()`; generators sort by SHA-256 instead, so that a seed names the
-same data for good, on every machine and in every version of Python.
+Generators sort by SHA-256 instead of shuffling with `random.Random`, which promises to keep only the numbers of
+`random()` from one version of Python to the next. So a seed names the same data for good.
 """
 
 import hashlib

@@ -1,8 +1,12 @@
-"""Questions of the quickstart: units, with the multiplication written out, and everyday facts to remember.
+"""Questions of the quickstart: conversions of units, and everyday facts.
 
-A unit question asks for a two-digit number times a known factor ("How many eggs are in 84 dozen?"). Its steps multiply
-tens and ones and add both. The facts are general knowledge; a model that is trained on units alone forgets them.
-Traces and items never share a question.
+    How many eggs are in 84 dozen?
+    80*12=960
+    4*12=48
+    960+48=1008 eggs
+
+The facts are general knowledge, which a model forgets if it is trained on units alone. Traces and items never share a
+question.
 """
 
 import json
@@ -27,22 +31,22 @@ _NUMBERS = [number for number in range(11, 100) if number % 10]
 
 
 def make_units(n_traces: int, n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
-    """Traces about units, and others to ask; no question is in both. Raises `RequestError` for more than the 810."""
-    pairs = sorted(((number, question) for number in _NUMBERS for question in UNITS),
-                   key=lambda pair: rank(seed, "units", VERSION, *pair))
+    """Traces about units, and others to ask; no question is in both. Raises `RequestError` for more than 810."""
+    pairs = [(number, question) for number in _NUMBERS for question in UNITS]
+    pairs.sort(key=lambda pair: rank(seed, "units", VERSION, *pair))
     if not 0 < n_traces + n_items <= len(pairs):
         raise RequestError(f"unit_conversion has {len(pairs)} problems, but {n_traces + n_items} were requested",
                            f"1 to {len(pairs)} traces and items together", "another --n and --items")
-    traces = [_trace(number, question, seed) for number, question in pairs[:n_items + n_traces]]
+    traces = [_trace(number, question, seed) for number, question in pairs[:n_traces + n_items]]
     return traces[n_items:], traces[:n_items]
 
 
 def make_facts(n_items: int, seed: int) -> tuple[list[Trace], list[Trace]]:
     """Traces about everyday facts, and ``n_items`` others to ask."""
     kinds = json.loads(files("workings.data.generators").joinpath("facts.json").read_text(encoding="utf-8"))
-    facts = sorted(((kind["question"], kind["sentence"], about, answer)
-                    for kind in kinds for about, answer in kind["facts"].items()),
-                   key=lambda fact: rank(seed, "facts", VERSION, *fact))
+    facts = [(kind["question"], kind["sentence"], about, answer)
+             for kind in kinds for about, answer in kind["facts"].items()]
+    facts.sort(key=lambda fact: rank(seed, "facts", VERSION, *fact))
     traces = [Trace(id=f"fact-{number}", prompt=question.format(about), answer=answer, section="facts",
                     category="everyday", difficulty="easy", steps=(sentence.format(about, answer),),
                     licence="CC0-1.0", source=f"workings:facts version {VERSION} seed {seed}")

@@ -1,7 +1,12 @@
-"""Splits one text into reasoning and answer, in common notations, and finds the answer that a text marks.
+r"""Splits one text into its steps and its answer, in the notations that files and models use.
 
-Answers are found by the rules of `workings.answers.extract`; only marks count here. What a sentence says is found where
-an answer is expected, and not in texts that may have no answer.
+    <think>3+4=7</think>7                                      tags; also <reasoning>, <answer>
+    <|channel>thought\n3+4=7<channel|>7                        the channel of Gemma 4
+    3+4=7\n#### 7                                              GSM8K
+    3+4=7\n\boxed{7}                                           a box
+
+Marks are found by the rules of `workings.answers.extract`. Sentences such as "The answer is 7" do not count here,
+because a text may have no answer.
 """
 
 import re
@@ -13,6 +18,12 @@ from workings.answers.thinking import OTHER_THINKING
 _ONLY_BOX = re.compile(
     r"[\s*$:,.]*(?:(?:so|thus|therefore|hence|the|it|final|answer|is|\\\(|\\\[)[\s*$:,.]*)*"
     r"\\(?:boxed|fbox)\s*\{.*\}[\s*$.]*(?:\\\)|\\\])?[\s*$.]*", re.IGNORECASE)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_TAGS = re.compile(r"</?(?:think|reasoning|answer)>")
+_CHANNEL_BEGINS, _CHANNEL_ENDS = "<|channel>", "<channel|>"
+_ANNOTATION = re.compile(r"<<([^<>\n]*)>>")
+
+StepsAndAnswer = tuple[tuple[str, ...], str]
 
 
 def marked_answer(text: str) -> str:
@@ -21,11 +32,10 @@ def marked_answer(text: str) -> str:
     >>> marked_answer(r"3+4=7, so \boxed{7}."), marked_answer("It is 7.")
     ('7', '')
     """
-    lines = text.strip().splitlines()
-    # A heading of markdown begins with `####` as well.
-    marked = [line.lstrip().startswith("####") for line in lines]
-    hashes = ("hashes",) if sum(marked) == 1 and marked[-1] else ()
-    return extract(text, "text", ("answer_tag", *hashes, "boxed")).text
+    marked = [line.lstrip().startswith("####") for line in text.strip().splitlines()]
+    # Other lines with `####` are headings of Markdown.
+    is_answer = sum(marked) == 1 and marked[-1]
+    return extract(text, "text", ("answer_tag", "hashes", "boxed") if is_answer else ("answer_tag", "boxed")).text
 
 
 def final_answer(text: str) -> str:
@@ -34,16 +44,9 @@ def final_answer(text: str) -> str:
 
 
 def before_box(text: str) -> str:
-    """A text without its last line, where that is nothing but the box with the answer."""
+    """A text without its last line, if that is only the box with the answer."""
     head, _, last = text.strip().rpartition("\n")
     return head if len(last) <= MAX_LINE and _ONLY_BOX.fullmatch(last) else text
-
-
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_TAGS = re.compile(r"</?(?:think|reasoning|answer)>")
-_CHANNEL = ("<|channel>", "<channel|>")
-"""Around the thoughts of Gemma 4."""
-_ANNOTATION = re.compile(r"<<([^<>\n]*)>>")
 
 
 def lines_of(text: str) -> tuple[str, ...]:
@@ -51,62 +54,58 @@ def lines_of(text: str) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in text.strip().splitlines() if line.strip())
 
 
-def split_tagged(text: str) -> tuple[tuple[str, ...], str]:
+def split_tagged(text: str) -> StepsAndAnswer:
     """Steps and answer of `<think>…</think>…`, `<reasoning>…</reasoning><answer>…</answer>` and mixtures of them.
 
     Raises:
         ValueError: a tag is missing, open or repeated, or text would be lost.
     """
-    # Count tags before splitting, so that a second block is not silently lost.
-    parts = _TAGS.findall(text)
-    for tag in ("think", "reasoning", "answer"):
-        opened, closed = parts.count(f"<{tag}>"), parts.count(f"</{tag}>")
-        # the opening <think> is often part of the prompt, and so missing from the text
+    tags = _TAGS.findall(text)
+    for name in ("think", "reasoning", "answer"):
+        opened, closed = tags.count(f"<{name}>"), tags.count(f"</{name}>")
         if opened > 1 or closed > 1:
-            raise ValueError("two answers" if tag == "answer" else f"more than one <{tag}> block")
-        if opened != closed and not (tag == "think" and closed == 1):
-            raise ValueError(f"<{tag}> and </{tag}> do not pair")
-    if not parts:
+            raise ValueError("two answers" if name == "answer" else f"more than one <{name}> block")
+        # The prompt often ends with `<think>`, so the text may lack it.
+        may_lack_opening = name == "think" and closed == 1
+        if opened != closed and not may_lack_opening:
+            raise ValueError(f"<{name}> and </{name}> do not pair")
+    if not tags:
         raise ValueError("no <think>, <reasoning> or <answer> tag")
-    if "</think>" in parts and "</reasoning>" in parts:
+    if "</think>" in tags and "</reasoning>" in tags:
         raise ValueError("both a <think> and a <reasoning> block")
-    before, reasoning, rest = _reasoning(text)
+    before, reasoning, rest = "", "", text
+    for name in ("think", "reasoning"):
+        if f"</{name}>" in text:
+            up_to_end, rest = text.split(f"</{name}>")
+            before, _, reasoning = up_to_end.rpartition(f"<{name}>")
     answer = _ANSWER.search(rest)
-    if before.strip() or (answer and (rest[:answer.start()] + rest[answer.end():]).strip()):
+    around_answer = rest[:answer.start()] + rest[answer.end():] if answer else ""
+    if before.strip() or around_answer.strip():
         raise ValueError("text outside of the tags, which would be lost")
-    return lines_of(reasoning), _alone(answer.group(1) if answer else rest)
+    return lines_of(reasoning), _without_box(answer.group(1) if answer else rest)
 
 
-def _alone(answer: str) -> str:
-    """An answer that is nothing but a box, without it."""
+def _without_box(answer: str) -> str:
+    """The content of an answer that is only a box; any other answer as it is."""
     return answer.strip() if before_box(answer).strip() else final_answer(answer)
 
 
-def _reasoning(text: str) -> tuple[str, str, str]:
-    for tag in ("think", "reasoning"):
-        if f"</{tag}>" in text:
-            opened, rest = text.split(f"</{tag}>")
-            before, mark, reasoning = opened.partition(f"<{tag}>")
-            return (before, reasoning, rest) if mark else ("", opened, rest)
-    return "", "", text
-
-
-def split_hashes(text: str) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that ends with one line `#### answer` (GSM8K). Raises `ValueError` for any other."""
+def split_hashes(text: str) -> StepsAndAnswer:
+    """Steps and answer of a text that ends with one line `#### answer` (GSM8K). Raises `ValueError` for other texts."""
     lines = text.strip().splitlines()
-    marked = [number for number, line in enumerate(lines) if line.lstrip().startswith("####")]
-    if not marked:
+    marked = [line.lstrip().startswith("####") for line in lines]
+    if not any(marked):
         raise ValueError("no line that begins with ####")
-    if len(marked) > 1:
+    if sum(marked) > 1:
         raise ValueError("two answers: more than one line begins with ####")
     # Text after the answer would be lost, maybe a correction.
-    if marked[0] != len(lines) - 1:
+    if not marked[-1]:
         raise ValueError("text after the line that begins with ####")
-    return lines_of("\n".join(lines[:-1])), _alone(lines[-1].lstrip().removeprefix("####"))
+    return lines_of("\n".join(lines[:-1])), _without_box(lines[-1].lstrip().removeprefix("####"))
 
 
-def _block(text: str, opening: str, ending: str, marks: Collection[str]) -> tuple[tuple[str, ...], str]:
-    """Steps and answer of a text that begins with one block of thinking. `ValueError` for ``marks`` anywhere else."""
+def _split_block(text: str, opening: str, ending: str, marks: Collection[str]) -> StepsAndAnswer:
+    """Steps and answer of a text that begins with a block of thinking. Raises `ValueError` for ``marks`` elsewhere."""
     before, begun, rest = text.partition(opening)
     thought, ended, answer = rest.partition(ending)
     if before.strip() or not (begun and ended) or any(mark in thought + answer for mark in marks):
@@ -114,18 +113,18 @@ def _block(text: str, opening: str, ending: str, marks: Collection[str]) -> tupl
     return lines_of(thought), answer.strip()
 
 
-def split_any(text: str) -> tuple[tuple[str, ...], str]:
+def split_any(text: str) -> StepsAndAnswer:
     """Steps and answer in any notation; a text without one is the answer. Raises `ValueError` for a broken notation."""
-    # First, because thinking may contain any other notation.
-    if any(mark in text for mark in _CHANNEL):
-        return _block(text, f"{_CHANNEL[0]}thought\n", _CHANNEL[1], _CHANNEL)
+    # The channel first, because thinking may contain any other notation.
+    if _CHANNEL_BEGINS in text or _CHANNEL_ENDS in text:
+        return _split_block(text, f"{_CHANNEL_BEGINS}thought\n", _CHANNEL_ENDS, (_CHANNEL_BEGINS, _CHANNEL_ENDS))
     if _TAGS.search(text):
         return split_tagged(text)
     for opening, ending in OTHER_THINKING.items():
         if ending in text:
-            return _block(text, opening, ending, [*OTHER_THINKING, *OTHER_THINKING.values()])
+            return _split_block(text, opening, ending, [*OTHER_THINKING, *OTHER_THINKING.values()])
     lines = text.strip().splitlines()
-    # A heading of markdown begins with #### as well; only a last and only line of that kind is an answer.
+    # Other lines with `####` are headings of Markdown.
     if lines and lines[-1].startswith("#### ") and sum(line.startswith("####") for line in lines) == 1:
         return split_hashes(text)
     if answer := marked_answer(text):

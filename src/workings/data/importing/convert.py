@@ -1,4 +1,4 @@
-"""What a format finds in a record, and the trace, pair or verdict that it becomes."""
+"""Makes a trace, a pair or a verdict of what a format found in a record (`Parts`)."""
 
 import json
 import math
@@ -21,11 +21,11 @@ Keys = AbstractSet[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Values of a trace, of a preference pair, or of a verdict."""
+    """What a format found in a record."""
 
     values: dict[str, Any]
     """Keys of the line of a trace, a pair or a verdict, without id and labels."""
-    used: frozenset[str]
+    used: Keys
     """Keys of the record that are in the values; the others become metadata."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata that the format itself found."""
@@ -40,15 +40,20 @@ _OWN_KEYS = ("prompt", "steps", "answer", "chosen", "rejected", "history", "tool
 
 def converted(record: Record, parts: Parts, ignored: Mapping[str, Any], fallback_id: str, given: Mapping[str, str]
               ) -> Trace | PreferencePair | Verdict:
-    """The trace, pair or verdict made of a format's findings. Raises `ValueError` with the reason if none can be.
+    """The trace, pair or verdict of a record.
 
-    ``record`` has the format's keys; columns that the user ignored go to `workings.data.columns.IGNORED`. ``given`` are
-    labels for a record without any.
+    Args:
+        record: the record under the format's keys.
+        parts: what the format found in it.
+        ignored: columns that the user ignored, kept under the key `ignored`.
+        fallback_id: the id of a record without one.
+        given: labels of a record without them.
+
+    Raises `ValueError` with the reason if the record gives none.
     """
-    metadata, tools = _metadata(record, parts, ignored), tools_of(record)
-    # `_label` removes a label from the metadata, so that no field is kept twice.
-    labels = {name: _label(metadata, name) or given.get(name, "") for name in LABELS}
-    values = {**parts.values, "id": _label(metadata, "id") or fallback_id}
+    metadata = _metadata(record, parts, ignored)
+    labels = {name: _take_label(metadata, name) or given.get(name, "") for name in LABELS}
+    values = {**parts.values, "id": _take_label(metadata, "id") or fallback_id}
     if "steps" in values:
         taken = [take_annotations(step) for step in values["steps"]]
         values["steps"] = [step for step, _ in taken]
@@ -56,7 +61,8 @@ def converted(record: Record, parts: Parts, ignored: Mapping[str, Any], fallback
             metadata["calculations"] = [annotations for _, annotations in taken]
     if parts.not_learned:
         metadata["turns_not_learned"] = [turn.to_json() for turn in parts.not_learned]
-    values |= {"tools": json.loads(tools)} if tools else {}
+    if tools := tools_of(record):
+        values["tools"] = json.loads(tools)
     entry = metadata | values | {name: text for name, text in labels.items() if text}
     refuse_broken_text(entry)
     if "completion" in values:
@@ -65,27 +71,26 @@ def converted(record: Record, parts: Parts, ignored: Mapping[str, Any], fallback
 
 
 def _metadata(record: Record, parts: Parts, ignored: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys that the format did not use, with its findings, without nulls."""
+    """What the record has besides the format's values, without nulls."""
     others = {str(key): value for key, value in record.items() if key not in parts.used and key not in TOOLS}
     merged = {**parts.metadata, **others, **({IGNORED: dict(ignored)} if ignored else {})}
     if "license" in merged and "licence" not in merged:
         merged["licence"] = merged.pop("license")
-    # a key that a trace or a pair gives another meaning (an `answer` next to the tagged text, say) is renamed
+    # A key with a meaning of its own in a trace or a pair is renamed, such as an `answer` next to a tagged text.
     return {f"original_{key}" if key in _OWN_KEYS else key: _plain(value)
             for key, value in merged.items() if value is not None}
 
 
-def _label(metadata: dict[str, Any], name: str) -> str:
-    """A label from the metadata; whole numbers become text."""
+def _take_label(metadata: dict[str, Any], name: str) -> str:
+    """Take a label out of the metadata: a text, or a whole number as text. Empty without one."""
     value = metadata.pop(name, "")
-    # In Python true is an int, and it is not a label.
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise ValueError(f"`{name}` must be a text, not {kind_of(value)}")
     return str(value)
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can say it: what parquet knows beyond JSON (dates, bytes, decimals) becomes text."""
+    """A value for JSON: dates, bytes and decimals, which parquet has, become text."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,7 @@
-"""Readers of texts and conversations for all formats.
+"""Reads texts, turns and conversations of records, for all formats.
+
+    {"role": "user", "content": "3+4?"}       the keys of most formats (`OPENAI`)
+    {"from": "human", "value": "3+4?"}        ShareGPT's (`SHAREGPT`)
 
 Every function raises `ValueError` with a reason to follow `file:line:`.
 """
@@ -19,13 +22,13 @@ T = TypeVar("T")
 _ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant",
           "model": "assistant", "bot": "assistant", "chatgpt": "assistant", "tool": "tool", "function": "tool",
           "observation": "tool", "ipython": "tool", "function_call": "assistant"}
-_LETTERS = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
-_MAY_FOLLOW = {"": "su", "s": "u", "u": "ac", "a": "ut", "c": "t", "t": "tac"}
-"""Turns that may follow a turn, a letter each; `c` is an assistant that calls tools."""
+_MAY_FOLLOW = {"": ("system", "user"), "system": ("user",), "user": ("assistant", "call"),
+               "assistant": ("user", "tool"), "call": ("tool",), "tool": ("tool", "assistant", "call")}
+"""The turns that may follow a turn, or begin a conversation; a `call` is an assistant's turn that calls tools."""
 
 
 @dataclass(frozen=True)
-class Said:
+class SourceTurn:
     """One turn as a file has it."""
 
     turn: Turn
@@ -35,14 +38,14 @@ class Said:
     """Place in the record, for messages; empty for a column's text."""
 
     @property
-    def letter(self) -> str:
-        """The turn's letter in `_MAY_FOLLOW`."""
-        return "c" if self.turn.has_calls else _LETTERS[self.turn.role]
+    def kind(self) -> str:
+        """The key of `_MAY_FOLLOW`."""
+        return "call" if self.turn.has_calls else self.turn.role
 
 
-def said(role: str, turn_text: str, reasoning: tuple[str, ...] = ()) -> Said:
-    """A turn that says nothing but a text."""
-    return Said(Turn(role, turn_text), reasoning)
+def text_turn(role: str, turn_text: str, reasoning: tuple[str, ...] = ()) -> SourceTurn:
+    """A turn that is only a text."""
+    return SourceTurn(Turn(role, turn_text), reasoning)
 
 
 SHAREGPT = ("from", "value")
@@ -52,8 +55,10 @@ OPENAI = ("role", "content")
 REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 """Keys of reasoning next to a text."""
 _READ_KEYS = frozenset((*OPENAI, *SHAREGPT, *REASONING_KEYS, *MARKS, "tool_calls", "tool_call_id", "function_call"))
+_EMPTY: tuple[object, ...] = (None, "", [], {})
 _TEXT_PARTS, _TEXT_KEYS = ("text", "input_text", "output_text"), ("text", "value")
 _REASONING_PARTS = ("reasoning", "thinking")
+_ENDS_OF_THINKING = ("</think>", "</reasoning>", "<channel|>", *OTHER_THINKING.values())
 
 
 def keys_of(record: Mapping[str, Any]) -> str:
@@ -64,7 +69,7 @@ def keys_of(record: Mapping[str, Any]) -> str:
 def text(record: Mapping[str, Any], key: str) -> str:
     """A required text, or a number as text."""
     value = there(record, key)
-    # Answers are often numbers; of 4.0 in a column of a frame 4 is meant.
+    # Answers are often numbers, and 4.0 in a column of a frame means 4.
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return str(int(value) if value == int(value) else value)
     if not isinstance(value, str):
@@ -87,25 +92,26 @@ def optional(record: Mapping[str, Any], key: str) -> str:
 
 
 def one_of(record: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    """The key that the record has; several keys must have equal values."""
+    """The first of these keys that the record has; several must have equal values."""
     present = {key: record[key] for key in keys if record.get(key) is not None}
-    if not present and (null := [key for key in keys if key in record]):
-        raise ValueError(f"`{null[0]}` is null")
     if not present:
+        for key in keys:
+            if key in record:
+                raise ValueError(f"`{key}` is null")
         raise ValueError(f"{' or '.join(f'`{key}`' for key in keys)} is missing; the record has {keys_of(record)}")
     _shared(present, "answers" if "answer" in keys else "questions")
     return next(iter(present))
 
 
 def _shared(values: Mapping[str, T], what: str) -> T | None:
-    """The value of several keys; None without any. Where they differ, taking one would be a guess: `ValueError`."""
+    """The value of several keys; None without keys. Raises `ValueError` if they differ: taking one would be a guess."""
     first = next(iter(values.values()), None)
     if any(value != first for value in values.values()):
         raise ValueError(f"two {what}: {' and '.join(f'`{key}`' for key in values)} differ")
     return first
 
 
-def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[Said]:
+def turns(record: Mapping[str, Any], key: str, names: tuple[str, str] = OPENAI) -> list[SourceTurn]:
     """The turns of a list; ``names`` are the keys of a turn's role and text."""
     value = there(record, key)
     if not isinstance(value, list):
@@ -119,12 +125,14 @@ def unread_turn_keys(record: Mapping[str, Any]) -> Iterator[str]:
     """Unread keys of a record's turns, once for each turn with a value."""
     for value in record.values():
         for turn in value if isinstance(value, list) else ():
-            if isinstance(turn, dict) and (written := turn.get("role", turn.get("from"))) is not None:
-                read = _READ_KEYS | {"name"} if _ROLES.get(str(written)) == "tool" else _READ_KEYS
-                yield from (key for key, held in turn.items() if key not in read and held not in (None, "", [], {}))
+            role = turn.get("role", turn.get("from")) if isinstance(turn, dict) else None
+            if role is None:
+                continue
+            read = _READ_KEYS | {"name"} if _ROLES.get(str(role)) == "tool" else _READ_KEYS
+            yield from (key for key, content in turn.items() if key not in read and content not in _EMPTY)
 
 
-def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
+def turn_of(turn: object, names: tuple[str, str], where: str) -> SourceTurn:
     """One turn; ``where`` it is, for messages."""
     if not isinstance(turn, dict):
         raise ValueError(f"{where} must be an object, not {kind_of(turn)}")
@@ -135,7 +143,7 @@ def turn_of(turn: object, names: tuple[str, str], where: str) -> Said:
         raise ValueError(str(error) if where in str(error) else f"{error} in {where}") from None
 
 
-def _read_turn(turn: dict[str, Any], role_key: str, text_key: str, where: str) -> Said:
+def _read_turn(turn: dict[str, Any], role_key: str, text_key: str, where: str) -> SourceTurn:
     written_role = text(turn, role_key)
     role = _ROLES.get(written_role)
     if role is None:
@@ -150,30 +158,36 @@ def _read_turn(turn: dict[str, Any], role_key: str, text_key: str, where: str) -
     elif content != "" and not has_only_calls:
         content_text = text(turn, text_key)
     learned = learned_mark(turn, where)
-    if mark := next((key for key, value in turn.items() if forbids_learning(key, value)), ""):
-        raise ValueError(f"{where} is marked `{mark}: {turn[mark]}`; marks that are read are `train` and `weight`")
-    has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
-    for key, value in turn.items() if role != "tool" else ():
-        is_unread = key not in _READ_KEYS and value not in (None, "", [], {}, "[]", "{}")
-        if is_unread and (like := hides(key, value, content_text, has_reasoning)):
-            raise ValueError(f"`{key}` of {where} looks like {like}, but the model would not see it; move it or "
-                             "remove it")
+    for key, value in turn.items():
+        if forbids_learning(key, value):
+            raise ValueError(f"{where} is marked `{key}: {value}`; marks that are read are `train` and `weight`")
+    if role != "tool":
+        has_reasoning = bool(thought or any(turn.get(name) for name in REASONING_KEYS))
+        _refuse_hidden(turn, content_text, has_reasoning, where)
     if role == "assistant":
         content_text, reasoning = one_reasoning(turn, content_text, where, thought)
-        return Said(Turn(role, content_text, learned, calls), reasoning, where)
-    # Of other roles nothing is ever learned.
+        return SourceTurn(Turn(role, content_text, learned, calls), reasoning, where)
     if any(turn.get(key) in (1, "true") for key in MARKS):
         raise ValueError(f"{where} ({role}) is marked as learned; only turns of the assistant are learned")
-    return Said(Turn(role, content_text, True, calls), (), where)
+    return SourceTurn(Turn(role, content_text, True, calls), (), where)
+
+
+def _refuse_hidden(turn: Mapping[str, Any], content: str, has_reasoning: bool, where: str) -> None:
+    """Raise `ValueError` for a key that the model would not see although the answer depends on it."""
+    for key, value in turn.items():
+        if key in _READ_KEYS or value in _EMPTY or value in ("[]", "{}"):
+            continue
+        looks_like = hides(key, value, content, has_reasoning)
+        if looks_like is not None:
+            raise ValueError(f"`{key}` of {where} looks like {looks_like}, but the model would not see it; move it or "
+                             "remove it")
 
 
 def _more(turn: Mapping[str, Any], written_role: str, text_key: str) -> dict[str, Any]:
     """A turn's further fields for chat templates: tool calls, or a tool's name."""
-    more = {key: turn[key] for key in ("tool_calls", "name", "tool_call_id") if turn.get(key)}
-    if _ROLES[written_role] != "assistant":
-        more.pop("tool_calls", None)
-    if _ROLES[written_role] != "tool":  # templates do not write a user's name
-        more.pop("name", None)
+    # Templates write only the name of a tool, not that of a user.
+    read = {"assistant": ("tool_calls", "tool_call_id"), "tool": ("name", "tool_call_id")}
+    more = {key: turn[key] for key in read.get(_ROLES[written_role], ("tool_call_id",)) if turn.get(key)}
     if turn.get("function_call"):
         more["tool_calls"] = [{"function": turn["function_call"]}]
     if written_role == "function_call":
@@ -186,9 +200,11 @@ def _more(turn: Mapping[str, Any], written_role: str, text_key: str) -> dict[str
 
 
 def one_reasoning(given: Mapping[str, Any], content: str, where: str, thought: str = "") -> tuple[str, tuple[str, ...]]:
-    """A text and its reasoning, which may be given several times and is then the same each time.
+    """A text without its reasoning, and the lines of the reasoning.
 
-    Reasoning is in fields next to the text (``given``, some of `REASONING_KEYS`) or in other parts of it (``thought``).
+    Reasoning may be in fields next to the text (``given``: those of `REASONING_KEYS`), in separate parts of the text
+    (``thought``), and between tags in the text. Raises `ValueError` if these differ. Without fields and parts the text
+    is returned as it is.
     """
     by_source = {key: lines_of(optional(given, key)) for key in REASONING_KEYS if optional(given, key).strip()}
     if thought.strip():
@@ -196,10 +212,8 @@ def one_reasoning(given: Mapping[str, Any], content: str, where: str, thought: s
     if not by_source:
         return content, ()
     inline, answer = split_any(content)
-    if inline and any(mark in content for mark in (
-            "</think>", "</reasoning>", "<channel|>", *OTHER_THINKING.values())):
+    if inline and any(mark in content for mark in _ENDS_OF_THINKING):
         content, by_source["its text"] = answer, inline
-    # Texts that differ could each be what the model thought: taking one would be a guess.
     if len(set(by_source.values())) > 1:
         raise ValueError(f"two different reasonings in {where}: {' and '.join(by_source)}")
     return content, next(iter(by_source.values()))
@@ -233,14 +247,16 @@ def _part_text(part: Mapping[str, Any], keys: tuple[str, ...]) -> str:
     return _shared(present, f"texts of a part of type {part['type']!r}") or ""
 
 
-def with_system(record: Mapping[str, Any], spoken: list[Said]) -> list[Said]:
+def with_system(record: Mapping[str, Any], spoken: list[SourceTurn]) -> list[SourceTurn]:
     """A conversation with the record's system text as its first turn, unless it begins with that very text."""
-    system = _shared({key: given for key in SYSTEM if (given := optional(record, key)).strip()}, "system texts")
-    if system and spoken and spoken[0].turn.role == "system":
-        if spoken[0].turn.text.strip() != system.strip():
-            raise ValueError("two system texts: a column, and the first turn")
+    system = _shared({key: optional(record, key) for key in SYSTEM if optional(record, key).strip()}, "system texts")
+    if not system:
         return spoken
-    return [said("system", system), *spoken] if system else spoken
+    if not spoken or spoken[0].turn.role != "system":
+        return [text_turn("system", system), *spoken]
+    if spoken[0].turn.text.strip() != system.strip():
+        raise ValueError("two system texts: a column, and the first turn")
+    return spoken
 
 
 def tools_of(record: Mapping[str, Any]) -> str:
@@ -248,19 +264,19 @@ def tools_of(record: Mapping[str, Any]) -> str:
     return _shared({key: tools_text(record[key]) for key in TOOLS if record.get(key)}, "lists of tools") or ""
 
 
-def alpaca(record: Mapping[str, Any]) -> list[Said]:
+def alpaca(record: Mapping[str, Any]) -> list[SourceTurn]:
     """The turns of `history` as pairs of texts, then `instruction` followed by `input`."""
-    extra, pairs, spoken = optional(record, "input"), record.get("history") or [], list[Said]()
+    extra, pairs, spoken = optional(record, "input"), record.get("history") or [], list[SourceTurn]()
     for pair in pairs if isinstance(pairs, list) else [None]:
         match pair:
             case [str(question), str(answer)]:
-                spoken += [said("user", question), said("assistant", answer)]
+                spoken += [text_turn("user", question), text_turn("assistant", answer)]
             case _:
                 raise ValueError("`history` must be a list of pairs of texts")
     instruction = text(record, "instruction")
     if not instruction.strip():
         raise ValueError("`instruction` is empty")
-    return [*spoken, said("user", f"{instruction}\n\n{extra}" if extra.strip() else instruction)]
+    return [*spoken, text_turn("user", f"{instruction}\n\n{extra}" if extra.strip() else instruction)]
 
 
 ALPACA = frozenset({"instruction", "input", "history"})
@@ -282,26 +298,33 @@ class Exchange:
     not_learned: Sequence[Turn]
 
 
-def exchange(conversation: Sequence[Said]) -> Exchange:
-    """The end of a conversation that alternates and ends with the assistant, at its last turn that may be learned."""
-    letters = "".join(turn.letter for turn in conversation)
-    if not conversation or letters[-1] not in "ac":
+def exchange(conversation: Sequence[SourceTurn]) -> Exchange:
+    """The last turn of the assistant that may be learned, with all before it.
+
+    The conversation must alternate and end with the assistant.
+    """
+    kinds = [turn.kind for turn in conversation]
+    if not conversation or kinds[-1] not in ("assistant", "call"):
         raise ValueError("the last turn is not the assistant's, so there is nothing to learn")
     # Most chat templates refuse any other order, long after the import; here the record can still be named.
-    for before, letter, turn in zip(("", *letters), letters, conversation, strict=False):
-        if letter not in _MAY_FOLLOW[before]:
-            wrong = "the assistant calls a tool, whose answer must follow, not" if before == "c" else "out of order is"
+    for before, kind, turn in zip(("", *kinds), kinds, conversation, strict=False):
+        if kind not in _MAY_FOLLOW[before]:
+            wrong = "the assistant calls a tool, whose answer must follow, not" if before == "call" else (
+                "out of order is")
             raise ValueError("turns must alternate user, assistant, after one system turn at most; "
                              f"{wrong} {turn.where} ({turn.turn.role})")
-    may_learn = [index for index, turn in enumerate(conversation) if turn.letter in "ac" and turn.turn.learned]
+    may_learn = [index for index, turn in enumerate(conversation)
+                 if turn.turn.role == "assistant" and turn.turn.learned]
     if not may_learn:
         raise ValueError("every turn of the assistant is marked as not to be learned")
     end = may_learn[-1]
-    question, last = letters.rindex("u", 0, end), conversation[end]
-    earlier, between = conversation[:question], conversation[question + 1:end]
+    question = max(index for index in range(end) if kinds[index] == "user")
+    earlier, between, last = conversation[:question], conversation[question + 1:end], conversation[end]
     asked: dict[str, Any] = {"prompt": conversation[question].turn.text}
-    for key, others in (("history", earlier), ("tool_turns", between)):
-        if others:
-            asked[key] = [other.turn.to_json() for other in others]
-    return Exchange(asked, last.turn.text, last.reasoning, sum(bool(turn.reasoning) for turn in (*earlier, *between)),
-                    last.turn.more, [turn.turn for turn in conversation[end + 1:]])
+    if earlier:
+        asked["history"] = [turn.turn.to_json() for turn in earlier]
+    if between:
+        asked["tool_turns"] = [turn.turn.to_json() for turn in between]
+    return Exchange(asked=asked, completion=last.turn.text, reasoning=last.reasoning, calls=last.turn.more,
+                    reasoning_left_out=sum(bool(turn.reasoning) for turn in (*earlier, *between)),
+                    not_learned=[turn.turn for turn in conversation[end + 1:]])

@@ -1,8 +1,10 @@
-"""Formats of traces, pairs and verdicts: how a record becomes conversations, and their last turns what is learned.
+r"""The formats of `workings data import`: each reads the keys of a trace, a pair or a verdict out of a record.
 
-A missing field is never replaced by another one: a reader that falls back to the question where the answer should be
-trains a model on questions. A record with two possible readings is refused. What a format does not name is kept as
-metadata.
+    alpaca    {"instruction": "Add", "input": "3 and 4", "output": "3+4=7\n#### 7"}
+    gives     {"prompt": "Add\n\n3 and 4", "steps": ["3+4=7"], "answer": "7"}
+
+A format does not replace a missing field by another one, and refuses a record that can be read in two ways. What it
+does not read is kept as metadata.
 """
 
 import json
@@ -17,20 +19,19 @@ from workings.data.columns import SYSTEM, refuse_keys_with_text
 from workings.data.importing import fields
 from workings.data.importing.completion import lines_of, split_any, split_hashes, split_tagged
 from workings.data.importing.convert import Keys, Parts, Record
-from workings.data.importing.fields import ALPACA, OPENAI, SHAREGPT, Exchange, Said, said
+from workings.data.importing.fields import ALPACA, OPENAI, SHAREGPT, Exchange, SourceTurn, text_turn
 from workings.data.row_fields import history_of, kind_of
 
 Split = Callable[[str], tuple[Sequence[str], str]]
 _GROUPED = re.compile(r"-?\$?\d{1,3}(,\d{3})+(\.\d+)?")
 
 
-def _trace(record: Record, said_turns: list[Said], used: Keys, split: Split = split_any) -> Parts:
-    """The trace of a conversation; ``split`` takes a text apart that has no reasoning in another field."""
-    end = fields.exchange(fields.with_system(record, said_turns))
+def _trace(record: Record, conversation: list[SourceTurn], used: Keys, split: Split = split_any) -> Parts:
+    """The trace of a conversation; ``split`` makes steps and answer of a text without reasoning in another field."""
+    end = fields.exchange(fields.with_system(record, conversation))
     steps, answer = (end.reasoning, end.completion.strip()) if end.reasoning else split(end.completion)
     return Parts(values={**end.asked, "steps": list(steps), "answer": answer, **json.loads(end.calls or "{}")},
-                 not_learned=end.not_learned, reasoning_left_out=end.reasoning_left_out,
-                 used=frozenset({*used, *SYSTEM}))
+                 not_learned=end.not_learned, reasoning_left_out=end.reasoning_left_out, used={*used, *SYSTEM})
 
 
 def conversation(key: str, names: tuple[str, str], record: Record) -> Parts:
@@ -39,27 +40,27 @@ def conversation(key: str, names: tuple[str, str], record: Record) -> Parts:
 
 
 def question_and_answer(questions: tuple[str, ...], answers: tuple[str, ...], split: Split, record: Record) -> Parts:
-    """A question and one text with its answer; reasoning may be in another field."""
+    """A question and one text with its answer; only for `split_any` the reasoning may be in another field."""
     question_key, answer_key = fields.one_of(record, questions), fields.one_of(record, answers)
-    return _told(record, [said("user", fields.text(record, question_key))], {question_key}, answer_key, split,
-                 any_form=split is split_any)
+    return _answered(record, [text_turn("user", fields.text(record, question_key))], {question_key}, answer_key, split,
+                     reads_reasoning=split is split_any)
 
 
 def raw_text(record: Record) -> Parts:
     """A text that is learned whole; nothing in the record may ask or answer."""
     refuse_keys_with_text(record)
-    return Parts(values={"text": fields.text(record, "text")}, used=frozenset({"text"}))
+    return Parts(values={"text": fields.text(record, "text")}, used={"text"})
 
 
-def _told(record: Record, asked: list[Said], used: Keys, answer_key: str, split: Split = split_any, *,
-          any_form: bool = True) -> Parts:
+def _answered(record: Record, asked: list[SourceTurn], used: Keys, answer_key: str, split: Split = split_any, *,
+              reads_reasoning: bool = True) -> Parts:
     """The trace of a conversation that ends with the text of a key."""
-    # Of a record, unlike of a turn, such a key may say anything (a flag, a level), and is metadata then.
-    key = next((key for key in fields.REASONING_KEYS if any_form and isinstance(record.get(key), str)
-                and record[key].strip()), "")
-    told, reasoning = fields.one_reasoning({key: record[key]} if key else {}, fields.text(record, answer_key),
-                                           "the record")
-    return _trace(record, [*asked, said("assistant", told, reasoning)], {*used, answer_key, key}, split)
+    # Unlike in a turn, such a key of a record may also hold a flag or a level, which is metadata.
+    reasoning_key = next((key for key in fields.REASONING_KEYS if reads_reasoning and isinstance(record.get(key), str)
+                          and record[key].strip()), None)
+    given = {} if reasoning_key is None else {reasoning_key: record[reasoning_key]}
+    answer, reasoning = fields.one_reasoning(given, fields.text(record, answer_key), "the record")
+    return _trace(record, [*asked, text_turn("assistant", answer, reasoning)], {*used, answer_key, *given}, split)
 
 
 def prompt_completion(record: Record, split: Split = split_any) -> Parts:
@@ -67,7 +68,7 @@ def prompt_completion(record: Record, split: Split = split_any) -> Parts:
     if isinstance(record.get("prompt"), list) or isinstance(record.get("completion"), list):
         return _trace(record, fields.turns(record, "prompt") + fields.turns(record, "completion"),
                       {"prompt", "completion"}, split)
-    return _told(record, [said("user", fields.text(record, "prompt"))], {"prompt"}, "completion", split)
+    return _answered(record, [text_turn("user", fields.text(record, "prompt"))], {"prompt"}, "completion", split)
 
 
 def whole_completion(record: Record) -> Parts:
@@ -80,7 +81,7 @@ def whole_completion(record: Record) -> Parts:
 
 def alpaca(record: Record) -> Parts:
     """`instruction`, `input` (may be empty or absent), `output`, and optional `history` as pairs."""
-    return _told(record, fields.alpaca(record), ALPACA, "output")
+    return _answered(record, fields.alpaca(record), ALPACA, "output")
 
 
 def gsm8k_answer(text: str) -> tuple[Sequence[str], str]:
@@ -92,34 +93,34 @@ def gsm8k_answer(text: str) -> tuple[Sequence[str], str]:
 
 def traces(record: Record) -> Parts:
     """The form that everything else reads, with other common names of its keys."""
-    question_key, answer_key = fields.one_of(record, ("prompt", "question")), fields.one_of(record,
-                                                                                            ("answer", "final_answer"))
+    question_key = fields.one_of(record, ("prompt", "question"))
+    answer_key = fields.one_of(record, ("answer", "final_answer"))
     if "steps" not in record:
         raise ValueError(f"`steps` is missing; the record has {fields.keys_of(record)}")
     steps = list(lines_of(record["steps"])) if isinstance(record["steps"], str) else record["steps"]
     if not isinstance(steps, list):
         raise ValueError(f"`steps` must be a list of texts, not {kind_of(steps)}")
-    if others := [step for step in steps if not isinstance(step, str)]:
-        raise ValueError(f"a step must be a text, not {kind_of(others[0])}")
+    for step in steps:
+        if not isinstance(step, str):
+            raise ValueError(f"a step must be a text, not {kind_of(step)}")
     metadata = record.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise ValueError(f"`metadata` must be an object, not {kind_of(metadata)}")
     answer, _ = fields.one_reasoning({"reasoning": "\n".join(steps)}, fields.text(record, answer_key), "the record")
     values = {"prompt": fields.text(record, question_key), "steps": steps, "answer": answer}
     parts = in_own_form(record, values, {question_key, answer_key, "steps", "metadata"})
-    # If both spellings of the answer exist, they are equal, and neither is metadata.
-    used = parts.used | {key for key in ("answer", "final_answer") if key in record}
-    return Parts(values=parts.values, used=used, metadata=metadata)
+    # If the record has both spellings of the answer, they are equal, and neither is metadata.
+    return Parts(values=parts.values, used={*parts.used, "answer", "final_answer"}, metadata=metadata)
 
 
 def in_own_form(record: Record, values: dict[str, Any], used: set[str]) -> Parts:
     """A record in this package's form, with its turns unchanged."""
-    spoken = {name: history_of(record[name], name) for name in ("history", "tool_turns") if record.get(name)}
+    turns = {name: history_of(record[name], name) for name in ("history", "tool_turns") if record.get(name)}
     system = [one.turn for one in fields.with_system(record, [])]
     if system:
-        spoken["history"] = (*system, *spoken.get("history", ()))
-    return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in spoken.items()},
-                 used=frozenset({*used, "history", "tool_turns", *SYSTEM}))
+        turns["history"] = (*system, *turns.get("history", ()))
+    return Parts(values=values | {name: [turn.to_json() for turn in each] for name, each in turns.items()},
+                 used={*used, "history", "tool_turns", *SYSTEM})
 
 
 _SIDES = ("chosen", "rejected")
@@ -127,22 +128,23 @@ _VERDICTS = ("label", "kto_tag")
 _SPEAKER = re.compile(r"\n\n(Human|Assistant):")
 
 
-def _pair(record: Record, conversations: Iterable[list[Said]], used: Keys = frozenset()) -> Parts:
+def _pair(record: Record, conversations: Iterable[list[SourceTurn]], used: Keys = frozenset()) -> Parts:
     """The pair of two conversations, the better one first, that differ in their last turn only."""
     better, worse = (fields.exchange(fields.with_system(record, spoken)) for spoken in conversations)
     if better.asked != worse.asked:
         raise ValueError("the two conversations differ before their last turn; a pair has one prompt")
     return Parts(values={**better.asked, "chosen": _completion(better), "rejected": _completion(worse)},
-                 used=frozenset({*used, *_SIDES, *SYSTEM}))
+                 used={*used, *_SIDES, *SYSTEM})
 
 
 def _completion(end: Exchange) -> str:
     """The completion of an exchange as one text. Raises `ValueError` if there are two."""
     if end.reasoning:
         raise ValueError("reasoning in a separate field: nothing says how it is written in the completion")
-    if end.calls or end.not_learned:
-        raise ValueError("a completion of a pair that " + ("calls a tool" if end.calls else
-                                                           "is marked as not to be learned"))
+    if end.calls:
+        raise ValueError("a completion of a pair that calls a tool")
+    if end.not_learned:
+        raise ValueError("a completion of a pair that is marked as not to be learned")
     return end.completion.strip()
 
 
@@ -154,12 +156,12 @@ def preferences(record: Record) -> Parts:
 
 def explicit(record: Record) -> Parts:
     """`prompt`, `chosen` and `rejected`, all texts or all lists of turns."""
-    prompt, chosen, rejected = _spoken(record, ("prompt", *_SIDES))
+    prompt, chosen, rejected = _turns_by_key(record, ("prompt", *_SIDES))
     return _pair(record, ([*prompt, *chosen], [*prompt, *rejected]), {"prompt"})
 
 
 def implicit(record: Record) -> Parts:
-    """The prompt of texts is the beginning that they share, as far as it goes; they have to part between two words.
+    """`chosen` and `rejected`. The prompt of texts is the beginning that they share; they must part between two words.
 
     Source: TRL, "Dataset formats and types", preference with an implicit prompt, and its function `extract_prompt`.
     """
@@ -173,12 +175,13 @@ def implicit(record: Record) -> Parts:
         raise ValueError("one text is the beginning of the other; it is unclear where the prompt ends")
     if not shared:
         raise ValueError("the texts have different beginnings, so there is no prompt")
-    # In the middle of a word a part of the answer is shared, and how much of it is unknown.
-    if not (chosen[shared - 1].isspace() or (chosen[shared].isspace() and rejected[shared].isspace())):
+    # Within a word the texts share a part of the answer, whose length is unknown.
+    part_between_words = chosen[shared - 1].isspace() or (chosen[shared].isspace() and rejected[shared].isspace())
+    if not part_between_words:
         raise ValueError(f"the texts differ inside a word, after {chosen[:shared][-20:]!r}; it is unclear where the "
                          "prompt ends")
-    prompt = said("user", chosen[:shared].strip())
-    return _pair(record, ([prompt, said("assistant", text[shared:])] for text in (chosen, rejected)))
+    prompt = text_turn("user", chosen[:shared].strip())
+    return _pair(record, ([prompt, text_turn("assistant", text[shared:])] for text in (chosen, rejected)))
 
 
 def hh(record: Record) -> Parts:
@@ -186,13 +189,13 @@ def hh(record: Record) -> Parts:
     return _pair(record, (_dialogue(fields.text(record, side), side) for side in _SIDES))
 
 
-def _dialogue(text: str, key: str) -> list[Said]:
-    # The first turn has its empty line as well, unless the text was trimmed.
+def _dialogue(text: str, key: str) -> list[SourceTurn]:
+    # The first turn also begins with an empty line, unless the text was trimmed.
     before, *spoken = _SPEAKER.split(f"\n\n{text.lstrip()}")
     if before or not spoken:
         raise ValueError(f"`{key}` does not begin with `Human:`, so it is not a dialogue")
-    # The pattern has a group, so `split` gives speakers and texts in turn.
-    return [said("user" if speaker == "Human" else "assistant", turn_text.strip())
+    # The pattern has a group, so `split` gives speakers and texts alternately.
+    return [text_turn("user" if speaker == "Human" else "assistant", turn_text.strip())
             for speaker, turn_text in zip(spoken[::2], spoken[1::2], strict=True)]
 
 
@@ -220,7 +223,7 @@ def llamafactory(record: Record) -> Parts:
     """`conversations` with both completions as turns, or `instruction` with both as texts."""
     if "conversations" not in record:
         asked = fields.alpaca(record)
-        return _pair(record, ([*asked, said("assistant", fields.text(record, side))] for side in _SIDES), ALPACA)
+        return _pair(record, ([*asked, text_turn("assistant", fields.text(record, side))] for side in _SIDES), ALPACA)
     if "instruction" in record:
         raise ValueError("`conversations` and `instruction` in one record: it is unclear which is the question")
     asked = fields.turns(record, "conversations", SHAREGPT)
@@ -246,23 +249,23 @@ def kto(record: Record) -> Parts:
     if not completion or not end.asked["prompt"].strip():
         raise ValueError("the prompt or the completion is empty")
     return Parts(values={**end.asked, "completion": completion, "label": right},
-                 used=frozenset({*used, shapes[0], tags[0], *SYSTEM}))
+                 used={*used, shapes[0], tags[0], *SYSTEM})
 
 
-def _spoken(record: Record, keys: Sequence[str]) -> list[list[Said]]:
-    """The turns of each key: lists of turns, or texts, the first of the user and the others of the assistant."""
+def _turns_by_key(record: Record, keys: Sequence[str]) -> list[list[SourceTurn]]:
+    """The turns of each key: lists of turns; or texts, the first one of the user, the others of the assistant."""
     if any(isinstance(record.get(key), list) for key in keys):
         return [fields.turns(record, key) for key in keys]
-    return [[said("user" if key == keys[0] else "assistant", fields.text(record, key))] for key in keys]
+    return [[text_turn("user" if key == keys[0] else "assistant", fields.text(record, key))] for key in keys]
 
 
-_KTO_SHAPES: dict[str, Callable[[Record], tuple[list[Said], frozenset[str]]]] = {
-    "completion": lambda record: ([*chain(*_spoken(record, ("prompt", "completion")))], frozenset({"prompt"})),
+_KTO_SHAPES: dict[str, Callable[[Record], tuple[list[SourceTurn], frozenset[str]]]] = {
+    "completion": lambda record: ([*chain(*_turns_by_key(record, ("prompt", "completion")))], frozenset({"prompt"})),
     "messages": lambda record: (fields.turns(record, "messages"), frozenset()),
     "conversations": lambda record: (fields.turns(record, "conversations", SHAREGPT), frozenset()),
-    "output": lambda record: ([*fields.alpaca(record), said("assistant", fields.text(record, "output"))], ALPACA),
+    "output": lambda record: ([*fields.alpaca(record), text_turn("assistant", fields.text(record, "output"))], ALPACA),
 }
-"""The key of each form of a record that no other form has -> its conversation, and the other keys that it reads."""
+"""The key that only one form of a record has -> its conversation, and the other keys that it reads."""
 
 
 QUESTIONS = ("prompt", "question", "instruction", "problem", "query")

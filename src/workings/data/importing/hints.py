@@ -1,4 +1,4 @@
-"""A file's names for a format's keys (`--map prompt=problem,answer=solution`), and guesses of a record's format."""
+"""What a file calls a format's keys (`--map prompt=problem,answer=solution`), and which format a record looks like."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -13,7 +13,7 @@ _EXAMPLE = "--map prompt=problem,answer=solution"
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
-    """The file's key of each key of the format. Raises `RequestError` for anything but pairs with distinct keys."""
+    """The format's key -> the file's key. Raises `RequestError` for anything but pairs with distinct keys."""
     keys: dict[str, str] = {}
     for pair in ",".join(texts).split(",") if texts else ():
         format_key, mark, file_key = (part.strip() for part in pair.partition("="))
@@ -28,16 +28,16 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
 
 
 class KeyMap:
-    """Renames the keys of records, and knows which of its keys it has seen."""
+    """Renames the keys of records, and remembers which of them no record had."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         self._keys = dict(keys)
         self._unseen = dict(keys)
-        self._first: Mapping[str, Any] = {}
+        self._first_record: Mapping[str, Any] = {}
 
     def renamed(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The record under the format's keys; an existing value is kept as `original_KEY`."""
-        self._first = self._first or record
+        self._first_record = self._first_record or record
         renamed = {}
         for format_key, file_key in self._keys.items():
             value = _value_at(record, file_key)
@@ -45,23 +45,24 @@ class KeyMap:
             if value is not None:
                 renamed[format_key] = value
                 self._unseen.pop(format_key, None)
-        others = {key: value for key, value in record.items() if key not in self._keys.values()}
-        return {f"original_{key}" if key in renamed else key: value for key, value in others.items()} | renamed
+        others = {f"original_{key}" if key in renamed else key: value
+                  for key, value in record.items() if key not in self._keys.values()}
+        return others | renamed
 
     def refuse_unseen(self) -> None:
         """Raise `RequestError` for a key of the map that no record had."""
         for format_key, file_key in self._unseen.items():
             raise RequestError(f"--map {format_key}={file_key}: no record has `{file_key}`",
-                               f"a key of the file; its first record has {keys_of(self._first)}")
+                               f"a key of the file; its first record has {keys_of(self._first_record)}")
 
 
 def _value_at(record: Mapping[str, Any], key: str) -> Any:
-    """The value of a key; `outer.inner` goes into an object, unless the record has a key of that very name."""
+    """The value of a key; `outer.inner` is a key of an inner object, unless the record has a key of this name."""
     if key in record or "." not in key:
         return record.get(key)
     outer, _, inner = key.partition(".")
-    below = record.get(outer)
-    return _value_at(below, inner) if isinstance(below, dict) else None
+    inner_record = record.get(outer)
+    return _value_at(inner_record, inner) if isinstance(inner_record, dict) else None
 
 
 _MAX_RECORDS = 20
@@ -83,14 +84,13 @@ def reads(form: str, record: Mapping[str, Any]) -> bool:
 
 def format_of(source: RecordSource, keys: KeyMap) -> str:
     """The format that the first records of a source look like. Raises `RequestError` if they fit none."""
-    # A few, because the first may be a bad one; no more, because a source may be gigabytes.
+    # The first record may be a bad one.
     first = [*islice(source.records(), _MAX_RECORDS)]
     values = [keys.renamed(record.value) for record in first
               if isinstance(record, SourceRecord) and isinstance(record.value, dict)]
-    # What reads a record counts more than its keys.
-    forms = [*filter(None, (*map(looks_like, values), *map(by_its_keys, values)))]
+    forms = [form for form in (*map(looks_like, values), *map(by_its_keys, values)) if form]
     if forms:
-        # A row without its rejected completion or its verdict may come first.
+        # A record without its rejected completion or its verdict, which looks like a trace, may come first.
         return next((form for form in forms if FORMATS[form].gives in ("pairs", "verdicts")), forms[0])
     if first and not values and isinstance(first[0], Unreadable):
         raise RequestError(f"{source.name}:{first[0].number}: {first[0].reason}", "a record that can be read")
@@ -110,8 +110,9 @@ _KEYS = {"llamafactory": ("conversations", "chosen", "rejected"), "chosen-reject
 
 def by_its_keys(record: Mapping[str, Any]) -> str:
     """The format whose keys a record has, even if their values are wrong; empty if there is none."""
-    form = next((form for form, keys in _KEYS.items() if {*keys} <= record.keys()), "")
-    if form == "chosen-rejected" and "prompt" in record:
-        return "prompt-chosen-rejected"
-    asks, answers = ({*names} & record.keys() for names in (QUESTIONS, ANSWERS))
-    return form or ("question-answer" if asks and answers else "")
+    for form, keys in _KEYS.items():
+        if set(keys) <= record.keys():
+            has_prompt = form == "chosen-rejected" and "prompt" in record
+            return "prompt-chosen-rejected" if has_prompt else form
+    is_answered = record.keys() & set(QUESTIONS) and record.keys() & set(ANSWERS)
+    return "question-answer" if is_answered else ""

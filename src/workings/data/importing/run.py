@@ -1,4 +1,12 @@
-"""The import itself: records in, traces, preference pairs or verdicts out, and every record accounted for."""
+"""`workings data import`: converts the records of a source to traces, preference pairs or verdicts.
+
+    out.jsonl             what was converted
+    out.rejects.jsonl     records that could not be converted, with the reasons (`--on-error skip`)
+    out.items.jsonl       evaluation items, and
+    out.left_out.jsonl    traces that are like one (`--hold-out`)
+
+Every record is in one of these files.
+"""
 
 import json
 from collections import Counter
@@ -37,11 +45,11 @@ class ImportRequest:
     """A request to import a file."""
 
     format: str
-    """One of `FORMATS`; empty: guess from the first record."""
+    """One of `FORMATS`; empty: guess from the first records."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """The format's key -> the file's key."""
     ignore: tuple[str, ...] = ()
-    """Columns that are kept and not read, although their names look important."""
+    """Columns that are kept and not read, although their names say that the answer depends on them."""
     on_error: Literal["fail", "skip"] = "fail"
     """Stop at the first bad record and write nothing, or write bad records to another file and continue."""
     completions: Literal["split", "keep"] = "split"
@@ -50,7 +58,7 @@ class ImportRequest:
     """Section, category, difficulty, source and licence of records that do not say."""
     force: bool = False
     rows: int = 0
-    """Records to read from the start of the source, which is not read further; 0: all."""
+    """Records to read, from the start of the source; 0: all."""
     hold_out: int = 0
     """Questions that are split off as evaluation items; ``seed`` decides which."""
     seed: int = 0
@@ -58,10 +66,7 @@ class ImportRequest:
 
 @dataclass(kw_only=True)
 class ImportResult:
-    """The result of an import.
-
-    ``read`` is ``written + rejected``, and with a hold-out its items and what it left out.
-    """
+    """The result of an import: ``read`` records were written, rejected, held out as items or left out like one."""
 
     out: Path
     """The requested file. If every record was rejected, it is not written and an old one is kept."""
@@ -96,11 +101,12 @@ class ImportResult:
 
     def notes(self) -> Iterator[str]:
         """Sentences about the hold-out and about surprises in the file."""
-        if self.held_out:
-            yield "{items} held out as evaluation items in {path} (seed {seed})".format(**self.held_out)
-        if self.held_out.get("left_out"):
-            yield ("{left_out} traces that repeat a held-out question or are like it are left out (see "
-                   "{left_out_path})".format(**self.held_out))
+        held_out = self.held_out
+        if held_out:
+            yield f"{held_out['items']} held out as evaluation items in {held_out['path']} (seed {held_out['seed']})"
+        if held_out.get("left_out"):
+            yield (f"{held_out['left_out']} traces that repeat a held-out question or are like it are left out (see "
+                   f"{held_out['left_out_path']})")
         yield from kept_columns(self.kept)
         yield from (f"`{key}` of {_turns(count)} is not read" for key, count in self.unread_turn_keys.most_common())
         if self.not_learned:
@@ -113,8 +119,9 @@ class ImportResult:
         """Keys of `--json`."""
         values = {**vars(self), "rejected": self.rejected, "out": str(self.out),
                   "rejects": str(self.rejects) if self.rejects else ""}
+        optional = ("held_out", "looks_like", "rejects")
         return {name: dict(value.most_common()) if isinstance(value, Counter) else value
-                for name, value in values.items() if value or name not in ("held_out", "looks_like", "rejects")}
+                for name, value in values.items() if value or name not in optional}
 
 
 def import_records(source: RecordSource, out: Path, request: ImportRequest) -> ImportResult:
@@ -131,11 +138,11 @@ def import_records(source: RecordSource, out: Path, request: ImportRequest) -> I
     importer = _Importer(source, request, out)
     result = importer.result
     rejects, *held_out = (path_beside(out, name) for name in (REJECTS, ITEMS, LEFT_OUT))
-    # Next to the result and not in the system's folder, which may be small or in memory.
+    # A folder next to the result: the system's temporary folder may be small or in memory.
     with (storage(out, "write"), atomic.together(out, *held_out, rejects),
           TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder):
         everything = Path(folder, "everything.jsonl")
-        # The rejects are in place first, so that the result never hides what is missing.
+        # The rejects are written first, so that a result never lacks them.
         atomic.write_with(everything, lambda good: atomic.write_with(rejects, lambda bad: importer.run(good, bad)))
         if not result.reasons:
             rejects.unlink()
@@ -178,13 +185,12 @@ class _Importer:
         self._source, self._request = source, request
         self._parse = whole_completion if request.completions == "keep" else FORMATS[request.format].read
         self._keys = KeyMap(request.keys)
-        self._ids: set[int] = set()
+        self._id_hashes: set[int] = set()
         self._unseen = set(request.ignore)
         self.result = ImportResult(out=out, format=request.format)
 
     def run(self, good: BinaryIO, rejects: BinaryIO) -> None:
         """Write what the records give, and those that were rejected."""
-        # Sources are read as they are iterated, so nothing after the last row is read or downloaded.
         for record in islice(self._source.records(), self._request.rows or None):
             self.result.read += 1
             if isinstance(record, Unreadable):
@@ -193,7 +199,7 @@ class _Importer:
             try:
                 self._take(record, good)
             except ValueError as error:
-                # Rows of parquet and of the Hub hold dates and bytes, for which JSON has no form.
+                # `default=str` for dates and bytes of parquet and the Hub.
                 raw = json.dumps(record.value, default=str)
                 self._reject(rejects, Unreadable(record.number, str(error), raw, len(raw)), record.value)
         if not self.result.read:
@@ -213,36 +219,38 @@ class _Importer:
         ignored = {key: renamed.pop(key) for key in self._request.ignore if key in renamed}
         self._unseen -= ignored.keys()
         parts = self._parse(renamed)
-        # Everything that the format does not know is kept, so that an import loses nothing.
         entry = converted(renamed, parts, ignored, f"{self._source.stem}-{record.number:07d}", self._request.labels)
-        # Two of a million ids get the same 64 bits once in 37 million imports; whole ids would take far more memory.
-        short = hash(entry.id)
-        if short in self._ids:
+        # Whole ids would take far more memory. Two of a million have one hash once in 37 million imports.
+        if hash(entry.id) in self._id_hashes:
             raise ValueError(f"id {entry.id[:80]!r} is in an earlier record already")
-        self._ids.add(short)
+        self._id_hashes.add(hash(entry.id))
         result = self.result
         if isinstance(entry, Trace):
             result.reasoning_left_out += parts.reasoning_left_out
-            result.not_learned += sum(not turn.learned for turn in (*entry.history, *entry.tool_turns,
-                                                                    *parts.not_learned))
+            turns = (*entry.history, *entry.tool_turns, *parts.not_learned)
+            result.not_learned += sum(not turn.learned for turn in turns)
         result.unread_turn_keys.update(unread_turn_keys(record.value))
         result.kept.update(key for key in entry.metadata if key not in OF_IMPORT)
         good.write(json.dumps(entry.to_json(), ensure_ascii=False).encode() + b"\n")
         result.written += 1
 
     def _reject(self, rejects: BinaryIO, bad: Unreadable, value: object = None) -> None:
-        location, reasons = f"{self._source.name}:{bad.number}", self.result.reasons
-        if isinstance(value, dict) and not self.result.written and not reasons:
+        """Write a record that cannot be converted, or raise `RequestError` about it, as the request says."""
+        result, form = self.result, self._request.format
+        is_first = not result.written and not result.reasons
+        if isinstance(value, dict) and is_first:
             renamed = self._keys.renamed(value)
-            self.result.looks_like = "" if reads(self._request.format, renamed) else looks_like(renamed)
+            result.looks_like = "" if reads(form, renamed) else looks_like(renamed)
         if self._request.on_error == "fail":
-            other = self.result.looks_like
-            raise RequestError(f"{location}: {bad.reason}", f"a record of format {self._request.format}",
+            other = result.looks_like
+            raise RequestError(f"{self._source.name}:{bad.number}: {bad.reason}", f"a record of format {form}",
                                f"these keys look like format {other}: --format {other}" if other else SKIP)
         reason = bad.reason[:_REASON_LENGTH]
-        reasons[reason if reason in reasons or len(reasons) < MAX_REASONS else "other reasons"] += 1
+        is_counted_apart = reason in result.reasons or len(result.reasons) < MAX_REASONS
+        result.reasons[reason if is_counted_apart else "other reasons"] += 1
         line = {"file": self._source.name, "line": bad.number, "reason": bad.reason, "bytes": bad.size, "raw": bad.raw}
-        rejects.write(json.dumps(line).encode() + b"\n")  # ASCII: half a surrogate pair survives as an escape
+        # Written as ASCII, so that half a surrogate pair survives as an escape.
+        rejects.write(json.dumps(line).encode() + b"\n")
 
 
 def _turns(count: int) -> str:

@@ -1,6 +1,7 @@
-"""Sources of records: JSON lines, a JSON array, CSV, parquet, raw texts, or a data set on the Hugging Face Hub.
+"""Reads records from JSON lines, a JSON array, CSV, parquet, raw texts, or a data set on the Hugging Face Hub.
 
-All but a JSON array streams: memory holds one record, or one batch of parquet rows, for a file of any size.
+Records are streamed: memory holds one record, or one batch of parquet rows, whatever the size of the file. Only a JSON
+array is read whole.
 """
 
 import codecs
@@ -20,8 +21,27 @@ from workings.hints import no_file, pip_install
 from workings.record.canonical import DECODER, MAX_DEPTH, is_too_deep
 
 MAX_RECORD_BYTES = 16 << 20
-"""Longest record, in bytes. A line of 100 MB is a damaged file; reading it whole would break the promise of bounded
-memory."""
+"""Longest record, in bytes. A line of 100 MB is a damaged file."""
+CHUNK_BYTES = 1 << 20
+MAX_ARRAY_BYTES = 1 << 30
+"""Largest JSON array; as objects it takes several times as much memory."""
+_EXCERPT_BYTES = 1000
+_PARQUET_MAGIC = b"PAR1"
+_PARQUET_ROWS = 256
+"""Rows of parquet in memory at a time."""
+_TABLES = (".csv", ".tsv")
+TEXT = ".txt"
+END_OF_TEXT = "<|endoftext|>"
+"""A line that separates two raw texts."""
+_DELIMITERS = ",;\t"
+_FORMS = "JSON lines, a JSON array, CSV or parquet, in UTF-8"
+_UNREADABLE = {
+    **dict.fromkeys((codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+                    ("UTF-16 or UTF-32", "iconv -f UTF-16 -t UTF-8 FILE > utf8.jsonl")),
+    b"PK\x03\x04": ("a workbook or another archive", "save the sheet as CSV in UTF-8"),
+    **dict.fromkeys((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY", b"\xfd7zXZ"),
+                    ("compressed", "gunzip, unzstd, bunzip2 or unxz"))}
+"""First bytes of files that are not read -> what they are, and what to do. UTF-32 begins like UTF-16."""
 
 
 @dataclass(frozen=True)
@@ -62,28 +82,6 @@ def parse(text: str) -> object:
     return value
 
 
-CHUNK_BYTES = 1 << 20
-MAX_ARRAY_BYTES = 1 << 30
-"""Largest JSON array; as objects it takes several times as much memory."""
-_EXCERPT_BYTES = 1000
-_PARQUET_MAGIC = b"PAR1"
-_PARQUET_ROWS = 256
-"""Rows of parquet in memory at a time."""
-_TABLES = (".csv", ".tsv")
-TEXT = ".txt"
-END_OF_TEXT = "<|endoftext|>"
-"""A line that separates two raw texts."""
-_DELIMITERS = ",;\t"
-_FORMS = "JSON lines, a JSON array, CSV or parquet, in UTF-8"
-_UNREADABLE = {
-    **dict.fromkeys((codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-                    ("UTF-16 or UTF-32", "iconv -f UTF-16 -t UTF-8 FILE > utf8.jsonl")),
-    b"PK\x03\x04": ("a workbook or another archive", "save the sheet as CSV in UTF-8"),
-    **dict.fromkeys((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh91AY", b"\xfd7zXZ"),
-                    ("compressed", "gunzip, unzstd, bunzip2 or unxz"))}
-"""First bytes of files that are not read -> what they are, and what to do. UTF-32 begins like UTF-16."""
-
-
 @dataclass(frozen=True)
 class RecordSource:
     """One opened source."""
@@ -113,21 +111,29 @@ def open_file(path: Path) -> RecordSource:
     for mark, (what, way_on) in _UNREADABLE.items():
         if head.startswith(mark):
             raise RequestError(f"file: {path} is {what}", _FORMS, way_on)
-    # The bytes decide and not the name: files called `.json` hold JSON lines as often as an array.
-    text, suffix = head.removeprefix(codecs.BOM_UTF8).lstrip(), path.suffix.lower()
-    read = _parquet if head.startswith(_PARQUET_MAGIC) else _array if text.startswith(b"[") else _lines
-    # A table of text begins with the names of its columns, which nothing tells from other text.
-    if read is _lines and suffix in _TABLES and not text.startswith(b"{"):
-        read = _table
-    if read is not _parquet and suffix == TEXT and not text.startswith(b"{"):
-        read = _documents
+    read = _reader(head, path.suffix.lower())
     return RecordSource(str(path), path.name.split(".")[0], partial(read, path), is_lines=read is _lines)
+
+
+def _reader(head: bytes, suffix: str) -> Callable[[Path], Records]:
+    """The reader of a file that begins with these bytes."""
+    # The bytes decide where they can: files called `.json` hold JSON lines as often as an array.
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if head.startswith(_PARQUET_MAGIC):
+        return _parquet
+    if text.startswith(b"{"):
+        return _lines
+    if suffix == TEXT:
+        return _documents
+    if text.startswith(b"["):
+        return _array
+    return _table if suffix in _TABLES else _lines
 
 
 def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSource:
     """A data set of the Hugging Face Hub, or a local directory in its layout, streamed by the `datasets` library.
 
-    Of branches, tags and commits as ``revision`` only a commit names the same rows for good; ``subset`` is the
+    ``revision`` is a branch, a tag or a commit; only a commit names the same rows for good. ``subset`` is the
     configuration of the data set. Raises `RequestError` without the library.
     """
     try:
@@ -141,7 +147,7 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
             for number, row in enumerate(rows, start=1):
                 yield SourceRecord(number, row)
         except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
-            # It ends with the name of another library's exception.
+            # Without the name of another library's exception at its end.
             reason = re.sub(r" \(\w+\)$", "", str(error).splitlines()[0]) if str(error) else type(error).__name__
             raise RequestError(f"the data set {name}, revision {revision}, split {split}, cannot be read: {reason}",
                                "a data set that can be reached, with this revision and split") from error
@@ -149,11 +155,10 @@ def open_hub(name: str, *, revision: str, subset: str, split: str) -> RecordSour
 
 
 def _lines(path: Path) -> Records:
-    """JSON lines. LF and CRLF, with or without a byte order mark."""
+    """JSON lines that end with LF or CRLF, with or without a byte order mark. Blank lines are numbered and skipped."""
     with path.open("rb") as stream:
         for number, (line, size) in enumerate(_bounded_lines(stream), start=1):
             line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            # Blank lines are skipped and yet numbered, so that a number is the line that an editor shows.
             if line.strip():
                 yield _record(number, line, size, parse)
 
@@ -184,25 +189,24 @@ def _documents(path: Path) -> Records:
 
 
 def _record(number: int, data: bytes, size: int, make: Callable[[str], object]) -> SourceRecord | Unreadable:
-    """What ``make`` makes of a record's bytes, or why there is nothing; ``size``: with bytes that were dropped."""
-    if size > MAX_RECORD_BYTES:
-        reason = f"a record of {size:,} bytes; the longest that is read has {MAX_RECORD_BYTES:,}"
-        data = data[:_EXCERPT_BYTES]
-    else:
-        try:
-            return SourceRecord(number, make(data.decode("utf-8")))
-        except UnicodeDecodeError as error:
-            reason = f"not UTF-8 at byte {error.start + 1}"
-        except ValueError as error:
-            reason = str(error)
+    """What ``make`` makes of a record's bytes, or why it cannot; ``size`` counts the bytes that were not kept, too."""
+    try:
+        if size > MAX_RECORD_BYTES:
+            data = data[:_EXCERPT_BYTES]
+            raise ValueError(f"a record of {size:,} bytes; the longest that is read has {MAX_RECORD_BYTES:,}")
+        return SourceRecord(number, make(data.decode("utf-8")))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 at byte {error.start + 1}"
+    except ValueError as error:
+        reason = str(error)
     return Unreadable(number, reason, data.rstrip(b"\r\n").decode("utf-8", "backslashreplace"), size)
 
 
 def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Each line with its size; of a line that is too long only the beginning, the rest is read and dropped."""
+    """Each line with its size. Of a line that is too long only the beginning is kept."""
     while line := stream.readline(MAX_RECORD_BYTES):
         size = len(line)
-        # `readline` with a limit returns a piece of a longer line. Of the rest only the size is wanted.
+        # `readline` with a limit returns a piece of a longer line.
         while not line.endswith(b"\n") and (more := stream.readline(CHUNK_BYTES)):
             size += len(more)
             if more.endswith(b"\n"):
@@ -213,8 +217,7 @@ def _bounded_lines(stream: BinaryIO) -> Iterator[tuple[bytes, int]]:
 def _array(path: Path) -> Records:
     """The elements of a JSON array, which is read whole.
 
-    A broken element ends the reading with an error, even with `--on-error skip`: it is unclear where the next one
-    begins, so how many rows are lost cannot be known.
+    Raises `RequestError` for a broken element, even with `--on-error skip`: it is unclear where the next one begins.
     """
     size = path.stat().st_size
     as_lines = f"jq -c '.[]' {shlex.quote(str(path))} > lines.jsonl"
@@ -228,7 +231,6 @@ def _array(path: Path) -> Records:
         raise RequestError(f"{path} is not a JSON array: {error}",
                            "one JSON array in UTF-8; after a broken element it is unclear where the next one begins",
                            f"repair it, or write one record a line: {as_lines}") from None
-    # A text that begins with [ is an array.
     yield from (SourceRecord(number, value) for number, value in enumerate(cast(list[object], values), start=1))
 
 
