@@ -63,6 +63,7 @@ def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
 
 def test_a_process_that_is_lost_at_the_very_end_is_a_sentence(pair, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, _, made = pair
+    monkeypatch.setattr(ThreadProcesses, "timeout", 1.0)  # the second one waits for a call that never comes
     thread, found = in_thread(second, made(), facts={"data": 1})
 
     def broken(processes: ThreadProcesses, value: object) -> object:
