@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.distributed.conftest import ThreadProcesses, in_thread
+from tests.distributed.killing import IMPATIENT
 from tests.distributed.tiny_recipe import RECIPE
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
@@ -282,8 +283,8 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, run_r
     the result of one."""
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, RECIPE)
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "workings", "train", "recipe.yaml", "--out", "two",
-             "--json"]
+    Path("impatient.py").write_text(IMPATIENT)
+    words = ["--standalone", "--nproc-per-node", "2", "impatient.py", "train", "recipe.yaml", "--out", "two", "--json"]
     child = start_forked("-m", "torch.distributed.run", *words, cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
     metrics = tmp_path / "two.partial" / METRICS
     while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 4):
