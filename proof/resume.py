@@ -30,10 +30,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = killed.write_recipe(folder)
-        environment = os.environ | {
+        compiled = os.environ | {
             "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-        start = killed.in_fork(lambda *words, cwd: children.start(words, cwd=cwd, environment=environment))
+        start = killed.in_fork(lambda *words, cwd, environment: children.start(
+            words, cwd=cwd, environment=compiled | environment))
         straight: dict[str, dict[str, object]] = {}
         for number, (setting, words) in enumerate(killed.SETTINGS.items()):
             out = folder / f"straight-{number}"

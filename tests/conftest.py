@@ -4,7 +4,6 @@ Run from anywhere: nothing here depends on the working directory.
 """
 
 import atexit
-import gc
 import os
 import shutil
 import socket
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests import children, kept_folders
+from tests import children, kept_folders, light_imports
 from workings.engines.hardware_probe import cpu_features
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,8 +125,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if STARTS_CHILDREN & set(getattr(item, "fixturenames", ())):
             item.add_marker("children")
-    # What is imported stays; looking through it for unreachable cycles takes a thirteenth of the tests' time.
-    gc.freeze()
+    light_imports.collect_seldom()
 
 
 @pytest.fixture(autouse=True)

@@ -81,9 +81,9 @@ class Counting(DistributedEngine):
 @pytest.fixture
 def pair(monkeypatch):
     """Two process groups of a coordinator and a worker, their store, and a maker of their engines."""
-    monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 1.0)
+    monkeypatch.setattr(process_group, "SHUTDOWN_TIMEOUT", 0.2)
     monkeypatch.setattr(calls, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(calls, "REASON_TIMEOUT", 1.0)
+    monkeypatch.setattr(calls, "REASON_TIMEOUT", 0.2)
     store, arrived = {}, threading.Condition()
     meeting = threading.Barrier(2)
     first, second = (ProcessGroup(ThreadProcesses(index, store, arrived)) for index in range(2))

@@ -20,6 +20,14 @@ Start = Callable[..., Any]
 UNEQUAL = ("tokens_per_second", "seconds", "time", "peak", "memory")
 """Beginnings of keys, or parts of them, in the log of metrics that are measured and differ from run to run."""
 
+IMPATIENT = """
+from workings.distributed import calls, process_group
+calls.REASON_TIMEOUT = process_group.SHUTDOWN_TIMEOUT = 1.0
+from workings.__main__ import run
+run()
+"""
+"""The command line, which waits a second instead of five for what a lost process says."""
+
 
 def words(run: str, *overrides: str) -> list[str]:
     """What every process is started with."""

@@ -26,15 +26,21 @@ SMALL = ("training.steps=8", "model.shape.layers=1", "evaluation.base=false", "e
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, start_forked) -> Path:
+def start(start_forked) -> killing.Start:
+    """Starts what would be ``-m workings …`` as `killing.IMPATIENT`."""
+    return lambda _, module, *words, **options: start_forked("-c", killing.IMPATIENT, *words, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, start) -> Path:
     """A folder with the recipe and `whole`, a run of two processes of JAX that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     write_recipe(folder, RECIPE)
-    assert killing.kill_and_go_on(start_forked, folder, "whole", [], *SMALL) == (0, [])
+    assert killing.kill_and_go_on(start, folder, "whole", [], *SMALL) == (0, [])
     return folder
 
 
-def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start_forked, whole: Path) -> None:
+def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start, whole: Path) -> None:
     """Training, held-out loss, the items; only the first process answers."""
     words = ["engine=jax", *SMALL, "batch.micro_batch=2"]
     one = train_and_evaluate(str(whole / "recipe.yaml"), tmp_path / "one", words)
@@ -49,7 +55,7 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start
     # As if all had been killed when the run was sealed: the same command finishes the evaluation.
     again = shutil.copytree(whole, tmp_path / "again")
     shutil.rmtree(again / "whole" / "eval")
-    pair = killing.jax_pair(start_forked, again, "whole", *SMALL, "--json")
+    pair = killing.jax_pair(start, again, "whole", *SMALL, "--json")
     said = [child.communicate() for child in pair]
     assert [child.returncode for child in pair] == [0, 0], said
     assert "{" not in said[1][0]
@@ -59,9 +65,9 @@ def test_two_processes_of_jax_train_and_are_asked_like_one(tmp_path: Path, start
 
 # `python -m proof.kills` kills either one at random moments.
 def test_a_run_in_shards_whose_processes_are_killed_has_the_bits_of_one_with_whole_files(
-        tmp_path: Path, start_forked, whole: Path) -> None:
+        tmp_path: Path, start, whole: Path) -> None:
     write_recipe(tmp_path, RECIPE)
-    assert killing.kill_and_go_on(start_forked, tmp_path, "killed", [(1, 3, 0.0), (0, 1, 0.0)], *SMALL,
+    assert killing.kill_and_go_on(start, tmp_path, "killed", [(1, 3, 0.0), (0, 1, 0.0)], *SMALL,
                                   "checkpoint.sharded=true") == (2, [])
     runs = [whole / "whole", tmp_path / "killed"]
     first, second = (killing.contents(run) for run in runs)

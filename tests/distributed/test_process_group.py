@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.distributed.conftest import ThreadProcesses, in_thread
+from tests.distributed.killing import IMPATIENT
 from tests.distributed.tiny_recipe import RECIPE
 from tests.engines.tiny import random_batch, tiny_shape
 from tests.runs.runs_helpers import write_recipe
@@ -63,6 +64,7 @@ def test_the_others_make_the_calls_of_the_first_and_hear_the_end(pair) -> None:
 
 def test_a_process_that_is_lost_at_the_very_end_is_a_sentence(pair, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, _, made = pair
+    monkeypatch.setattr(ThreadProcesses, "timeout", 1.0)  # the second one waits for a call that never comes
     thread, found = in_thread(second, made(), facts={"data": 1})
 
     def broken(processes: ThreadProcesses, value: object) -> object:
@@ -281,8 +283,8 @@ def test_two_processes_are_stopped_and_one_goes_on(tmp_path, start_forked, run_r
     the result of one."""
     monkeypatch.chdir(tmp_path)
     write_recipe(tmp_path, RECIPE)
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "workings", "train", "recipe.yaml", "--out", "two",
-             "--json"]
+    Path("impatient.py").write_text(IMPATIENT)
+    words = ["--standalone", "--nproc-per-node", "2", "impatient.py", "train", "recipe.yaml", "--out", "two", "--json"]
     child = start_forked("-m", "torch.distributed.run", *words, cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
     metrics = tmp_path / "two.partial" / METRICS
     while child.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 4):

@@ -103,23 +103,21 @@ Start = Callable[[Path, str, Sequence[str]], Child]
 def in_fork(start_forked: Callable[..., ForkedChild]) -> Start:
     """Forked children; see `tests.children`."""
     def start(out: Path, kill_at: str, words: Sequence[str]) -> Child:
-        child = start_forked("-m", "tests.runs.killed_child", str(out), kill_at, *words, cwd=ROOT)
+        child = start_forked("-m", "tests.runs.killed_child", str(out), kill_at, *words, cwd=ROOT,
+                             environment={"OMP_NUM_THREADS": "1"})
         said, error = child.communicate()
         return Child(child.args, child.wait(), said, error)
 
     return start
 
 
-Begun = tuple[Path, Start, Path]
-"""A recipe, how children start, and a run that was never killed."""
+Begun = tuple[Path, Path]
+"""A recipe, and a run that was never killed."""
 
 
-def begin(recipe: Path, settings: Sequence[str], start_forked: Callable[..., ForkedChild]) -> Begun:
-    """Train a run next to its recipe, which nothing disturbs."""
-    start, out = in_fork(start_forked), recipe.with_name("run")
-    done = train(recipe, out, settings, start)
-    assert done.returncode == 0, done.stderr
-    return recipe, start, out
+def begin(recipe: Path, settings: Sequence[str]) -> Begun:
+    """Train a run next to its recipe, which nothing disturbs, in this process."""
+    return recipe, training.train(str(recipe), recipe.with_name("run"), settings).run
 
 
 def train(recipe: Path, out: Path, settings: Sequence[str], start: Start, kill_at: str = "0") -> Child:
@@ -171,12 +169,13 @@ def problems(out: Path, straight: dict[str, object]) -> list[str]:
     return [f"{name} differs" for name in differing] + failed
 
 
-def assert_ends_alike(begun: Begun, settings: Sequence[str], kill_at: str) -> Path:
-    """Killed at this call and resumed, another run ends bit for bit like the one that was not killed."""
-    recipe, start, straight = begun
+def assert_ends_alike(begun: Begun, settings: Sequence[str], kill_at: str, start_forked: Callable[..., ForkedChild]
+                      ) -> Path:
+    """Killed at this call in a child and resumed here, another run ends bit for bit like the undisturbed one."""
+    recipe, straight = begun
     out = straight.with_name(f"killed-{kill_at[:5].strip()}")
-    assert was_killed(train(recipe, out, settings, start, kill_at))
-    assert resume(recipe, out, settings, start) == []
+    assert was_killed(train(recipe, out, settings, in_fork(start_forked), kill_at))
+    assert training.train(str(recipe), out, settings, resume=True).status == "complete"
     assert problems(out, contents(straight)) == []
     return out
 

@@ -34,13 +34,13 @@ def write(folder):
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory, start_forked):
-    """The recipe, how children start, and a run that was never killed."""
-    return killed.begin(write(tmp_path_factory.mktemp("best")), BEST, start_forked)
+def begun(tmp_path_factory):
+    """The recipe, and a run that was never killed."""
+    return killed.begin(write(tmp_path_factory.mktemp("best")), BEST)
 
 
 def test_it_ends_when_patience_does_and_keeps_the_best(begun):
-    run = RunRecord.open(begun[2])
+    run = RunRecord.open(begun[1])
     losses = {line["step"]: line["evaluation_loss"] for line in run.metrics() if "evaluation_loss" in line}
     best = min(losses, key=losses.get)
     done = run.manifest.completed_steps
@@ -52,15 +52,15 @@ def test_it_ends_when_patience_does_and_keeps_the_best(begun):
     assert (kept["step"], kept["value"], kept["last_step"]) == (best, losses[best], done)
     assert "without the rows needed for an interval" in kept["interval"]["absent"]
     assert [path.name for path in run.checkpoints.folders()] == [f"step_{best:06d}", f"step_{done:06d}"]
-    assert open_run(begun[2]).checkpoint.step == run.kept_step == best
-    found = verify(begun[2])
+    assert open_run(begun[1]).checkpoint.step == run.kept_step == best
+    found = verify(begun[1])
     assert found.failed == 0, [check for check in found.checks if check.verdict == "failed"]
-    assert f"kept       the checkpoint of step {best}: its loss" in (begun[2] / LOG).read_text()
+    assert f"kept       the checkpoint of step {best}: its loss" in (begun[1] / LOG).read_text()
 
 
-def test_killed_and_resumed_it_ends_bit_for_bit_the_same(begun):
-    out = killed.assert_ends_alike(begun, BEST, "rename checkpoints/.step_000004")
-    assert RunRecord.open(out).manifest.facts["kept"] == RunRecord.open(begun[2]).manifest.facts["kept"]
+def test_killed_and_resumed_it_ends_bit_for_bit_the_same(begun, start_forked):
+    out = killed.assert_ends_alike(begun, BEST, "rename checkpoints/.step_000004", start_forked)
+    assert RunRecord.open(out).manifest.facts["kept"] == RunRecord.open(begun[1]).manifest.facts["kept"]
 
 
 def test_by_accuracy_and_evaluated_with_the_kept_weights(begun, tmp_path):
@@ -79,15 +79,15 @@ def test_by_accuracy_and_evaluated_with_the_kept_weights(begun, tmp_path):
 
 @pytest.mark.parametrize(("name", "value"), [("step", 40), ("value", 0.001), ("measured", 99), ("measure", "accuracy")])
 def test_fakes_about_what_was_kept_are_found(begun, tmp_path, name, value):
-    shutil.copytree(begun[2], tmp_path / "forged")
-    facts = RunRecord.open(begun[2]).manifest.facts
+    shutil.copytree(begun[1], tmp_path / "forged")
+    facts = RunRecord.open(begun[1]).manifest.facts
     reseal.edit_manifest(tmp_path / "forged", facts={**facts, "kept": {**facts["kept"], name: value}})
     reseal.reseal(tmp_path / "forged")
     assert "consistency.checkpoints" in failed(tmp_path / "forged")
 
 
 def test_a_run_that_went_on_without_patience_is_found(begun, tmp_path):
-    shutil.copytree(begun[2], tmp_path / "forged")
+    shutil.copytree(begun[1], tmp_path / "forged")
 
     def longer_patience(config):
         return {**config, "checkpoint": {**config["checkpoint"], "patience": 1}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import distilled, killed
+from tests.runs import distilled
 from tests.runs.replayed import CONTROLS
 from tests.runs.runs_helpers import lines_of, train_refuses
 from workings.config.load import load_recipe
@@ -196,15 +196,13 @@ def test_adapters_of_a_student_learn_from_another_model_than_the_one_below_them(
     assert verify(done.run).failed == 0
 
 
-def test_another_teacher_does_not_go_on_with_a_run(tmp_path, start_forked):
-    recipe = distilled.write(tmp_path)
-    start, words = killed.in_fork(start_forked), ["engine=torch", "checkpoint.every_steps=1"]
-    assert killed.was_killed(killed.train(recipe, tmp_path / "run", words, start, "draw 3 unrewarded"))
+def test_another_teacher_does_not_go_on_with_a_run(tmp_path):
+    recipe, words = distilled.write(tmp_path), ["engine=torch", "checkpoint.every_steps=1"]
+    assert train(str(recipe), tmp_path / "run", words, on_step=lambda line: line["step"] < 2).status == "interrupted"
     shutil.rmtree(tmp_path / "teacher")
     distilled.write(tmp_path, ["training.steps=3"])
-    problem, = killed.resume(recipe, tmp_path / "run", words, start)
-    assert "the same recipe and data as the run that is resumed" in problem
-    assert "teacher: " in problem
+    with pytest.raises(RequestError, match=r"teacher: (?s:.*)the same recipe and data as the run that is resumed"):
+        train(str(recipe), tmp_path / "run", words, resume=True)
 
 
 @pytest.mark.slow

@@ -15,15 +15,14 @@ from workings.runs.train import train
 
 
 @pytest.mark.parametrize(("engine", "step"), [pytest.param("jax", 2, marks=pytest.mark.full), ("torch", 4)])
-def test_killed_within_a_save_it_ends_bit_for_bit_the_same(tmp_path, start_forked, monkeypatch, engine, step):
+def test_killed_within_a_save_it_ends_bit_for_bit_the_same(tmp_path, start_forked, engine, step):
     """bf16 with stochastic rounding, Adafactor, clipping, packing, accumulation: all that has its own state."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     settings = (f"engine={engine}", *killed.SETTINGS["bf16 with stochastic rounding, Adafactor, clipped, packed"])
-    begun = killed.begin(killed.write_recipe(tmp_path), settings, start_forked)
-    assert killed.problems(begun[2], killed.contents(begun[2])) == []
+    begun = killed.begin(killed.write_recipe(tmp_path), settings)
+    assert killed.problems(begun[1], killed.contents(begun[1])) == []
     out = killed.assert_ends_alike(begun, settings,
-                                   f"write checkpoints/.step_{step:06d}.tmp/optimizer.safetensors")
-    manifests = [RunRecord.open(run).manifest for run in (begun[2], out)]
+                                   f"write checkpoints/.step_{step:06d}.tmp/optimizer.safetensors", start_forked)
+    manifests = [RunRecord.open(run).manifest for run in (begun[1], out)]
     assert [(manifest.status, manifest.completed_steps, manifest.resumes) for manifest in manifests] == [
         ("complete", 6, 0), ("complete", 6, 1)]
 

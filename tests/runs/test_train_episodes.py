@@ -42,12 +42,12 @@ def write(folder: Path, environment: str, own: str = OWN) -> Path:
 
 
 def test_killed_between_two_turns_it_ends_bit_for_bit_the_same(tmp_path: Path, start_forked):
-    begun = killed.begin(write(tmp_path, "{name: 'own.py:Vowels', turns: 4, tasks: 6}"), TORCH, start_forked)
+    begun = killed.begin(write(tmp_path, "{name: 'own.py:Vowels', turns: 4, tasks: 6}"), TORCH)
     # Random weights end a quarter of their turns; one that is cut off ends its episode.
-    turns = [loads(path.read_bytes())["episodes"]["turns"] for path in sorted((begun[2] / "train/rollouts").iterdir())]
+    turns = [loads(path.read_bytes())["episodes"]["turns"] for path in sorted((begun[1] / "train/rollouts").iterdir())]
     assert max(turns[2]) > 1, "an episode of the third rollout has several turns"
     # The first turn of the third rollout is drawn, and the environment has not replied yet.
-    killed.assert_ends_alike(begun, TORCH, "draw 3 unrewarded")
+    killed.assert_ends_alike(begun, TORCH, "draw 3 unrewarded", start_forked)
 
 
 def test_a_shipped_environment_is_played_again_and_its_steps_are_replayed(tmp_path: Path):

@@ -44,9 +44,9 @@ def write_verdicts(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory, start_forked):
-    """The recipe, how children start, and a run that was never killed."""
-    return killed.begin(killed.write_pairs(tmp_path_factory.mktemp("pairs")), (), start_forked)
+def begun(tmp_path_factory):
+    """The recipe, and a run that was never killed."""
+    return killed.begin(killed.write_pairs(tmp_path_factory.mktemp("pairs")), ())
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -59,7 +59,7 @@ def other(request, tmp_path_factory):
 
 
 def test_the_straight_run_verifies_and_prefers(begun):
-    straight = begun[2]
+    straight = begun[1]
     found = verify(straight)
     told = {check.id: check.text for check in found.checks}
     assert (found.failed, told["consistency.preferences"]) == (0, "9 pairs; 18 rows; 6 steps")
@@ -76,24 +76,24 @@ def test_the_straight_run_verifies_and_prefers(begun):
 
 
 def test_a_report_draws_rewards_and_calls_no_objective_a_loss(begun, tmp_path):
-    page = write_report(tmp_path / "page.html", [begun[2]]).read_text(encoding="utf-8")
+    page = write_report(tmp_path / "page.html", [begun[1]]).read_text(encoding="utf-8")
     for title in ("Implied rewards of pairs", "Accuracy on pairs", "Log probability of completions"):
         assert title in page
     assert "Mean negative log likelihood" not in page
 
 
-def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(begun):
-    killed.assert_ends_alike(begun, (), "rename checkpoints/.step_000004")
+def test_killed_after_a_checkpoint_it_ends_bit_for_bit_the_same(begun, start_forked):
+    killed.assert_ends_alike(begun, (), "rename checkpoints/.step_000004", start_forked)
 
 
 def test_steps_are_taken_again_and_wrong_ones_differ(begun):
     """Level 3, from a checkpoint; from the first weights in `test_train_rewarded.py`."""
-    verified_by_replaying(begun[2], [*CONTROLS, "pair", "reference"], steps=2)
+    verified_by_replaying(begun[1], [*CONTROLS, "pair", "reference"], steps=2)
 
 
 def test_a_reference_that_said_something_else_is_found_by_replaying(begun):
     """Where all bits have to agree, the reference is asked again; what the record says does not count."""
-    opened = reopen_run(begun[2])
+    opened = reopen_run(begun[1])
     told, asked = (opened.recipe.algorithm.replay(opened, opened.recipe.seed, exact=exact) for exact in (False, True))
     assert told.compute is None
     state = opened.initial_state(opened.engine, opened.recipe.seed)

@@ -19,23 +19,23 @@ TORCH = ("engine=torch", *killed.DYNAMIC)
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory, start_forked):
-    """The recipe, how children start, and a run that was never killed."""
-    return killed.begin(killed.write_rewarded(tmp_path_factory.mktemp("rewarded")), TORCH, start_forked)
+def begun(tmp_path_factory):
+    """The recipe, and a run that was never killed."""
+    return killed.begin(killed.write_rewarded(tmp_path_factory.mktemp("rewarded")), TORCH)
 
 
 @pytest.fixture(scope="module")
 def by_jax(begun):
     """A run of the same recipe by JAX, in this process."""
-    return train(str(begun[0]), begun[2].with_name("jax"), killed.DYNAMIC).run
+    return train(str(begun[0]), begun[1].with_name("jax"), killed.DYNAMIC).run
 
 
-def test_killed_in_the_middle_of_drawing_it_ends_bit_for_bit_the_same(begun):
-    killed.assert_ends_alike(begun, TORCH, "draw 3 unrewarded")
+def test_killed_in_the_middle_of_drawing_it_ends_bit_for_bit_the_same(begun, start_forked):
+    killed.assert_ends_alike(begun, TORCH, "draw 3 unrewarded", start_forked)
 
 
 def test_the_straight_run_verifies_and_learns(begun):
-    straight = begun[2]
+    straight = begun[1]
     assert killed.problems(straight, killed.contents(straight)) == []
     rollouts = sorted(path.name for path in (straight / "train" / "rollouts").iterdir())
     assert rollouts == ["step_000001.json", "step_000003.json", "step_000005.json"], "every second update draws"
@@ -117,7 +117,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_made(begun, tmp_path
 @pytest.mark.full
 def test_two_processes_draw_and_reward_what_one_does(begun, run_ranks):
     """And they score held-out items, at a step and at the end, each its share."""
-    recipe, _, straight = begun
+    recipe, straight = begun
     out = straight.with_name("two")
     items = write_lines(out.with_name("asked.jsonl"), [item.to_json() for item in tiny_items(3)])
     run_ranks("workings", "train", recipe, "--out", out, *TORCH, "batch.micro_batch=1", "training.steps=2",
