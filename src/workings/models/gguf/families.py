@@ -80,10 +80,7 @@ def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, norm_offset: i
 
 
 def hyperparameters(shape: ModelShape) -> dict[str, Any]:
-    """Header of the model's GGUF file; keys without the architecture's name.
-
-    Raises `RequestError` for a setting that GGUF cannot hold.
-    """
+    """Header without the architecture's name in keys. Raises `RequestError` for a setting that GGUF cannot hold."""
     family = find_family(shape.family)
     _refuse_other_rules(shape, family.switches)
     optional = {"attention.sliding_window": shape.sliding_window, "attn_logit_softcapping": shape.attention_softcap,
