@@ -29,6 +29,7 @@ from workings.engines.weight_files import read_shape
 from workings.inputs.resolve import locate_weights
 from workings.models.gguf.families import ARCHITECTURES
 from workings.models.gguf.tokenizer import PRE_TOKENIZERS
+from workings.models.registry import find_family
 from workings.models.shape import ModelShape
 from workings.models.shapes import to_hf_config
 
@@ -41,7 +42,8 @@ CASES: dict[str, dict[str, Any]] = {
 def shape_of(case: str) -> ModelShape:
     """A small shape whose pattern of layers is the published one, which the converter does not write."""
     shape = small(case.split(" ")[0])
-    return replace(shape, vocab_size=320, sliding_pattern=ARCHITECTURES[shape.family].sliding_pattern, **CASES[case])
+    switches = find_family(shape.family).switches
+    return replace(shape, vocab_size=320, sliding_pattern=switches.get("sliding_pattern", 0), **CASES[case])
 
 
 def write_folder(folder: Path, shape: ModelShape, tensors: dict[str, np.ndarray]) -> Path:

@@ -262,10 +262,7 @@ class ChatTemplate:
         return thought + mark, answer
 
     def forges_turns(self, ids: Sequence[int]) -> bool:
-        """Whether a completion, without its stop token, has control tokens other than those of its channel.
-
-        Rendered again, a completion with a turn mark would become several turns.
-        """
+        """Whether a completion, without its stop token, has control tokens other than those of its channel."""
         control = [each for each in ids if each in self.tokenizer.control_ids]
         channel = [self.tokenizer.token_id(token) for token in _CHANNEL_TOKENS]
         has_channel = self.thinking and control == channel and ids[0] == channel[0]
@@ -327,10 +324,7 @@ class ChatTemplate:
 
     @cached_property
     def stop_ids(self) -> list[int]:
-        """Ids that end a completion: first the one that rows train, then the tokenizer's end of text.
-
-        Early in training a model may still end with the latter, as its base model does.
-        """
+        """Ids that end a completion: the one that rows train, then the tokenizer's end of text (of base models)."""
         trained = self.tokenizer.control_tokens[self.stop_text]
         eos = self.tokenizer.eos_id
         return [trained] if eos is None or eos == trained else [trained, eos]

@@ -90,10 +90,7 @@ class Family:
         return dict(self.switches)
 
     def with_small_windows(self, shape: ModelShape) -> ModelShape:
-        """A small model's shape, changed so that rows of a few dozen tokens use every feature of the family.
-
-        `workings.runs.parity` compares engines on such a model.
-        """
+        """A small model's shape, changed so that rows of a few dozen tokens use every feature of the family."""
         return replace(shape, sliding_window=16, sliding_pattern=2) if shape.sliding_pattern else shape
 
     def check_engine(self, engine: str, shape: ModelShape) -> None:

@@ -48,10 +48,7 @@ def pairs(length: int, window: int = 0) -> int:
 
 
 def attention_operations(shape: ModelShape, length: int, *, square: bool = False) -> int:
-    """Operations of one row's forward attention, all layers: scores and weighted sum, or a linear state.
-
-    With ``square`` all pairs count, as plain attention computes them, instead of the causal ones.
-    """
+    """Operations of one row's attention or states, all layers, forward; ``square``: all pairs, not only causal ones."""
     # Each token reads the state, a matrix for each value head, corrects it, and reads it again.
     state_operations = 3 * 2 * shape.linear_value_heads * shape.linear_key_head_dim * shape.linear_value_head_dim
     total = 0

@@ -52,8 +52,7 @@ def published_shape(name: str) -> ModelShape:
 def from_hf_config(config: Mapping[str, Any]) -> ModelShape:
     """Shape of a model, or of a multimodal model's text part, from the content of its ``config.json``.
 
-    Raises `RequestError` for an architecture or a setting that this package would compute differently from
-    transformers.
+    Raises `RequestError` for what this package would compute differently from transformers.
     """
     check_values(config)
     text_config, model_type = config.get("text_config"), str(config.get("model_type"))

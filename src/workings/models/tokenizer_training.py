@@ -52,10 +52,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def _bytes_are_ordinary(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The tokenizer with bytes as ordinary tokens, which the trainer only takes as special ones, and with the tags.
-
-    Special tokens would be matched in text and skipped in decoding. The library cannot make them ordinary again.
-    """
+    """The tokenizer with tags, and with bytes as ordinary tokens: special ones would be skipped in decoding."""
     content = json.loads(backend.to_str())
     content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] in CONTROL_TOKENS]
     plain = tokenizers.Tokenizer.from_str(json.dumps(content))

@@ -65,7 +65,6 @@ def test_a_header_that_would_be_read_wrongly_is_refused(changes, said):
 
 
 @pytest.mark.parametrize(("family", "changes", "said"), [
-    ("olmo3", {}, "architecture olmo3"),
     ("gemma3", {"query_scale": 0.1}, "scores scaled by 0.1"),
     ("llama", {"rope_yarn": (4.0, 128, 32.0, 1.0, 1.1)}, "YaRN"),
     ("smollm3", {"unrotated_pattern": 2}, "without rotation"),

@@ -12,14 +12,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from tests.engines.tiny import tiny_shape
-from workings.models.gguf.families import (
-    ARCHITECTURES,
-    ROPE_FACTORS,
-    gguf_names,
-    hyperparameters,
-    rope_factors,
-    to_gguf,
-)
+from workings.models.gguf.families import ROPE_FACTORS, gguf_names, hyperparameters, rope_factors, to_gguf
+from workings.models.registry import find_family
 from workings.models.shape import ModelShape
 from workings.models.weights import tensor_shapes
 
@@ -31,7 +25,7 @@ def small(family: str) -> ModelShape:
     """A tiny shape by the rules that llama.cpp has for the family."""
     shape = tiny_shape(family, layers=6)
     changes = {"query_scale": shape.head_dim ** -0.5} if shape.sliding_pattern else {}
-    return replace(shape, **changes, unrotated_pattern=ARCHITECTURES[family].unrotated_pattern)
+    return replace(shape, **changes, unrotated_pattern=find_family(family).switches.get("unrotated_pattern", 0))
 
 
 def byte_pair_tokenizer(cut: Any, *, whole_first: bool = False) -> tokenizers.Tokenizer:

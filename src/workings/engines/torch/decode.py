@@ -211,9 +211,6 @@ class Decoder:
 
 
 def can_replay(spec: TorchSpec) -> bool:
-    """Whether every token takes the same operations on one card, without the host.
-
-    A table in the host's memory, a choice of experts and other processes need the host within a token.
-    """
+    """Whether a card computes a token alone. A table on the host, experts and other processes need the host."""
     return (spec.device.type == "cuda" and spec.shape.verified and not spec.shape.has_state and not spec.shape.experts
             and not spec.table_on_host and spec.mesh.processes == 1)

@@ -76,10 +76,7 @@ class _SharedLookup(torch.autograd.Function):
 
 
 def add_rows(gradient_VD: Tensor, tokens: Tensor, rows_TD: Tensor) -> Tensor:
-    """Add row t to ``gradient[tokens[t]]`` in place, in an order that is the same in every run.
-
-    Rows of the same token are summed first, in the order of the batch; then each token's sum is added once.
-    """
+    """Add row t to ``gradient[tokens[t]]`` in place. Rows of one token are summed first, in the order of the batch."""
     order = torch.argsort(tokens, stable=True)
     sorted_tokens = tokens[order]
     is_new = torch.ones_like(sorted_tokens)

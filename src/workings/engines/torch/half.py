@@ -21,10 +21,7 @@ TINY = 2.0**-100
 
 
 def power_above(x: Tensor, dim: int | None = None, limit: float = LARGEST) -> Tensor:
-    """The power of two by which ``x`` is divided so that its largest element is at most ``limit``.
-
-    A scalar; with ``dim=-1`` one power for each row.
-    """
+    """The power of two by which ``x``, or with ``dim=-1`` each row, is divided to have no element above ``limit``."""
     largest = torch.linalg.vector_norm(x, math.inf, dim, keepdim=dim is not None)
     return torch.exp2(torch.log2(largest.clamp_min(TINY) / limit).ceil())
 
@@ -77,10 +74,7 @@ def half_product(x: Tensor, weight: Tensor | None, frozen: Any = None) -> Tensor
 
 
 class BackwardScale:
-    """Scales the gradient of a function that computes in float16: down before its backward, and up again after it.
-
-    The function has one output and any number of inputs, and its backward is linear in the output's gradient.
-    """
+    """Scales the gradient of a function that computes in float16: down before its backward, and up again after it."""
 
     def __init__(self) -> None:
         self.power = torch.ones(())

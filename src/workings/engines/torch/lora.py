@@ -155,10 +155,7 @@ def store_weight(target: "Tensor | FourBitLinear", value: Tensor) -> None:
 
 @torch.no_grad()
 def fill_adapters(model: nn.Module, seed: int) -> None:
-    """Initial values as in peft: A is uniform in ± ``in ** -0.5`` and B is zero, so the model's outputs do not change.
-
-    The random numbers follow from the run's seed and the tensor's name.
-    """
+    """Initial values as in peft: A is uniform in ± ``in ** -0.5``, and B is zero, so that outputs do not change."""
     for name, param in trainable_parameters(model).items():
         if "lora_A" in name:
             # Every process draws the whole tensor on the CPU, so neither device nor split changes the numbers.
@@ -170,10 +167,7 @@ def fill_adapters(model: nn.Module, seed: int) -> None:
 
 @torch.no_grad()
 def merged(spec: TorchSpec, stored: "Tensor | FourBitLinear", layer: Any) -> Tensor:
-    """One whole weight, with the adapter of peft's ``layer`` added in float32 (None: no adapter).
-
-    Every process must call it.
-    """
+    """One whole weight, with the adapter of peft's ``layer`` or None, added in float32. Every process must call it."""
     weight = stored.full(spec.parameter_dtype) if isinstance(stored, FourBitLinear) else gathered(stored)
     if layer is None:
         return weight

@@ -17,12 +17,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
+from torch._subclasses import fake_tensor
 from transformers import PreTrainedModel
 
 from workings.engines.torch.attention import EVERYTHING, AttentionMask
@@ -62,7 +57,8 @@ NO_ATTENTION = ("linear_attention", "mamba", "conv", "moe", "mlp", "recurrent")
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """Largest difference that counts as rounding, as a share of the largest number."""
 UNSUITED = (TypeError, KeyError, ValueError, AttributeError, NotImplementedError, IndexError,
-            DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+            fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException,
+            fake_tensor.UnsupportedOperatorException)
 """Errors of classes that do not accept another attention function, or whose operations depend on values."""
 
 
@@ -89,7 +85,7 @@ def refuse_unsuited(spec: TorchSpec) -> None:
         return
     one_process = replace(spec, mesh=ProcessMesh(), device=torch.device("cpu"))
     recorder = WindowMask()
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), grouped_products(spec.compute_dtype):
+    with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), grouped_products(spec.compute_dtype):
         try:
             model = build_model(one_process).model
             tokens = torch.zeros((1, POSITIONS), dtype=torch.int64)

@@ -136,8 +136,7 @@ def empty_model(spec: TorchSpec) -> PreTrainedModel:
 def allocate(model: nn.Module, dtype: torch.dtype, device: torch.device) -> None:
     """Allocate every parameter with undefined contents: adapters in float32, all others in ``dtype``.
 
-    On the device ``meta`` parameters get their format only, and buffers stay where they are. `build_model` allocates a
-    `FixedTable`.
+    On the device ``meta`` parameters only get their format. `build_model` allocates a `FixedTable`.
     """
     allocated: dict[int, nn.Parameter] = {}  # by identity, so that a tied matrix stays one parameter
     for prefix, module in model.named_modules():
@@ -226,10 +225,7 @@ def caching(model: PreTrainedModel) -> Iterator[None]:
 
 def hidden_states(model: PreTrainedModel, tokens: Tensor, positions: Tensor, visible: AttentionMask,
                   cache: Any = None) -> Tensor:
-    """``[B, S, D]`` normed hidden states of rows of tokens ``[B, S]``.
-
-    ``positions`` ``[B, S]`` are those within a segment; ``cache`` is transformers', during generation.
-    """
+    """``[B, S, D]`` normed hidden states of tokens ``[B, S]`` at these ``positions`` ``[B, S]`` of their segments."""
     cache_argument = {} if cache is None else {_cache_argument(type(model.base_model).forward): cache}
     out = model.base_model(input_ids=tokens, position_ids=positions, visible=visible, use_cache=cache is not None,
                            **cache_argument)

@@ -44,11 +44,7 @@ class TokenWeights(NamedTuple):
 
 def token_weights(objective: Objective, hidden_ND: Tensor, head_VD: Tensor, rows: "Rows", *, chunk: int,
                   soft_cap: float, kernel: bool) -> TokenWeights:
-    """The token weights of one micro batch.
-
-    ``hidden_ND`` are normed hidden states of the supervised positions; ``chunk``, ``soft_cap`` and ``kernel`` are as in
-    `linear_cross_entropy`.
-    """
+    """Token weights of a micro batch from normed hidden states; other arguments as in `linear_cross_entropy`."""
     ones = torch.ones(rows.targets.shape, device=hidden_ND.device)
     if isinstance(objective, CrossEntropy):
         return TokenWeights(ones, None, ones.new_zeros((0, 2)), None)

@@ -64,10 +64,7 @@ class TorchPlanning:
 
     @classmethod
     def inspect_for(cls, request: EngineRequest, programs: ProgramShapes, target: Target) -> Inspections:
-        """The engine's own programs under fake tensors, all in one child process.
-
-        Raises `NotInspected` for matrices that are split among devices, and the errors of `trace_for`.
-        """
+        """Traces of the programs. Raises `NotInspected` for matrices that are split, and as `trace_for`."""
         # The plan then uses the memory formulas, which know `tp`.
         if request.mesh.tp > 1:
             raise NotInspected("engine: torch splits rows and parameters, not matrices (mesh.tp)")

@@ -110,11 +110,7 @@ def refuse_unsplit(request: EngineRequest, world: int) -> None:
 
 
 class FsdpRoot(nn.Module):
-    """The model in a module whose forward calls a function of it.
-
-    FSDP gathers embedding, last norm and head while this module's forward runs. So a loss that reads the head must run
-    inside.
-    """
+    """A module whose forward calls a function of the model, while FSDP has gathered embedding, last norm and head."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()

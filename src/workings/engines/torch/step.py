@@ -127,10 +127,7 @@ def blank_rows(spec: TorchSpec, shape: BatchShape) -> list[Rows]:
 
 
 def empty_state(spec: TorchSpec, *, trainable: bool = True) -> State:
-    """A state at step 0 with undefined weights and masters, and moments of zero.
-
-    A state that is not ``trainable`` has neither masters nor moments.
-    """
+    """A state at step 0 with undefined weights and masters, and moments of zero; only weights if not ``trainable``."""
     root = build_model(spec)
     params = trainable_parameters(root.model) if trainable else {}
     moments: dict[str, dict[str, Tensor]] = {}

@@ -5,7 +5,7 @@ A header has ``{"general.architecture": "llama", "llama.embedding_length": 2048,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import pi
 from typing import Any
 
@@ -23,44 +23,18 @@ LLAMA3_RULE = (1.0, 4.0, 8192)
 """Low and high factor and original context of every published Llama 3.1, 3.2 and 3.3."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """Rules of llama.cpp for a family that no key of the header states."""
-
-    pairs_rows: bool = False
-    """Rows of queries and keys that rotate together are neighbours. Hugging Face stores them in two halves."""
-    sliding_pattern: int = 0
-    """Every n-th layer is global, if the file has no pattern."""
-    mean_head_layers: int = 0
-    """A model with this many layers scales scores by width / heads in place of the head size."""
-    unrotated_pattern: int = 0
-    """Every n-th layer does not rotate; 0: all rotate."""
-
-
-ARCHITECTURES: dict[str, Architecture] = {
-    "llama": Architecture(pairs_rows=True),
-    "smollm3": Architecture(pairs_rows=True, unrotated_pattern=4),
-    "gemma": Architecture(),
-    "gemma2": Architecture(sliding_pattern=2, mean_head_layers=46),
-    "gemma3": Architecture(sliding_pattern=6, mean_head_layers=62),
-    "qwen2": Architecture(),
-    "qwen3": Architecture(),
-}
-"""Families that are read, by `general.architecture`, which is the family's name."""
+ARCHITECTURES = ("llama", "smollm3", "gemma", "gemma2", "gemma3", "qwen2", "qwen3")
+"""Families that are read. `general.architecture` is the family's name."""
+ROTATED_NEIGHBOURS = ("llama", "smollm3")
+"""Families whose query and key rows that rotate together are neighbours. Hugging Face stores them in two halves."""
+MEAN_HEAD_LAYERS = {"gemma2": 46, "gemma3": 62}
+"""Number of layers of a family's one model whose scores llama.cpp scales by width / heads, not by the head size."""
 SIZES = {"layers": "block_count", "context": "context_length", "width": "embedding_length",
          "mlp_width": "feed_forward_length", "heads": "attention.head_count"}
 """Field of `ModelShape` -> key after the architecture's name. Every file has these keys."""
 RENAMED = {".dt_bias": ".dt_proj.bias", ".router.scale": ".router.proj.scale",
            ".router.per_expert_scale": ".experts.down_proj.scale"}
 """End of Hugging Face's name -> end by which the `gguf` package finds the tensor."""
-
-
-def find_architecture(name: str) -> Architecture:
-    """The entry of an architecture. Raises `RequestError` for one that is not read."""
-    if name not in ARCHITECTURES:
-        raise RequestError(f"GGUF files of architecture {name} cannot be read", f"one of {', '.join(ARCHITECTURES)}",
-                           "the model's folder in safetensors")
-    return ARCHITECTURES[name]
 
 
 def gguf_names(shape: ModelShape, architecture: str) -> dict[str, str]:
@@ -100,24 +74,21 @@ def _changed(shape: ModelShape, name: str, tensor: np.ndarray, *, norm_offset: i
         return tensor + np.asarray(norm_offset, tensor.dtype)
     heads_of = {".q_proj.": shape.heads, ".k_proj.": shape.kv_heads}
     heads = next((heads for part, heads in heads_of.items() if part in name), None)
-    if heads is None or not ARCHITECTURES.get(shape.family, Architecture()).pairs_rows:
+    if heads is None or shape.family not in ROTATED_NEIGHBOURS:
         return tensor
     return tensor.reshape(heads, *rows_of_head, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape)
 
 
 def hyperparameters(shape: ModelShape) -> dict[str, Any]:
-    """Header of the model's GGUF file; keys without the architecture's name.
-
-    Raises `RequestError` for a setting that GGUF cannot hold.
-    """
-    architecture = find_architecture(shape.family)
-    _refuse_other_rules(shape, architecture)
+    """Header without the architecture's name in keys. Raises `RequestError` for a setting that GGUF cannot hold."""
+    family = find_family(shape.family)
+    _refuse_other_rules(shape, family.switches)
     optional = {"attention.sliding_window": shape.sliding_window, "attn_logit_softcapping": shape.attention_softcap,
                 "final_logit_softcapping": shape.final_softcap}
     values = common_header(shape) | {key: value for key, value in optional.items() if value}
-    if shape.sliding_window and shape.sliding_pattern != architecture.sliding_pattern:
+    if shape.sliding_window and shape.sliding_pattern != family.switches.get("sliding_pattern", 0):
         values["attention.sliding_window_pattern"] = shape.sliding_pattern
-    if find_family(shape.family).local_rotation:
+    if family.local_rotation:
         values["rope.freq_base_swa"] = shape.local_rope_theta
     if shape.rope_scaling != 1.0:
         values |= {"rope.scaling.type": "linear", "rope.scaling.factor": shape.rope_scaling}
@@ -134,23 +105,23 @@ def common_header(shape: ModelShape) -> dict[str, Any]:
         "vocab_size": shape.vocab_size}
 
 
-def _refuse_other_rules(shape: ModelShape, architecture: Architecture) -> None:
+def _refuse_other_rules(shape: ModelShape, switches: Mapping[str, Any]) -> None:
     """Raise `RequestError` for a model that llama.cpp would compute by other rules than ours."""
     scale = shape.query_scale or shape.head_dim ** -0.5
     rules = {
         "rotation by YaRN": bool(shape.rope_yarn),
         "kinds of layers that no pattern gives": bool(shape.layer_types),
         f"every {shape.unrotated_pattern}th layer without rotation":
-            shape.unrotated_pattern != architecture.unrotated_pattern,
-        f"scores scaled by {scale:g}": not np.isclose(scale, _query_scale(shape, architecture), rtol=1e-6)}
+            shape.unrotated_pattern != switches.get("unrotated_pattern", 0),
+        f"scores scaled by {scale:g}": not np.isclose(scale, _query_scale(shape), rtol=1e-6)}
     if wrong := [rule for rule, differs in rules.items() if differs]:
         raise RequestError(f"GGUF cannot hold a {shape.family} model with {', '.join(wrong)}",
                            "settings that GGUF has keys for, or llama.cpp's own")
 
 
-def _query_scale(shape: ModelShape, architecture: Architecture) -> float:
+def _query_scale(shape: ModelShape) -> float:
     """llama.cpp's scale of scores, which no key states."""
-    has_mean_head = shape.layers == architecture.mean_head_layers
+    has_mean_head = shape.layers == MEAN_HEAD_LAYERS.get(shape.family)
     return float((shape.width // shape.heads if has_mean_head else shape.head_dim) ** -0.5)
 
 
@@ -162,7 +133,9 @@ def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
     `ROPE_FACTORS`. ``has_head``: whether the file has an output matrix besides the embedding.
     """
     name = str(header.get("general.architecture", "none"))
-    architecture = find_architecture(name)
+    if name not in ARCHITECTURES:
+        raise RequestError(f"GGUF files of architecture {name} cannot be read", f"one of {', '.join(ARCHITECTURES)}",
+                           "the model's folder in safetensors")
     keys = {key.removeprefix(f"{name}."): _exact(value) for key, value in header.items() if key.startswith(f"{name}.")}
     _check_header(keys, name)
     sizes = {field: int(keys[key]) for field, key in SIZES.items()}
@@ -171,17 +144,17 @@ def read_hyperparameters(header: Mapping[str, Any], rows: int, has_head: bool,
         if int(keys.get(key, head_dim)) != head_dim:
             raise RequestError(f"the GGUF file has {name}.{key}: {keys[key]}, but heads of size {head_dim}",
                                f"{name}.{key}: {head_dim}")
-    shape = ModelShape(**(dict(find_family(name).switches) | sizes | {
+    switches = find_family(name).switches
+    sliding = _sliding(keys, name, switches["sliding_pattern"]) if "sliding_pattern" in switches else {}
+    shape = ModelShape(**(dict(switches) | sizes | sliding | {
         "family": name, "vocab_size": rows, "tied_embeddings": not has_head, "head_dim": head_dim,
         "kv_heads": int(keys.get("attention.head_count_kv", sizes["heads"])),
         "rms_norm_eps": float(keys["attention.layer_norm_rms_epsilon"]),
-        # llama.cpp's value where a file does not say it: Gemma 1 and 2.
-        "rope_theta": float(keys.get("rope.freq_base", 10_000.0)),
-        "unrotated_pattern": architecture.unrotated_pattern,
+        "rope_theta": float(keys.get("rope.freq_base", 10_000.0)),  # llama.cpp's value for Gemma 1 and 2
         "rope_scaling": 1.0 if keys.get("rope.scaling.type") == "none" else float(keys.get("rope.scaling.factor", 1.0)),
-        **(_sliding(keys, name, architecture) if architecture.sliding_pattern else {})}))
-    if architecture.mean_head_layers:
-        shape = replace(shape, query_scale=_query_scale(shape, architecture))
+    }))
+    if name in MEAN_HEAD_LAYERS:
+        shape = replace(shape, query_scale=_query_scale(shape))
     if factors is not None:
         shape = replace(shape, rope_llama3=_llama3_settings(shape, factors))
     # config.json writes numbers with the same meaning in one way; the model will be loaded from it.
@@ -208,12 +181,12 @@ def _check_header(keys: Mapping[str, Any], name: str) -> None:
         raise RequestError(f"the GGUF file has {name}.rope.scaling.type: {keys['rope.scaling.type']}", "none or linear")
 
 
-def _sliding(keys: Mapping[str, Any], name: str, architecture: Architecture) -> dict[str, Any]:
+def _sliding(keys: Mapping[str, Any], name: str, usual_pattern: int) -> dict[str, Any]:
     """Windows and soft caps of Gemma 2 and 3."""
     window = int(keys.get("attention.sliding_window", 4096 if name == "gemma2" else 0))
     if not window:
         raise RequestError(f"the GGUF file lacks {name}.attention.sliding_window", "a model with sliding layers")
-    pattern = keys.get("attention.sliding_window_pattern", architecture.sliding_pattern)
+    pattern = keys.get("attention.sliding_window_pattern", usual_pattern)
     kinds: tuple[str, ...] = ()
     if isinstance(pattern, list):  # whether each layer slides
         kinds, pattern = tuple("sliding" if slides else "global" for slides in pattern), 0

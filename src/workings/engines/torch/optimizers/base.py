@@ -69,10 +69,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def directions(self, grad: Tensor, slots: Slots, context: UpdateContext) -> Iterator[tuple[slice, Tensor]]:
-        """Update the moments in place, and yield rows and their float32 direction for all rows in order.
-
-        The caller may overwrite a direction.
-        """
+        """Update the moments in place; yields all rows in order with their float32 direction, which may be changed."""
 
 
 def row_blocks(x: Tensor) -> Iterator[slice]:

@@ -9,18 +9,12 @@ from transformers import DynamicCache, PreTrainedModel
 
 from workings.engines.base import GenerationShape, ProgramName
 from workings.engines.prefill import MAX_PROMPTS, largest_divisor
+from workings.engines.torch import step as torch_step
 from workings.engines.torch.decode import Decoder, FixedCache, PickToken
 from workings.engines.torch.generate import greedy, prefill_prompts, sampled
 from workings.engines.torch.model import caching
 from workings.engines.torch.spec import TorchSpec
-from workings.engines.torch.step import (
-    State,
-    blank_rows,
-    micro_batch_log_probs,
-    micro_batch_loss,
-    micro_batch_most_likely,
-    run_step,
-)
+from workings.engines.torch.step import State
 from workings.models.batch import BatchShape
 from workings.objectives.top_tokens import TopTokens
 
@@ -28,30 +22,30 @@ from workings.objectives.top_tokens import TopTokens
 def step(spec: TorchSpec, state: State, size: BatchShape) -> None:
     """Two updates: the first one makes moments and caches that are there in all later ones."""
     for _ in range(2):
-        rows = blank_rows(spec, size)
-        run_step(spec, state, rows, float(size.all_rows * size.positions), 1e-3)
+        rows = torch_step.blank_rows(spec, size)
+        torch_step.run_step(spec, state, rows, float(size.all_rows * size.positions), 1e-3)
         del rows  # as in a run, before the next batch comes
 
 
 @torch.no_grad()
 def _forward(spec: TorchSpec, state: State, size: BatchShape, compute: Callable[..., Any]) -> None:
-    for rows in blank_rows(spec, size):
+    for rows in torch_step.blank_rows(spec, size):
         state.run(partial(compute, spec, rows=rows))
 
 
 def evaluation(spec: TorchSpec, state: State, size: BatchShape) -> None:
     """Loss of one held-out batch while the whole state is in memory."""
-    _forward(spec, state, size, micro_batch_loss)
+    _forward(spec, state, size, torch_step.micro_batch_loss)
 
 
 def log_probs(spec: TorchSpec, state: State, size: BatchShape) -> None:
     """Log probabilities of a batch's targets, or a teacher's most likely tokens."""
     objective = spec.request.objective
     if isinstance(objective, TopTokens):
-        most_likely = partial(micro_batch_most_likely, count=objective.top_k, below=spec.shape.vocab_size)
+        most_likely = partial(torch_step.micro_batch_most_likely, count=objective.top_k, below=spec.shape.vocab_size)
         _forward(spec, state, size, most_likely)
     else:
-        _forward(spec, state, size, micro_batch_log_probs)
+        _forward(spec, state, size, torch_step.micro_batch_log_probs)
 
 
 @torch.no_grad()

@@ -23,10 +23,7 @@ from workings.engines.torch.trace.allocator import Event, Log
 
 
 def _flash_backward(query: Tensor) -> int:
-    """Bytes that a card's flash attention takes in backward beyond its outputs.
-
-    These are a float32 copy of the query's gradient, and a float32 number for each query and head.
-    """
+    """Bytes of a card's flash attention in backward: float32 gradients of queries, and a number a query and head."""
     # The kernel pads query positions to blocks of 128.
     positions = -(-query.shape[2] // 128) * 128
     return 4 * query.shape[0] * query.shape[1] * positions * (query.shape[3] + 1)
