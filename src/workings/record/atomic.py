@@ -26,7 +26,6 @@ def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 write(stream)
                 stream.flush()
                 os.fsync(stream.fileno())
-            # A rename within one file system is atomic: readers see the old file or the new one.
             temporary.replace(path)
         # Also on Ctrl-C: a leftover temporary file would prevent sealing.
         except BaseException:

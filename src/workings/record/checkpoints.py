@@ -121,7 +121,6 @@ class CheckpointStore:
 
     def clean(self) -> list[str]:
         """Remove leftovers of a killed save or removal; returns their names."""
-        # `.step_*.tmp` of a save and `.step_*.old` of a removal.
         left = [path for path in self.directory.glob(".step_*") if path.is_dir()]
         for path in left:
             shutil.rmtree(path)
@@ -162,7 +161,6 @@ def describe(directory: Path) -> dict[str, dict[str, Any]]:
 def parse_commit(data: bytes, step: int) -> dict[str, dict[str, Any]]:
     """Contents of a `COMMIT.json` for this step: each file's `bytes` and `sha256`. Raises `RecordError`."""
     commit = loads(data)
-    # No other key: it would be sealed without having been checked.
     if not isinstance(commit, dict) or commit != {"schema": SCHEMA, "step": step, "files": commit.get("files")}:
         raise RecordError(f"not a {SCHEMA} of step {step}, with its files")
     files = commit["files"]

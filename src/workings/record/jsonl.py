@@ -65,7 +65,6 @@ def parse(data: bytes, name: str) -> tuple[list[dict[str, Any]], str | None]:
     Raises `RecordError`, which names file and line, for any other line that is not a JSON object.
     """
     lines = data.split(b"\n")
-    # The text after the last newline: empty in a complete file.
     torn = lines.pop()
     rows = []
     for number, text in enumerate(lines, start=1):

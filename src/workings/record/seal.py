@@ -115,7 +115,6 @@ def parse_sums(data: bytes) -> dict[str, str]:
 
 def parse_seal(data: bytes) -> dict[str, Any]:
     """Contents of a `SEAL.json`: `unit`, `status`, `root`, `made_from`. Raises `RecordError`."""
-    # Exactly these keys: any other one would be a place for text that no check reads.
     seal = loads(data)
     if not isinstance(seal, dict) or set(seal) != {"schema", "unit", "status", "root", "made_from"}:
         raise RecordError(f"{SEAL} does not have exactly the keys schema, unit, status, root, made_from")

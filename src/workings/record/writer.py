@@ -191,7 +191,6 @@ class RunWriter:
         Raises `StorageError`: the disk is full or failing; the unsealed folder is kept.
         """
         self.sync()
-        # Before the checksums: remove leftovers of a killed save and dropped checkpoints.
         self.checkpoints.clean()
         self.checkpoints.prune(self._last_step)
         atomic.sync_tree(self.directory)

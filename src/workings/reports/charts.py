@@ -167,7 +167,6 @@ def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> M
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
     points = [(x(a), y(b)) for a, b in thinned(curve.points)]
-    # SVG's path: M moves to the first point, L draws a line to each further one.
     path = "M" + "L".join(f"{a:g} {b:g}" for a, b in points)
     if curve.style == "dots":
         return element("g", [element("path", class_="dashed", d=path),

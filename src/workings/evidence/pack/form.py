@@ -23,7 +23,6 @@ def may_be_external(file: str) -> bool:
 
 
 class _Part(BaseModel):
-    # An unknown key would go unchecked.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -62,7 +61,6 @@ class PackList(_Part):
     def _possible(self) -> Self:
         if len(self.roots) != len(self.units):
             raise ValueError("a unit is there twice")
-        # A pack that says that its weights are inside may not excuse any file at the same time.
         if self.weights == INSIDE and self.by_digest:
             raise ValueError(f"weights are inside, and {len(self.by_digest)} files are not here")
         return self

@@ -203,7 +203,6 @@ def _fields(unit: Unit) -> Iterator[tuple[str, str, bool]]:
     """File, field and whether its value is absent, for every field in a unit. A file that is no JSON is one field."""
     for name in (entry.name for entry in unit.entries if entry.kind == "file"):
         rows = rows_of_file(_kind(unit), name)
-        # A tokenizer's file has a key for every piece of its vocabulary.
         if rows and name.endswith((".json", ".jsonl")) and "tokenizer/" not in name:
             try:
                 values = unit.lines(name) if name.endswith("l") else [unit.json(name)]

@@ -93,7 +93,6 @@ def engine(unit: Unit) -> Found:
             yield f"engine from {OURS} {source.version}, run by {OURS} {manifest.workings_version}"
         return f"engine {manifest.engine!r} of {OURS} {source.version}"
     if is_our_engine(manifest.engine):
-        # Two packages that bring one name are refused, and this one is installed.
         yield f"engine {manifest.engine!r} is one of {OURS}, but the record names {source.name[:40]} as its source"
     return not_checked(f"engine {manifest.engine!r} comes from {source.name} {source.version}, not from this project: "
                        "what its steps compute is that package's word", blocking=False)

@@ -93,7 +93,6 @@ def _samples_of(run: Unit) -> list[Unit]:
 
 
 def _replay(unit: Unit) -> dict[str, Any]:
-    # An engine opens checkpoints by their paths, and a path below the archive does not exist.
     if not isinstance(unit.tree, FolderTree):
         raise NotChecked("a zip is not unpacked; unpack it and verify the folder")
     if unit.record.replay is None:

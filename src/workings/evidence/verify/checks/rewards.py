@@ -211,7 +211,6 @@ def _other_libraries(recorded: Any, settings: RewardSettings) -> dict[str, str]:
         except RequestError as error:
             reasons[name] = f"{error.given}: {error.try_next}"
         else:
-            # Another version may score differently, so a difference would prove nothing.
             if recorded_version != version:
                 reasons[name] = f"reward {name!r}: version {str(recorded_version)[:100]!r} there, {version!r} here"
     return reasons

@@ -140,7 +140,6 @@ def model(unit: Unit) -> Found:
     sizes, source = {**shape.to_json(), "verified": shape.verified}, section.get("source")
     in_recipe = section_of(section, "shape") | ({"verified": section["verified"]} if "verified" in section else {})
     for key, value in in_recipe.items():
-        # Weights from elsewhere bring their own family.
         if sizes.get(key, value) != value and (key != "family" or source == "scratch"):
             yield f"the recipe's model has {key} {str(value)[:20]}, {MODEL_SHAPE} {str(sizes.get(key))[:20]}"
     if source == "scratch" and not isinstance(manifest.weight_digests, Absent):
@@ -306,7 +305,6 @@ def expected_tensors(unit: Unit) -> Expected:
     weights = tensor_shapes(shape) if is_full else _adapter_shapes(method, shape)
     trained = {name: size for name, size in weights.items() if not (is_full and is_frozen(name, shape))}
     inside = (family_of(shape).layer_prefix + ".", PEFT_PREFIX)
-    # The optimizer tells the shapes of its moments, so one that factors them needs no rule here.
     moments: _Tensors = {}
     for name, size in trained.items():
         made = optimizer.moment_shapes(size, moments=precision.moments, in_layer=name.startswith(inside))
