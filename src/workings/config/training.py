@@ -4,7 +4,7 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import cos, pi, prod
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationInfo, model_validator
@@ -106,11 +106,6 @@ class OptimizerFields(Section):
     """Decoupled decay, applied to matrices and not to norms."""
     clip_norm: float = Field(default=0.0, ge=0)
     """Gradients are scaled down to this global norm; 0 switches clipping off."""
-
-    @classmethod
-    def optimizer_name(cls) -> str:
-        """Its name in a recipe."""
-        return str(get_args(cls.model_fields["name"].annotation)[0])
 
     @abstractmethod
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:

@@ -13,7 +13,8 @@ from typing import Any
 
 from workings.config.load import LoadedRecipe, load_recipe
 from workings.config.recipe import Recipe
-from workings.config.sampler import sampler_names
+from workings.config.sampler import samplers
+from workings.config.section import choice_name
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.errors import DoesNotFit, RequestError
 from workings.inputs.datasets import find_data
@@ -136,7 +137,7 @@ def refuse_sampling_over_hosts(recipe: Recipe, mesh: Mapping[str, int], hosts: S
     split = any(len({*hosts[first:first + each]}) > 1 for first in range(0, len(hosts), each))
     if split and recipe.algorithm.examples == "prompts" and recipe.sampler is None:
         number = len({*hosts})
-        other = f"sampler.name={' or '.join(sampler_names())}"
+        other = f"sampler.name={' or '.join(map(choice_name, samplers()))}"
         raise RequestError(f"algorithm.name: {recipe.algorithm.name} would sample from a model that is split over "
                            f"{number} hosts",
                            "a sampler of its own, or a copy of the model on each host: for each new token all weights "
