@@ -149,7 +149,7 @@ class AdamW8bitConfig(AdamWFields):
 
     name: Literal["adamw8bit"]
     """AdamW, moments in 8 bits."""
-    engines: ClassVar[tuple[str, ...]] = ("torch",)
+    engines = ("torch",)
 
     def moment_shapes(self, size: Sequence[int], *, moments: Literal["fp32", "bf16"], in_layer: bool) -> MomentShapes:
         """One byte per moment and the largest value of each block in fp32; small tensors as in AdamW."""
@@ -166,7 +166,7 @@ class MuonConfig(AdamWFields):
 
     name: Literal["muon"]
     """Momentum made orthogonal."""
-    engines: ClassVar[tuple[str, ...]] = ("jax",)
+    engines = ("jax",)
     # Momentum, Nesterov and five iterations are the defaults of Jordan's own code.
     momentum: float = Field(default=0.95, ge=0, lt=1)
     """Decay of the momentum (optax: `beta`)."""

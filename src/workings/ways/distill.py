@@ -7,7 +7,7 @@ policy gradient of the reverse divergence, with an advantage for each token and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -31,9 +31,9 @@ class Distill(TeacherWay, RolloutWay):
 
     name: Literal["distill"]
     """On-policy distillation."""
-    asks_teacher_in_every_step: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (PROMPTS, TEACHER, ROLLOUTS)
-    controls: ClassVar[tuple[str, ...]] = ("teacher",)
+    asks_teacher_in_every_step = True
+    records = (PROMPTS, TEACHER, ROLLOUTS)
+    controls = ("teacher",)
     group: int = Field(default=4, ge=1)
     """Completions sampled for each prompt; they are not compared, so 1 is enough."""
 
@@ -73,9 +73,9 @@ class TraceDistill(TeacherWay, RowWay):
 
     name: Literal["distill_traces"]
     """Off-policy distillation on traces."""
-    learns_earlier_turns: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS, TEACHER, TOP_TOKENS)
-    controls: ClassVar[tuple[str, ...]] = ("top_tokens",)
+    learns_earlier_turns = True
+    records = (ROWS, TEACHER, TOP_TOKENS)
+    controls = ("top_tokens",)
     top_k: int = Field(default=16, ge=1, le=MAX_TOKENS)
     """Number of the teacher's most likely tokens at each position; the rest of the vocabulary counts as one further
     token. Each takes 8 bytes per position on the disk and in memory."""

@@ -8,7 +8,7 @@ learns from verdicts instead of pairs (2402.01306). ORPO: imitation and preferen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 class PairWay(RowWay):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "pairs"
-    rows_per_example: ClassVar[int] = 2
-    records: ClassVar[tuple[str, ...]] = (ROWS,)
-    controls: ClassVar[tuple[str, ...]] = ("pair",)
+    examples = "pairs"
+    rows_per_example = 2
+    records = (ROWS,)
+    controls = ("pair",)
     beta: float = Field(gt=0, strict=False)
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
@@ -83,9 +83,9 @@ class PairWay(RowWay):
 class ReferencedPairs(PairWay):
     """Pairs of rows, each compared with its log probability under a reference: the model before training."""
 
-    reads_reference_first: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS, REFERENCE_LOG_PROBS)
-    controls: ClassVar[tuple[str, ...]] = ("pair", "reference")
+    reads_reference_first = True
+    records = (ROWS, REFERENCE_LOG_PROBS)
+    controls = ("pair", "reference")
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
         """The reference's log probabilities of the same batches, before the first step, with the state in memory."""
@@ -148,7 +148,7 @@ class Kto(ReferencedPairs):
 
     name: Literal["kto"]
     """Kahneman-Tversky optimization: verdicts on single completions."""
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "verdicts"
+    examples = "verdicts"
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer."""
     right_weight: float = Field(default=1.0, gt=0, strict=False)

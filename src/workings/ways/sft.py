@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
@@ -14,8 +14,8 @@ class Sft(RowWay):
 
     name: Literal["sft"]
     """Supervised fine-tuning on traces."""
-    learns_earlier_turns: ClassVar[bool] = True
-    records: ClassVar[tuple[str, ...]] = (ROWS,)
+    learns_earlier_turns = True
+    records = (ROWS,)
 
     @property
     def objective(self) -> CrossEntropy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationInfo
 
@@ -34,8 +34,8 @@ class RolloutWay(Way):
     Top-k or top-p would sample from another distribution than the one that the update improves.
     """
 
-    examples: ClassVar[Literal["traces", "pairs", "prompts", "verdicts"]] = "prompts"
-    not_searched: ClassVar[str] = ("not searched: fewer completions an update, smaller groups, and shorter completions "
+    examples = "prompts"
+    not_searched = ("not searched: fewer completions an update, smaller groups, and shorter completions "
                                    "together with another change")
 
     group: int = Field(default=8, ge=2)
