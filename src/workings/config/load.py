@@ -1,7 +1,4 @@
-"""Loads recipes: a file or a shipped name plus ``key=value`` overrides becomes a checked `Recipe`::
-
-    load_recipe("smoke-tiny", ["training.steps=4"]).recipe.training.steps == 4
-"""
+"""Loads recipes: a file or a shipped name plus ``key=value`` overrides becomes a checked `Recipe`."""
 
 import difflib
 from collections.abc import Mapping, Sequence
