@@ -41,6 +41,7 @@ from workings.runs.run_metadata import code_version
 from workings.samples.unit import SampleUnit
 from workings.ways.base import way_of
 from workings.ways.parts.replay_source import ReopenedRun
+from workings.ways.parts.replays import wrong_replays
 from workings.ways.parts.teacher import Teacher, find_teacher
 
 STEPS, ITEMS = 10, 8
@@ -164,7 +165,7 @@ def _controls(opened: ReopenedRun, plan: ReplayPlan, from_step: int, tolerance: 
               say: Say) -> dict[str, Facts]:
     """Replays with something wrong, whose results must differ from the record: otherwise a replay proves nothing."""
     exact, way = tolerance is BITWISE, way_of(opened.recipe)
-    changed_sources = way.wrong_replays(opened, plan.source, exact=exact)
+    changed_sources = wrong_replays(plan.source, way.controls)
     say(", ".join(["controls: another seed, another learning rate, a row left out, another checkpoint",
                    *(words for words, _ in changed_sources.values())]))
     other_seed = opened.recipe.seed + 1

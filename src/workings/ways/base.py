@@ -45,7 +45,7 @@ class Way(Algorithm):
     reads_reference_first: ClassVar[bool] = False
     """Whether a reference reads each row of the first epoch before the first step."""
     controls: ClassVar[tuple[str, ...]] = ()
-    """Its wrong replays, by their names in `replays`."""
+    """Changes that a replay must distinguish from the record, by their names in `workings.ways.parts.replays`."""
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
         """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
@@ -150,11 +150,6 @@ class Way(Algorithm):
         ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
         between the steps, instead of using recorded values.
         """
-
-    @abstractmethod
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Controls of this way, which a replay must distinguish from the record: description and batches."""
 
 
 class TeacherWay(Way):

@@ -139,20 +139,6 @@ def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
     return top_tokens
 
 
-ROW_CONTROLS: dict[str, tuple[str, str, Callable[[Batch], Batch]]] = {
-    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
-    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
-    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token)}
-"""Changes of every batch that a replay must distinguish from the record: name in its report, words, and change."""
-
-
-def wrong_rows(source: BatchSource, names: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
-    """For some of `ROW_CONTROLS` their words and a source that changes every batch."""
-    assert isinstance(source, RowSource)
-    return {told: (words, replace(source, change=change))
-            for told, words, change in map(ROW_CONTROLS.__getitem__, names)}
-
-
 MAX_LOG_PROB_DIFFERENCE = 0.25
 """Largest difference, in nats, of a token's log probability under a frozen model and other conditions."""
 Change = Callable[[Rollout, RolloutSampler], Rollout]
@@ -190,7 +176,7 @@ class RolloutSource:
     exact: bool
     """Whether the update uses the completions that are sampled here. Where other bits are allowed it uses the recorded
     ones, because last bits would make another batch."""
-    change: Change
+    change: Change = lambda rollout, sampler: rollout
     """For controls: makes the rollout to use in place of the correct one."""
 
     def take(self, state: State, position: Position, step: int) -> StepInputs:
@@ -274,22 +260,31 @@ def with_another_teacher(rollout: Rollout, sampler: RolloutSampler) -> Rollout:
 
 
 def _with_first_group(rollout: Rollout, change: Callable[[Group], Group]) -> Rollout:
+    """The rollout with its first trained group changed."""
     first = next((number for number, group in enumerate(rollout.groups) if group.kept), None)
-    if first is None:
-        return rollout
     return replace(rollout, groups=tuple(change(group) if number == first else group
                                          for number, group in enumerate(rollout.groups)))
 
 
-ROLLOUT_CONTROLS: dict[str, tuple[str, Change]] = {
-    "reward": ("one reward flipped", with_another_reward), "advantage": ("one advantage moved", with_another_advantage),
-    "teacher": ("one log probability of the teacher moved", with_another_teacher)}
-"""Changes of every rollout that a replay must distinguish from the record, by name, with their words."""
+CONTROLS: dict[str, tuple[str, str, Callable[..., Any]]] = {
+    "pair": ("pair", "one pair of every step swapped", with_a_pair_swapped),
+    "reference": ("reference", "one log probability of the reference moved", with_another_reference),
+    "top_tokens": ("teacher", "one log probability of the teacher moved", with_another_top_token),
+    "reward": ("reward", "one reward flipped", with_another_reward),
+    "advantage": ("advantage", "one advantage moved", with_another_advantage),
+    "teacher": ("teacher", "one log probability of the teacher moved", with_another_teacher)}
+"""By the names of `Way.controls`: name in a report, description, and change of every batch or rollout."""
 
 
-def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
-                      change: Change = lambda rollout, sampler: rollout) -> RolloutSource:
-    """The rollouts of a run with prompts and completions of a seed; ``exact`` and ``change`` as in `RolloutSource`."""
+def wrong_replays(source: BatchSource, controls: Sequence[str]) -> dict[str, tuple[str, BatchSource]]:
+    """Wrong sources, which a replay must distinguish from the record: description and source by name in a report."""
+    assert isinstance(source, RowSource | RolloutSource)
+    return {name: (description, replace(source, change=change))
+            for name, description, change in map(CONTROLS.__getitem__, controls)}
+
+
+def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> RolloutSource:
+    """The rollouts of a run with prompts and completions of a seed; ``exact`` as in `RolloutSource`."""
     prompts = replace(opened.prompts, seed=seed)
     data = PromptData(resolved=opened, prompts=prompts, devices=opened.row_devices,
                       rewards=reward_settings(opened.loaded) if opened.recipe.rewards else None)
@@ -299,4 +294,4 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool,
     player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
         data.environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
-    return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact, change=change)
+    return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)

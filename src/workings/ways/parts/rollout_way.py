@@ -216,11 +216,3 @@ class RolloutWay(Way):
         """Rollouts with the recorded rewards; a teacher scores them again if it can be opened."""
         from workings.ways.parts.replays import replayed_rollouts
         return replayed_rollouts(opened, seed, exact=exact)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Rollouts that are changed before their batches are made."""
-        from workings.ways.parts.replays import ROLLOUT_CONTROLS, replayed_rollouts
-        del source
-        return {name: (words, replayed_rollouts(opened, opened.recipe.seed, exact=exact, change=change))
-                for name, (words, change) in ROLLOUT_CONTROLS.items() if name in self.controls}

@@ -42,10 +42,3 @@ class RowWay(Way):
         """The rows of a run in the batches of a seed."""
         return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
                                devices=opened.row_devices)
-
-    def wrong_replays(self, opened: ReopenedRun, source: BatchSource, *,
-                      exact: bool) -> dict[str, tuple[str, BatchSource]]:
-        """Wrong rows, by the names in `controls`."""
-        from workings.ways.parts.replays import wrong_rows
-        del opened, exact
-        return wrong_rows(source, self.controls)
