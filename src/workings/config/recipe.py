@@ -99,14 +99,14 @@ class Recipe(Section):
     """Evaluation loss, samples, and answers to held-out items."""
 
     @model_serializer(mode="wrap")
-    def without_absent_sections(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent_sections(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out sections that most recipes do not have, so that their digests stay."""
         return {key: value for key, value in written(self).items()
                 if key not in ("environment", "sampler") or value is not None}
 
     # Validators run in this order; only the first error is reported.
     @model_validator(mode="after")
-    def adapters_have_known_names(self) -> Self:
+    def _adapters_have_known_names(self) -> Self:
         """Refuses unknown projections; a model outside the families is checked later, against its class."""
         if isinstance(self.model, FromPretrained) and not self.model.verified:
             return self
@@ -117,16 +117,14 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def adapters_round_to_nearest(self) -> Self:
-        """Refuses stochastic rounding with adapters, which are float32."""
+    def _adapters_round_to_nearest(self) -> Self:
         if self.method.name != "full" and self.precision.rounding != "nearest":
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
         return self
 
     @model_validator(mode="after")
-    def best_checkpoint_is_measured(self) -> Self:
-        """Refuses to keep the best checkpoint without a measure."""
+    def _best_checkpoint_is_measured(self) -> Self:
         checkpoint, evaluation = self.checkpoint, self.evaluation
         if checkpoint.keep != "best":
             return self
@@ -145,14 +143,12 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
-        """Lets the way of learning check the rest of the recipe."""
+    def _algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
         self.algorithm.check(self, info)
         return self
 
     @model_validator(mode="after")
-    def environment_is_rewarded(self) -> Self:
-        """Refuses an environment without its reward, and its reward or tasks without an environment."""
+    def _environment_is_rewarded(self) -> Self:
         counts = any(reward.scorer == "environment" for reward in self.rewards)
         if self.environment is None and (counts or self.data.traces == MADE_BY_ENVIRONMENT):
             what = "rewards with scorer: environment" if counts else f"data.traces: {MADE_BY_ENVIRONMENT}"
@@ -164,8 +160,7 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
-    def sampler_supports_the_recipe(self) -> Self:
-        """Refuses what the sampler does not support."""
+    def _sampler_supports_the_recipe(self) -> Self:
         if self.sampler is not None:
             self.sampler.check(self)
         return self

@@ -40,7 +40,7 @@ class TrainingConfig(Section):
     """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
-    def steps_or_epochs(self, info: ValidationInfo) -> Self:
+    def _steps_or_epochs(self, info: ValidationInfo) -> Self:
         """Requires one of the two; the resolved recipe of a run has both."""
         if not self.steps and not self.epochs:
             raise refused("neither training.steps nor training.epochs", "one of the two", "training.steps=100")
@@ -50,16 +50,14 @@ class TrainingConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def warmup_ends_before_the_run(self) -> Self:
-        """Refuses a warm-up as long as the run."""
+    def _warmup_ends_before_the_run(self) -> Self:
         if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
             raise refused(f"training.warmup_steps: {self.warmup_steps} with training.steps: {self.steps}",
                           "fewer warm-up steps than steps", f"training.warmup_steps={self.steps // 10}")
         return self
 
     @model_validator(mode="after")
-    def constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
-        """Refuses an end value of a constant learning rate."""
+    def _constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
         given = written_keys(self, info, {"final_share"}, name="training")
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
@@ -230,8 +228,7 @@ class PrecisionConfig(Section):
         return "bf16" if self.compute == "bf16" else "fp32"
 
     @model_validator(mode="after")
-    def fp32_parameters_round_to_nearest(self) -> Self:
-        """Refuses any rounding but `nearest` with fp32 weights."""
+    def _fp32_parameters_round_to_nearest(self) -> Self:
         if self.parameters == "fp32" and self.rounding != "nearest":
             raise refused(f"precision.rounding: {self.rounding} with fp32 parameters",
                           "nearest: an fp32 weight keeps the whole update", "precision.rounding=nearest")
@@ -302,8 +299,7 @@ class CheckpointConfig(Section):
         return self.keep == "best" and self.measure == "accuracy"
 
     @model_validator(mode="after")
-    def keys_belong_to_best(self, info: ValidationInfo) -> Self:
-        """Refuses keys without effect for `keep: last`."""
+    def _keys_belong_to_best(self, info: ValidationInfo) -> Self:
         if self.keep == "last" and (given := written_keys(self, info, {"measure", "patience"}, name="checkpoint")):
             raise refused(f"{given} with checkpoint.keep: last", "checkpoint.keep=best, which these keys are for",
                           "checkpoint.keep=best")
@@ -340,8 +336,7 @@ class EvaluationConfig(Section):
     (the same characters) or `math` (formulas by math-verify)."""
 
     @model_validator(mode="after")
-    def keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
-        """Refuses keys without effect because items, or items and traces, are missing."""
+    def _keys_belong_to_traces_or_items(self, info: ValidationInfo) -> Self:
         if self.items != "none":
             return self
         unused = {"samples", "max_new_tokens", "batch_size", "items_during_training", "base", "scorer"}

@@ -123,8 +123,7 @@ class Dpo(ReferencedPairs):
     `sigmoid` only, `ipo` always takes the mean."""
 
     @model_validator(mode="after")
-    def options_belong_to_the_loss(self) -> Self:
-        """Refuses keys that the loss does not use."""
+    def _options_belong_to_the_loss(self) -> Self:
         try:
             _ = self.objective
         # Inside of a validator pydantic expects an error of its kind.
