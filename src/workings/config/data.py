@@ -26,8 +26,7 @@ class DataConfig(Section):
     """Form of steps and answer: `<reasoning>…</reasoning><answer>…</answer>`, `<think>…</think>`, Gemma 4's
     thinking (`<|channel>thought…<channel|>`, asked for by `<|think|>`), `#### answer`, or only the answer."""
     learn: Literal["last", "all"] = "last"
-    """Assistant turns of a conversation that are trained on: the last one, or all (`history` included). Turns of system
-    and user are never trained on."""
+    """Assistant turns that are trained on: the last one, or all (`history` included). Other turns never are."""
     max_length: int = Field(ge=8)
     """Longest row, in tokens."""
     over_length: Literal["error", "drop", "split"] = "error"

@@ -10,8 +10,7 @@ Projection = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A linear layer by Hugging Face's module name."""
 PROJECTIONS: tuple[Projection, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 KNOWN_PROJECTIONS = (*PROJECTIONS, "in_proj_qkv", "in_proj_z", "out_proj")
-"""Projections of this package's families: the common ones, then Qwen 3.5's. A model with
-`model.verified: false` may have others."""
+"""Projections of this package's families: the common ones, then Qwen 3.5's. Unverified models may have others."""
 
 
 class MethodFields(Section):
@@ -46,8 +45,7 @@ class AdapterFields(MethodFields):
     alpha: float = Field(default=32.0, gt=0)
     """An adapter's output is scaled by `alpha / rank` (peft: `lora_alpha`)."""
     rank_stabilized: bool = False
-    """Whether it is scaled by `alpha / rank ** 0.5` instead (Kalajdzievski, 2023; peft: `use_rslora`), so that a
-    larger rank does not learn more slowly."""
+    """Whether it is scaled by `alpha / rank ** 0.5` instead (rsLoRA; Kalajdzievski, 2023; peft: `use_rslora`)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of an adapter's inputs that a training step sets to 0; the others are divided by `1 - dropout` (peft:
     `lora_dropout`). Evaluation and references use all inputs. Not for a model that learns from its own

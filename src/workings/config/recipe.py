@@ -59,8 +59,7 @@ class Recipe(Section):
     """Engine: `jax`, `torch`, `tunix`, or one that another package provides. `auto`: the one of `jax` and `torch` that
     supports the recipe and is installed; `jax` if both are."""
     device: Literal["auto", "cpu", "gpu", "cuda", "tpu"] = "auto"
-    """Device to run on. `auto` uses this machine's accelerator, or the CPU; a named device that is absent is an
-    error."""
+    """Device to run on; `auto`: this machine's accelerator, or the CPU. A named device that is absent is an error."""
     model: ModelConfig
     """The model and its first weights."""
     tokenizer: str = "model"
@@ -76,11 +75,9 @@ class Recipe(Section):
     """Learning algorithm: imitation of traces, preferences, rewards, or a teacher."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.
     rewards: tuple[RewardConfig, ...] = Field(default=(), strict=False)
-    """Reward functions: a completion's reward is the sum of these times their weights; the first decides which
-    completions count as right."""
+    """Reward functions, whose weighted sum is a completion's reward. The first decides which completions are right."""
     environment: NamedEnvironment | None = None
-    """Environment that the model acts in for several turns, with a reward for each; without one every prompt is asked
-    once."""
+    """Environment in which the model acts for several turns, each with a reward; without one it answers once."""
     sampler: NamedSampler | None = None
     """Program that writes the completions of a run with rollouts; the engine itself, unless one is named."""
     training: TrainingConfig

@@ -262,8 +262,7 @@ class MeshConfig(Section):
     """Number of devices that share parameters (`fsdp`) and matrices (`tp`), and of copies of them (`replicate`)."""
 
     fsdp: int | Literal["auto"] = "auto"
-    """Devices over which rows and parameters are split; `auto`: all devices, divided by `replicate` and `tp`; on a CPU
-    one."""
+    """Devices over which rows and parameters are split; `auto`: one CPU, or all devices / (`replicate` x `tp`)."""
     tp: int = Field(default=1, ge=1)
     """Devices over which each matrix is split."""
     replicate: int = Field(default=1, ge=1)
@@ -285,8 +284,7 @@ class CheckpointConfig(Section):
     keep: Literal["last", "best"] = "last"
     """`best`: also keeps the checkpoint with the best `measure`, which is then exported, asked and evaluated."""
     measure: Literal["loss", "accuracy"] = "loss"
-    """Measure for `keep: best`: the loss on `evaluation.traces`, or the share of correct answers to the first
-    `evaluation.items_during_training` items."""
+    """For `keep: best`: loss on `evaluation.traces`, or accuracy on `evaluation.items_during_training` items."""
     patience: int = Field(default=0, ge=0)
     """The run ends after this many checkpoints without a better `measure`; 0: it takes all steps."""
     sharded: bool = False
@@ -327,8 +325,7 @@ class EvaluationConfig(Section):
     batch_size: int = Field(default=64, ge=1)
     """Number of prompts per batch."""
     items_during_training: int = Field(default=64, ge=0)
-    """Number of held-out items (the first of the file) that are answered and scored every `every_steps` updates during
-    training with rollouts; 0 switches this off."""
+    """With rollouts: number of held-out items, the first ones, to score every `every_steps` updates; 0: none."""
     base: bool = True
     """Whether to evaluate the untrained model too, once for all runs that start from it."""
     scorer: Scorer = "answer"

@@ -42,8 +42,7 @@ class Sample:
     advantage: float = 0.0
     judge_reply: str = ""
     turns: tuple[EpisodeTurn, ...] = ()
-    """Turns of an episode, whose tokens are all in ``completion``: those of a reply have a log probability of 0 and are
-    not trained on. Empty without an environment."""
+    """Turns of an episode, whose tokens are all in ``completion``; empty without an environment."""
     done: bool = False
     """Whether the environment ended the episode; otherwise a limit did."""
 
@@ -202,8 +201,7 @@ def mismatch(rollout: Rollout) -> dict[str, float]:
     # Replies of an environment were not sampled.
     difference = difference[np.concatenate([sample.written for _, sample in rollout.trained_samples])]
     return {"mismatch": float(np.abs(difference).mean()), "mismatch_most": float(np.abs(difference).max()),
-            # Without the bound a single token could make the mean infinite; e to the 20th is far beyond anything that
-            # rounding explains.
+            # Bounded, because a single token could make the mean infinite; rounding never explains e to the 20th.
             "mismatch_ratio": float(np.exp(np.clip(difference, -20, 20)).mean())}
 
 

@@ -55,8 +55,7 @@ class OpenedModel:
     request: EngineRequest
     """The request by which the engine was opened."""
     facts: dict[str, Any]
-    """Identity of the model. A run's: its name and the step of the checkpoint. Other weights': their name, revision and
-    digest of every file."""
+    """Identity of the model: name and step of a run's checkpoint; or name, revision and file digests of weights."""
     root: str | None = None
     """Root digest of the sealed run; None for weights that come from none."""
 

@@ -56,8 +56,7 @@ class TrainSetup(ResolvedRun):
     program: ProgramName
     """The program that decides whether the run fits: the step, or the teacher's if the step alone fits."""
     inspection: Inspection
-    """Memory of that program: the compiler's numbers for the step that the run will execute, or the formula's estimate
-    for the teacher."""
+    """Memory of that program: the compiler's numbers for the run's own step, or an estimate for the teacher."""
     verdict: Verdict
 
     @property

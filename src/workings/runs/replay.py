@@ -283,8 +283,7 @@ def reopen_run(path: Path, *, data: Path | None = None, weights: Path | None = N
     first = sealed.recorded_weights(weights)
     engine = sealed.open_engine(AS_RECORDED, first.directory, fsdp)
     rows_of_micro_batch = run.manifest.global_batch // recipe.batch.accumulation
-    # Micro batches keep the recorded number of rows. Where it does not divide among the devices here,
-    # one device takes them all.
+    # Micro batches keep their rows: where these do not divide among the devices here, one device takes them all.
     if not fsdp and rows_of_micro_batch % row_devices(engine.describe().mesh):
         engine = sealed.open_engine(AS_RECORDED, first.directory, fsdp=1)
     return ReopenedRun(loaded=sealed.loaded, data=read, weights=first, tokenizer=sealed.tokenizer,

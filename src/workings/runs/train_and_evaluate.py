@@ -50,8 +50,7 @@ class BaseResult:
     note: str = ""
     """The damage of an earlier evaluation that was made again; empty if there was none."""
     form_free: float
-    """Its accuracy if every completion without an answer counts as correct when it contains the expected one: an upper
-    bound on the cost of an unknown answer form."""
+    """An upper bound of its accuracy: completions without an answer count as correct if they contain the right one."""
 
     def to_json(self) -> dict[str, Any]:
         """Its keys of `train --json`."""

@@ -114,13 +114,11 @@ class Dpo(ReferencedPairs):
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer. For `ipo`, the paper's tau."""
     loss: Literal["sigmoid", "ipo"] = "sigmoid"
-    """`sigmoid`: the loss of DPO. `ipo`: a squared distance, which does not push pairs apart without end (TRL:
-    `loss_type`)."""
+    """`sigmoid`: the loss of DPO. `ipo`: a squared distance, which bounds how far pairs move (TRL: `loss_type`)."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=0.5, strict=False)
     """Share of the pairs that are assumed to be labelled the wrong way round; `sigmoid` only."""
     length_normalized: bool = False
-    """Whether a completion counts by its mean log probability per token instead of the sum (TRL: `sigmoid_norm`);
-    `sigmoid` only, `ipo` always takes the mean."""
+    """Whether `sigmoid` uses the mean log probability per token (TRL: `sigmoid_norm`), as `ipo` always does."""
 
     @model_validator(mode="after")
     def _options_belong_to_the_loss(self) -> Self:
@@ -151,8 +149,7 @@ class Kto(ReferencedPairs):
     beta: float = Field(default=0.1, gt=0, strict=False)
     """How close the model stays to the reference: the larger, the closer."""
     right_weight: float = Field(default=1.0, gt=0, strict=False)
-    """Weight of correct completions (TRL: `desirable_weight`). With counts that differ much, the weighted counts should
-    be about equal."""
+    """Weight of correct completions (TRL: `desirable_weight`); balances very different numbers of both kinds."""
     wrong_weight: float = Field(default=1.0, gt=0, strict=False)
     """Weight of wrong completions (TRL: `undesirable_weight`)."""
 

@@ -146,8 +146,7 @@ class Dapo(RewardWay):
     """Decoupled clip and dynamic sampling policy optimization."""
     normalize = "tokens"
     clip_high: float = Field(default=0.28, gt=0, strict=False)
-    """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely faster than
-    likely ones unlikely."""
+    """Upper clipping bound: the ratio counts up to `1 + clip_high`, so unlikely tokens may become likely fast."""
     max_resamples: int = Field(default=10, ge=1)
     """Upper limit on dynamic sampling: groups with equal rewards are replaced until each rollout's prompts were sampled
     this many times. If there are still too few groups, the remaining rows of the batch stay empty."""
@@ -166,8 +165,7 @@ class Gspo(RewardWay):
     # A product of hundreds of ratios would explode; its geometric mean stays near 1, so the bounds are narrow.
     ratio = "sequence"
     clip_low: float = Field(default=3e-4, gt=0, le=1, strict=False)
-    """Lower clipping bound: the ratio of a completion counts from `1 - clip_low` on; it moves far less than that of a
-    token."""
+    """Lower clipping bound: a completion's ratio, which moves less than a token's, counts from `1 - clip_low` on."""
     clip_high: float = Field(default=4e-4, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high`."""
 
@@ -197,8 +195,7 @@ def normalized(rewards: Sequence[float]) -> list[float]:
 
 def centered(rewards: Sequence[float]) -> list[float]:
     """Rewards minus their mean; zeros where all are equal, without the rounding of a mean."""
-    # The mean of n equal numbers may differ from them in its last bit, and a distance of 1e-17 would be divided by a
-    # tiny spread.
+    # The mean of equal numbers may differ from them in its last bit, and that would be divided by a tiny spread.
     center = rewards[0] if len(set(rewards)) == 1 else fmean(rewards)
     return [reward - center for reward in rewards]
 

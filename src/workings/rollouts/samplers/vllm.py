@@ -60,8 +60,7 @@ class VllmConfig(SamplerConfig):
     name: Literal["vllm"]
     """vLLM, in its own environment."""
     url: str = ""
-    """Address of a running server, such as `http://127.0.0.1:8000`, and reads files of this machine; empty: the run
-    starts one."""
+    """Address of a running server on this machine, such as `http://127.0.0.1:8000`; empty: the run starts one."""
     command: str = Field(default="vllm", min_length=1)
     """Program that starts a server, such as `/opt/vllm/bin/vllm`."""
     # Not strict, because YAML and JSON give a list where a tuple is declared.

@@ -73,8 +73,7 @@ class RowExperience(Experience):
         prefetched, self._prefetched = self._prefetched, None
         made_ahead = prefetched[1] if prefetched is not None and prefetched[0] == position else None
         prepared = self._make(position) if made_ahead is None else made_ahead.result()
-        # Not on the background thread: the first batch is prefetched before `prepare` has the values. The digest is of
-        # the rows alone.
+        # Not on the background thread, because the first batch is prefetched before `prepare` has the values.
         return replace(prepared, batch=self._add(prepared.batch, self._batches.row_ids(position), self._values))
 
     def _make(self, position: Position) -> PreparedBatch:

@@ -100,8 +100,7 @@ class RolloutSampler:
         after, group_count = position, self.groups
         dynamic = self.algorithm.max_sampling_rounds > 1
         for _ in range(self.algorithm.max_sampling_rounds):
-            # The same number of prompts in each round: programs have fixed shapes, and another number of prompts would
-            # be another program.
+            # The same number of prompts in each round, because another number would be another compiled program.
             turns, after = self.prompts.take(after, group_count)
             groups += self.sample_groups(state, turns, step)
             selected = select_groups([group.has_spread for group in groups], group_count, dynamic=dynamic)
@@ -124,8 +123,7 @@ class RolloutSampler:
     def sample_groups(self, state: State | None, turns: Sequence[PromptTurn], step: int) -> list[Group]:
         """Samples and rewards the groups of some prompts for a rollout whose first update is ``step``."""
         size = self.algorithm.group
-        # From what a sample is for and not from its position in the batch: another number of devices or sampling
-        # rounds changes no seed.
+        # Independent of the position in the batch, so that no number of devices or rounds changes a seed.
         seeds = [sample_seed(self.seed, step, turn.epoch, turn.prompt.item.id, number)
                  for turn in turns for number in range(size)]
         # Copies of a prompt are neighbors, so that an engine reads it once.
@@ -192,8 +190,7 @@ class StallDetector:
         """The detector after these metrics lines."""
         detector = cls(algorithm)
         for line in lines:
-            # On the line of a rollout's first update, in runs with rewards. A mean of ones is exactly 1: `mean` does
-            # not round.
+            # Only the line of a rollout's first update has this key, and only in runs with rewards.
             if EQUAL in line:
                 detector._count_rollout(line)
             detector._count_update(line["share_of_weights_changed"] == 0)

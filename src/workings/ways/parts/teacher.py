@@ -55,8 +55,7 @@ MODEL_FILE, ADAPTER_FILE = "model.safetensors", "adapter_model.safetensors"
 LogProbFunction = Callable[[Batch], np.ndarray]
 """A model's log probabilities of a batch's targets: ``[A, B, S]`` float32."""
 TopTokensFunction = Callable[[Batch], tuple[np.ndarray, np.ndarray]]
-"""A teacher's most likely tokens at a batch's positions: ``[A, B, S, K]`` tokens and their log probabilities, as
-`TeachingEngine.most_likely` returns them."""
+"""A teacher's most likely tokens at a batch's positions, and their log probabilities: ``[A, B, S, K]`` each."""
 Method = FullConfig | LoraConfig | QloraConfig
 
 
