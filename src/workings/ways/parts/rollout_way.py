@@ -45,7 +45,7 @@ class RolloutWay(Way):
     updates: int = Field(default=1, ge=1)
     """Updates from one rollout, each with its own part of the completions (TRL: `steps_per_generation`)."""
     clip_low: float = Field(default=0.2, gt=0, le=1, strict=False)
-    """Lower clipping bound: a token's ratio of new to old probability counts from `1 - clip_low` on (TRL: `epsilon`)."""
+    """Lower clipping bound: a token's probability ratio counts from `1 - clip_low` on (TRL: `epsilon`)."""
     clip_high: float = Field(default=0.2, gt=0, strict=False)
     """Upper clipping bound: the ratio counts up to `1 + clip_high` (TRL: `epsilon_high`)."""
     max_mismatch: float = Field(default=0.1, gt=0, strict=False)
