@@ -17,18 +17,7 @@ from workings.engines.session import ModelSession, tokens_at_a_time
 from workings.engines.weight_files import read_shape
 from workings.errors import RecordError, RequestError
 from workings.hardware.device import without_alias
-from workings.inputs.resolve import (
-    RANDOM,
-    RecipeModel,
-    Weights,
-    differing_weights,
-    local_folder,
-    locate_weights,
-    recorded_base,
-    recorded_weights,
-    refuse_unread_revision,
-    weight_digests,
-)
+from workings.inputs import resolve
 from workings.models.chat import ChatTemplate
 from workings.models.shape import ModelShape
 from workings.models.tokenizer import Tokenizer
@@ -88,7 +77,7 @@ class WeightsRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SealedRun(RecipeModel):
+class SealedRun(resolve.RecipeModel):
     """A sealed run with its recipe, tokenizer, template and shape."""
 
     run: RunRecord
@@ -98,7 +87,7 @@ class SealedRun(RecipeModel):
         """Reads the record. Raises `RequestError` if there is no sealed run."""
         run = RunRecord.open(path)
         recipe = check_recipe(run.manifest.config, str(path))
-        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=recorded_base(run), overrides=())
+        loaded = LoadedRecipe(recipe=recipe, text="", origin=str(path), base=resolve.recorded_base(run), overrides=())
         # The record's copy: a tokenizer trained for the run exists nowhere else.
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(run=run, loaded=loaded, tokenizer=tokenizer,
@@ -133,22 +122,22 @@ class SealedRun(RecipeModel):
         """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
         # Full fine-tuning can resume without its base weights; adapters cannot.
         adapters = not self.recipe.method.trains_all_weights
-        return recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
+        return resolve.recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
-    def recorded_weights(self, given: Path | None) -> Weights:
+    def recorded_weights(self, given: Path | None) -> resolve.Weights:
         """The weights that training started from, ``given`` or as `find_weights`, checked by their digests."""
         manifest, model = self.run.manifest, self.recipe.model
         recorded = manifest.weight_digests
         if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
-            return Weights(directory=None, id=manifest.model_id, revision=RANDOM)
+            return resolve.Weights(directory=None, id=manifest.model_id, revision=resolve.RANDOM)
         try_next = "--weights DIRECTORY gives their path"
         directory = given or self.find_weights(model, try_next)
         # Only files that training read; a folder may hold others, such as a second format.
-        for name in differing_weights(directory, recorded):
+        for name in resolve.differing_weights(directory, recorded):
             if name in recorded:
                 raise RequestError(f"{directory / name} is not the file that training started from",
                                    f"SHA-256 {recorded[name]}", try_next)
-        return Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
+        return resolve.Weights(directory=directory, id=manifest.model_id, revision=str(manifest.model_revision))
 
 
 def open_model(model: str | Path, weights: WeightsRequest | None, device: str = AS_RECORDED,
@@ -224,15 +213,15 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
 def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     """Opens weights in safetensors from a folder, or from the Hub by their id. Raises `RequestError`."""
     _check(request)
-    weights = locate_weights(model, request.revision, [Path.cwd()])
-    refuse_unread_revision("--revision", request.revision, weights)
+    weights = resolve.locate_weights(model, request.revision, [Path.cwd()])
+    resolve.refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
     described = (directory / "config.json").is_file()
     if not described or not any(directory.glob("*.safetensors")):
         raise RequestError(f"{model} has no {'weights in safetensors' if described else 'config.json'}",
                            "a sealed run, or a folder with config.json, *.safetensors and tokenizer.json",
                            "workings eval RUN --items ITEMS.jsonl --out DIR")
-    named = request.tokenizer and (local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
+    named = request.tokenizer and (resolve.local_folder(str(request.tokenizer), [Path.cwd()]) or request.tokenizer)
     tokenizer = Tokenizer.load(named or directory)
     template = ChatTemplate.for_config(request.template, tokenizer, request.form)
     precision = PrecisionConfig.model_validate({"parameters": request.precision, "compute": request.precision})
@@ -242,7 +231,7 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     # Before hashing all weights, because a broken header is found at once.
     state = engine.load(directory, trainable=False)
     facts = {"id": recorded_name(weights), "revision": weights.revision,
-             "precision": request.precision, "weights": weight_digests(directory)}
+             "precision": request.precision, "weights": resolve.weight_digests(directory)}
     session = ModelSession(engine=engine, state=state, tokenizer=tokenizer, template=template,
                            tokens_at_a_time=tokens_at_a_time(engine_request.shape, engine.describe().platform))
     return OpenedModel(session=session, facts=facts, request=engine_request)
@@ -273,7 +262,7 @@ def _weights_below_adapters(sealed: SealedRun) -> Path | None:
         return None
     directory = sealed.find_weights(recipe.model, f"run it in the folder that {recipe.model.id} is relative to")
     recorded = run.manifest.weight_digests
-    if differing := differing_weights(directory, {} if isinstance(recorded, Absent) else recorded):
+    if differing := resolve.differing_weights(directory, {} if isinstance(recorded, Absent) else recorded):
         raise RecordError(f"{run.path}: its adapters do not belong to the weights in {directory}: "
                           f"{', '.join(differing)} differ from the digests in {MANIFEST}")
     return directory
