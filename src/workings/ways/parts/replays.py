@@ -25,17 +25,11 @@ from workings.record.storage import read_plain
 from workings.rollouts.prompts import Prompt
 from workings.rollouts.rollout import Group, Rollout, Sample
 from workings.scoring.rewards import CompletionToReward, total
+from workings.ways.parts import row_data
 from workings.ways.parts.experience import AddSignals
 from workings.ways.parts.replay_source import BatchSource, ReopenedRun, StepInputs
 from workings.ways.parts.rollout_batch import digest_of
 from workings.ways.parts.rollout_experience import RolloutSampler
-from workings.ways.parts.row_data import (
-    ReferencedPairData,
-    TraceData,
-    log_probs_by_row,
-    teacher_top_tokens_by_row,
-    with_top_tokens,
-)
 from workings.ways.parts.teacher import Teacher
 from workings.ways.parts.training_data import PromptData, reward_settings
 
@@ -93,7 +87,7 @@ def with_another_top_token(batch: Batch) -> Batch:
     return replace(batch, signals={**batch.signals, name: signal})
 
 
-def replayed_pairs(opened: ReopenedRun, data: ReferencedPairData, *, exact: bool) -> RowSource:
+def replayed_pairs(opened: ReopenedRun, data: row_data.ReferencedPairData, *, exact: bool) -> RowSource:
     """Preference pairs with their reference log probabilities: recorded ones or, for an exact replay, new ones."""
     recorded = read_log_prob_lines(jsonl.read(opened.run.path / REFERENCE_LOG_PROBS)[0])
     # Another seed, for a control, may begin with rows that a short run never reached.
@@ -103,7 +97,7 @@ def replayed_pairs(opened: ReopenedRun, data: ReferencedPairData, *, exact: bool
         engine = opened.engine
         reference = opened.first_weights if opened.recipe.method.trains_all_weights else data.reference(engine, state)
         assert isinstance(engine, LikelihoodEngine)  # the run was trained by one
-        return log_probs_by_row(engine, reference, data.batches, position)
+        return row_data.log_probs_by_row(engine, reference, data.batches, position)
 
     return RowSource(batches=data.batches, add=data.add_signals, recorded=known, compute=compute if exact else None)
 
@@ -116,17 +110,17 @@ def replayed_top_tokens(opened: ReopenedRun, objective: TopTokens, batches: Batc
 
         def compute(state: State, position: Position) -> Mapping[str, TopTokensOfRow]:
             del state
-            return teacher_top_tokens_by_row(teacher, batches, position)
+            return row_data.teacher_top_tokens_by_row(teacher, batches, position)
 
     return RowSource(batches=batches, recorded=_recorded_top_tokens(opened, objective.top_k), compute=compute,
-                     add=partial(with_top_tokens, objective=objective))
+                     add=partial(row_data.with_top_tokens, objective=objective))
 
 
 def _recorded_top_tokens(opened: ReopenedRun, count: int) -> TeacherTopTokens:
     """Recorded teacher top tokens; uniform ones for rows that only another seed reaches."""
     top_tokens: dict[str, TopTokensOfRow] = {}
     # The run's own order decides which rows share a file, for any seed of a control.
-    run_data = TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
+    run_data = row_data.TraceData(recipe=opened.recipe, rows=opened.rows, devices=opened.row_devices)
     positions_by_row = run_data.rows.learned_positions
     files = TopTokenFiles(batches=run_data.batches, steps=run_data.steps, counts=positions_by_row, count=count)
     for number, part in enumerate(files.parts):
