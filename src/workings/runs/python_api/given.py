@@ -124,13 +124,13 @@ def write_given_items(data: Any, out: Path) -> None:
 
 
 @contextmanager
-def items_file(items: Rows, name: str = "given") -> Iterator[Path]:
+def items_file(items: Rows) -> Iterator[Path]:
     """A file of items: the named one, or a temporary file of the given rows. Raises `RequestError`."""
     if isinstance(items, str | Path):
         yield Path(items)
         return
     with TemporaryDirectory(prefix="workings-") as folder:
-        file = Path(folder, f"{name}.jsonl")
+        file = Path(folder, "given.jsonl")
         write_given_items(items, file)
         yield file
 
