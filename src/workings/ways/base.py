@@ -1,7 +1,7 @@
 """The interface of a way of learning: everything that differs between imitation, preferences, rewards and a teacher.
 
-A way is a section of the recipe, so that a recipe's `algorithm` is the object that everything else asks. Its module is
-read with every recipe, and therefore imports what makes batches only inside of methods.
+A way is the recipe's section `algorithm`: planning, training and verification ask this object. Its module is imported
+with every recipe, so it imports large modules only inside of methods.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
-"""Changes of a recipe: values by dotted key."""
+"""Changes of a recipe: values by dotted key, such as ``{"algorithm.updates": 2}``."""
 TeacherPrecision = Literal["fp32", "bf16", "nf4"]
-"""Formats from most bits to fewest: the search for a plan that fits tries the next one."""
+"""Number formats, from most bits to fewest."""
 
 
 class Way(Algorithm):
     """A way of learning. The defaults fit a way that learns from rows of traces."""
 
     not_searched: ClassVar[str] = ""
-    """Changes that the search for a plan that fits leaves out, as a remark."""
+    """A remark about changes that the search for a plan that fits does not try."""
     asks_teacher_in_every_step: ClassVar[bool] = False
     """Whether a teacher stays loaded during training; otherwise it is asked before the first step."""
     reads_reference_first: ClassVar[bool] = False
@@ -48,14 +48,13 @@ class Way(Algorithm):
     """Changes that a replay must distinguish from the record, by their names in `workings.ways.parts.replays`."""
 
     def check(self, recipe: Recipe, info: ValidationInfo) -> None:
-        """Refuses rewards, and held-out items during training: the run has its evaluation loss."""
+        """Refuses rewards, and held-out items during training that do not select the best checkpoint."""
         self._check_rewards(recipe)
         given = written_keys(recipe.evaluation, info, {"items_during_training"}, name="evaluation")
         if given and not recipe.checkpoint.scores_items:
             raise refused(f"algorithm.name: {self.name} does not take {given}",
                           "no `evaluation.items_during_training`: it is for runs with rollouts, and for the best "
-                          "checkpoint by accuracy",
-                          "leave it out, or checkpoint={keep: best, measure: accuracy}")
+                          "checkpoint by accuracy", "leave it out, or checkpoint={keep: best, measure: accuracy}")
         self._check_learned_turns(recipe)
 
     def _check_rewards(self, recipe: Recipe) -> None:
@@ -73,13 +72,10 @@ class Way(Algorithm):
         return recipe.evaluation.items_during_training if recipe.checkpoint.scores_items else 0
 
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
-        """Makes the sections of a recipe small for `--smoke`, in place.
-
-        ``rows``: of a micro batch; ``new_tokens``: most tokens of a completion.
-        """
+        """Makes a recipe's sections small for `--smoke`, in place: at most these rows and tokens of a completion."""
 
     def programs(self, recipe: Recipe, step: BatchShape, most_prompts: int) -> dict[ProgramName, ProgramShape]:
-        """Programs of a run in addition to the step and the evaluation, with their largest shapes over all devices.
+        """Programs besides the step and the evaluation, with their largest shapes over all devices.
 
         ``step``: the largest batch of an update; ``most_prompts``: prompts that all devices together answer at a time.
         """
@@ -101,7 +97,7 @@ class Way(Algorithm):
         return 0
 
     def not_counted(self) -> list[str]:
-        """What the estimated time of a run leaves out, a clause each."""
+        """Parts of a run that its estimated time leaves out."""
         return []
 
     def smaller_teacher(self) -> KeyValues:
@@ -109,12 +105,12 @@ class Way(Algorithm):
         return {}
 
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Changes to smaller rollouts, the least first."""
+        """Changes to smaller rollouts, the smallest change first."""
         del recipe, devices
         yield from ()
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Changes to shorter completions, the least first."""
+        """Changes to shorter completions, the smallest change first."""
         del recipe
         yield from ()
 
@@ -145,10 +141,10 @@ class Way(Algorithm):
 
     @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
-        """The batches of a run's steps once more, with the recorded number of rows.
+        """The batches of a sealed run's steps, made again.
 
-        ``seed`` decides the order of the data, and sampling; ``exact``: compute again what was computed before or
-        between the steps, instead of using recorded values.
+        ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps
+        and between them, such as completions, instead of using recorded values.
         """
 
 
@@ -167,7 +163,7 @@ class TeacherWay(Way):
         """Itself: its keys name the teacher."""
         return self
 
-    def smaller_teacher(self) -> dict[str, Any]:
+    def smaller_teacher(self) -> KeyValues:
         """The next format with fewer bits."""
         fewer = dict(pairwise(get_args(TeacherPrecision))).get(self.teacher_precision)
         return {"algorithm.teacher_precision": fewer} if fewer else {}

@@ -36,7 +36,6 @@ class Distill(TeacherWay, RolloutWay):
     controls = ("teacher",)
     group: int = Field(default=4, ge=1)
     """Completions sampled for each prompt; they are not compared, so 1 is enough."""
-
     patience: int = Field(default=10, ge=1)
     """Training stops after this many updates in a row that changed no weight."""
 
@@ -53,9 +52,9 @@ class Distill(TeacherWay, RolloutWay):
 
     def token_advantages(self, advantage: float, sampler: Sequence[float], reference: Sequence[float]) -> list[float]:
         """Each token's log probability under the teacher minus that when it was sampled; 0 without ``reference``."""
+        # The completion's own advantage is 0, because nothing is compared within a group.
         if not reference:
             return [advantage] * len(sampler)
-        # The completion's own advantage is 0 here, because nothing is compared within a group.
         return [advantage + teacher - student for teacher, student in zip(reference, sampler, strict=True)]
 
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
