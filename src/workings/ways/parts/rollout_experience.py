@@ -203,14 +203,12 @@ class StallDetector:
         samples = [sample for _, sample in rollout.all_samples]
         self._count_rollout(metrics)
         patience = self.algorithm.patience
-        # First, because completions that are all cut off mostly earn alike as well, and this is then the cause.
+        # First, because it is also the cause of equal rewards.
         if self.truncated_rollouts >= patience:
-            raise TrainingFailed(
-                f"not learning: in {self.truncated_rollouts} rollouts in a row every completion was cut off at "
-                f"algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the model does not end its answers"
-                if not samples[0].turns else
-                f"not learning: in {self.truncated_rollouts} rollouts in a row no episode ended within "
-                "environment.turns and data.max_length")
+            cause = ("no episode ended within environment.turns and data.max_length" if samples[0].turns else
+                     f"every completion was cut off at algorithm.max_new_tokens ({self.algorithm.max_new_tokens}); the "
+                     "model does not end its answers")
+            raise TrainingFailed(f"not learning: in {self.truncated_rollouts} rollouts in a row {cause}")
         if self.equal_reward_rollouts >= patience:
             values = sorted({sample.reward for sample in samples})
             raise TrainingFailed(
@@ -295,27 +293,15 @@ class RolloutExperience(Experience):
         # Rollouts begin at updates 1, 1 + n, 1 + 2 n, …: the number alone says where a resumed run is in one.
         part = (step - 1) % self._sampler.shape.updates
         metrics: dict[str, float] = {}
-        rollout = self._current
         if part == 0:
-            started = time.perf_counter()
-            ahead, self._ahead = self._ahead, None
-            rollout = self._sampler.rollout(state, position, step) if ahead is None else self._sampler.with_reference(
-                state, ahead.result())
-            metrics = rollout_metrics(rollout, self._sampler.reward_names)
-            self._stall_detector.check_rollout(rollout, metrics)
-            if self._sampler.shape.updates > 1:
-                # Later updates have other weights than the sampler had; the log probabilities under the sampler's
-                # weights are computed before the first update.
-                rollout = replace(rollout, trainer_log_probs=self._sampler.log_probs(
-                    partial(self._sampler.engine.log_probs, state), rollout))
-            metrics["drawing_seconds"] = time.perf_counter() - started
-        elif rollout is None:
+            self._current, metrics = self._new_rollout(state, position, step)
+        elif self._current is None:
             # Resumed in the middle of a rollout, whose weights are gone.
-            rollout = self._load_rollout(step - part)
+            self._current = self._load_rollout(step - part)
+        rollout = self._current
         if rollout is None:
             raise RequestError(f"update {step} needs the rollout of update {step - part}",
                                "that rollout in the record", "resume from an earlier checkpoint")
-        self._current = rollout
         batch = self._sampler.batch(rollout, step)
         self._stall_detector.check_batch(rollout, step, batch)
         is_last = part == self._sampler.shape.updates - 1
@@ -325,6 +311,21 @@ class RolloutExperience(Experience):
         # Up to its last update the position stays where the rollout began, so that a checkpoint between finds it again.
         return PreparedBatch(batch=batch, after=rollout.after if is_last else position, digest=digest_of(batch),
                              metrics=metrics)
+
+    def _new_rollout(self, state: State, position: Position, step: int) -> tuple[Rollout, dict[str, float]]:
+        """A rollout whose first update is ``step``, sampled now or ahead, and its metrics."""
+        started = time.perf_counter()
+        sampler, ahead = self._sampler, self._ahead
+        self._ahead = None
+        rollout = sampler.rollout(state, position, step) if ahead is None else sampler.with_reference(
+            state, ahead.result())
+        metrics = rollout_metrics(rollout, sampler.reward_names)
+        self._stall_detector.check_rollout(rollout, metrics)
+        if sampler.shape.updates > 1:
+            # Now, because the weights differ from the sampler's after the first update.
+            rollout = replace(rollout, trainer_log_probs=sampler.log_probs(
+                partial(sampler.engine.log_probs, state), rollout))
+        return rollout, metrics | {"drawing_seconds": time.perf_counter() - started}
 
     def after_step(self, step: int, prepared: PreparedBatch, result: StepResult) -> dict[str, float]:
         """Saves the rollout after its first update. Raises `TrainingFailed` if the run cannot be learning."""
