@@ -25,6 +25,7 @@ from workings.planning.planned_run import PlannedRun, mesh_of
 from workings.planning.verdict import MARGINAL_SHARE
 from workings.record.values import leaves
 from workings.ways.base import way_of
+from workings.ways.parts.rollout_batch import rollout_way
 from workings.ways.parts.teacher import TeacherModel
 
 KeyValues = dict[str, Any]
@@ -274,12 +275,13 @@ def _with_fewer_answers_if_needed(recipe: Recipe, free_bytes: float,
 def _candidates_for_program(recipe: Recipe, target: Target, shape: ModelShape, program: ProgramName
                             ) -> Iterator[Recipe]:
     """Candidates for a run whose ``program`` needs too much memory, the least change first."""
-    every, way, change = candidates(recipe, target, shape), way_of(recipe), partial(with_changes, recipe)
+    every, change = candidates(recipe, target, shape), partial(with_changes, recipe)
     # If only the answers do not fit, training need not change; often the step does not fit either.
     if program == "generation":
         return chain(fewer_answers(recipe), every)
     # The ladder's changes help as far as they shrink what stays in memory during a rollout.
     if program == "drawing":
+        way = rollout_way(recipe)
         return chain(map(change, way.smaller_rollouts(recipe, mesh_of(recipe, target).row_devices)),
                      every, map(change, way.shorter_completions(recipe)))
     return every

@@ -7,7 +7,7 @@ with every recipe, so it imports large modules only inside of methods.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -92,10 +92,6 @@ class Way(Algorithm):
         del steps
         return 0
 
-    def rollout_passes(self) -> int:
-        """Passes over a batch that a rollout needs in addition to the sampling."""
-        return 0
-
     def not_counted(self) -> list[str]:
         """Parts of a run that its estimated time leaves out."""
         return []
@@ -103,16 +99,6 @@ class Way(Algorithm):
     def smaller_teacher(self) -> KeyValues:
         """The next format of a teacher with fewer bits; empty without one."""
         return {}
-
-    def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Changes to smaller rollouts, the smallest change first."""
-        del recipe, devices
-        yield from ()
-
-    def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Changes to shorter completions, the smallest change first."""
-        del recipe
-        yield from ()
 
     def build_rows(self, entries: Sequence[Any], tokenizer: Tokenizer, template: ChatTemplate,
                    config: DataConfig) -> RowSet:

@@ -171,11 +171,11 @@ class RolloutWay(Way):
         return -(-steps // self.updates)
 
     def rollout_passes(self) -> int:
-        """Log probabilities under the sampling model, if several updates use them."""
+        """Passes over a batch after the sampling: for log probabilities, if several updates use them."""
         return self.updates if self.updates > 1 else 0
 
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
-        """Fewer updates from one rollout, each with the same number of completions."""
+        """Changes to fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
         while updates >= 1:
             if rows * updates % self.group == 0:
@@ -183,7 +183,7 @@ class RolloutWay(Way):
             updates //= 2
 
     def shorter_completions(self, recipe: Recipe) -> Iterator[KeyValues]:
-        """Half the new tokens, then a quarter, and so on; rows shrink equally, so that prompts keep their length."""
+        """Changes to half the new tokens, then a quarter, and so on, with rows in which prompts keep their length."""
         buffers = [reward.buffer for reward in recipe.rewards if isinstance(reward, OverlongReward)]
         shortest = max([SHORTEST_COMPLETION, *buffers])
         prompt_tokens, new_tokens = recipe.data.max_length - self.max_new_tokens, self.max_new_tokens // 2
