@@ -11,6 +11,7 @@ from typing import Any
 
 from workings.config.training import TrainingConfig
 from workings.data.batches import Position
+from workings.data.traces import completion_form
 from workings.distributed.process_group import ProcessGroup
 from workings.engines.base import ShardSavingEngine, State
 from workings.evaluation.comparison.kept_checkpoint import kept_checkpoint
@@ -41,7 +42,6 @@ from workings.training.display import Display
 from workings.training.loop import Outcome, Progress, RunHooks, TrainingLoop
 from workings.training.observer import HeldOutObserver
 from workings.training.stopping import StopRequest
-from workings.ways.base import way_of
 
 BEFORE = "held_out_before"
 """Kind of the event with the answers to the held-out items before the first step."""
@@ -285,11 +285,14 @@ class Attempt:
 
     def _learned_form(self) -> str:
         """Form of the completions that are learned, with the stop token; empty for sampled completions."""
-        recipe = self.setup.recipe
-        form = way_of(recipe).learned_form(recipe)
-        from_start = ", of a raw text all of it" if recipe.data.template == "plain" else ""
-        return form and (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt"
-                f"{from_start} (data.reasoning: {recipe.data.reasoning}, data.template: {recipe.data.template})")
+        data, examples = self.setup.recipe.data, self.setup.recipe.algorithm.examples
+        if examples == "prompts":
+            return ""
+        # Completions of pairs and verdicts are learned as they are written.
+        form = completion_form(data.reasoning) if examples == "traces" else "…"
+        from_start = ", of a raw text all of it" if data.template == "plain" else ""
+        return (f"{json.dumps(form + self.setup.template.stop_text, ensure_ascii=False)} after the prompt{from_start} "
+                f"(data.reasoning: {data.reasoning}, data.template: {data.template})")
 
     def _first_state(self, observer: HeldOutObserver, display: Display) -> State:
         """Restores the checkpoint, or makes the untrained model, whose answers to the held-out items are recorded."""

@@ -68,8 +68,10 @@ class TrainSetup(ResolvedRun):
     @property
     def watched_items(self) -> list[Item]:
         """Items that are answered and scored at each evaluation during training."""
-        items = self.data.items
-        return items[:way_of(self.recipe).watched_items(self.recipe)] if items else []
+        recipe = self.recipe
+        if self.data.items and (recipe.algorithm.examples == "prompts" or recipe.checkpoint.scores_items):
+            return self.data.items[:recipe.evaluation.items_during_training]
+        return []
 
     @cached_property
     def non_text_weights(self) -> NonTextWeights | None:

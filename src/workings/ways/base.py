@@ -67,10 +67,6 @@ class Way(Algorithm):
             raise refused(f"algorithm.name: {self.name} does not take data.learn: all",
                           "last: only completions are trained on, not the turns before them", "data.learn=last")
 
-    def watched_items(self, recipe: Recipe) -> int:
-        """Most held-out items that are answered and scored at each evaluation during training."""
-        return recipe.evaluation.items_during_training if recipe.checkpoint.scores_items else 0
-
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
         """Makes a recipe's sections small for `--smoke`, in place: at most these rows and tokens of a completion."""
 
@@ -110,11 +106,6 @@ class Way(Algorithm):
     def grouped(cls, rows: RowSet) -> RowSet | PairRows:
         """Rows as batches take them, with those of one example together."""
         return rows
-
-    def learned_form(self, recipe: Recipe) -> str:
-        """Form of the completions that are learned; empty for sampled ones."""
-        from workings.data.traces import completion_form
-        return completion_form(recipe.data.reasoning)
 
     def ids_of_examples(self, row_ids: Sequence[str]) -> set[str]:
         """Ids of the examples that became these rows."""

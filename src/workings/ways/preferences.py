@@ -64,11 +64,6 @@ class PairWay(RowWay):
         from workings.data.pair_rows import PairRows
         return PairRows(rows)
 
-    def learned_form(self, recipe: Recipe) -> str:
-        """Completions as they are in the pairs."""
-        del recipe
-        return "…"
-
     def row_data(self) -> type[PairData]:
         """Rows of pairs."""
         from workings.ways.parts.row_data import PairData

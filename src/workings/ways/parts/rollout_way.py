@@ -143,10 +143,6 @@ class RolloutWay(Way):
                 "whole groups: micro_batch x accumulation x devices x updates that algorithm.group divides",
                 f"batch.micro_batch={self.group}")
 
-    def watched_items(self, recipe: Recipe) -> int:
-        """The recipe's number."""
-        return recipe.evaluation.items_during_training
-
     def shrink(self, values: KeyValues, rows: int, new_tokens: int) -> None:
         """Whole groups on any number of devices, and short completions."""
         values["batch"]["micro_batch"] = values["algorithm"]["group"] = rows
@@ -193,11 +189,6 @@ class RolloutWay(Way):
                 words["data.buckets"] = [length for length in buckets if length <= prompt_tokens + new_tokens]
             yield words
             new_tokens //= 2
-
-    def learned_form(self, recipe: Recipe) -> str:
-        """Empty: completions are sampled."""
-        del recipe
-        return ""
 
     @abstractmethod
     def judges(self, resolved: ResolvedRun) -> dict[str, Any]:
