@@ -18,7 +18,7 @@ from pydantic import (
 from workings.config.algorithm import Algorithm, algorithms
 from workings.config.data import DataConfig
 from workings.config.environment import NamedEnvironment
-from workings.config.method import FULL, KNOWN_PROJECTIONS, MethodConfig
+from workings.config.method import FULL, KNOWN_PROJECTIONS, FullConfig, MethodConfig
 from workings.config.model import FromPretrained, ModelConfig
 from workings.config.rewards import RewardConfig
 from workings.config.sampler import SamplerConfig, samplers
@@ -107,7 +107,8 @@ class Recipe(Section):
         """Refuses unknown projections; a model outside the families is checked later, against its class."""
         if isinstance(self.model, FromPretrained) and not self.model.verified:
             return self
-        if self.method.name != "full" and (unknown := {*self.method.target_modules} - {*KNOWN_PROJECTIONS}):
+        names = () if isinstance(self.method, FullConfig) else self.method.target_modules
+        if unknown := {*names} - {*KNOWN_PROJECTIONS}:
             raise refused(f"method.target_modules: {', '.join(sorted(unknown))}",
                           f"some of {', '.join(KNOWN_PROJECTIONS)}",
                           "other names belong to models with model.verified: false")
@@ -115,7 +116,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _adapters_round_to_nearest(self) -> Self:
-        if self.method.name != "full" and self.precision.rounding != "nearest":
+        if not self.method.trains_all_weights and self.precision.rounding != "nearest":
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
         return self
