@@ -6,9 +6,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from workings.config.families import TEMPLATES
 from workings.config.load import LoadedRecipe, check_recipe
 from workings.config.model import FromPretrained
-from workings.config.recipe import DEFAULT_ENGINE, Recipe, section_at
+from workings.config.recipe import DEFAULT_ENGINE, Recipe
 from workings.config.training import MeshConfig, PrecisionConfig
 from workings.distributed.process_group import ProcessGroup, facts_of
 from workings.engines.base import Engine, EngineRequest
@@ -29,7 +30,7 @@ from workings.record.values import Absent
 from workings.ways.parts.teacher import recorded_name
 
 AS_RECORDED = "as recorded"
-"""Means the device of the run's recipe."""
+"""In place of a device: that of the run's recipe."""
 DEVICES = ("auto", "cpu", "gpu", "cuda", "tpu")
 _ONE_DEVICE = MeshConfig(fsdp=1, tp=1)
 ALONE = ProcessGroup(None)
@@ -96,14 +97,13 @@ class SealedRun(resolve.RecipeModel):
 
     def open_engine(self, device: str, weights: Path | None, fsdp: int = 0, elsewhere: MeshConfig = _ONE_DEVICE
                     ) -> Engine:
-        """The run's engine on this machine, on the mesh that the recipe means here.
+        """The run's engine on this machine, on the mesh of its recipe or with ``fsdp`` devices.
 
-        A run whose mesh does not exist here is opened on the mesh ``elsewhere``, which does not change its answers.
+        If the recipe's mesh does not exist here, the mesh ``elsewhere`` is used, which does not change any answer.
         """
         recipe = self.recipe
         if device != AS_RECORDED:
             _refuse_other("--device", device, DEVICES)
-        # The caller names a number of devices only where rows must be divided as they were.
         mesh = MeshConfig(fsdp=fsdp, tp=1) if fsdp else recipe.mesh
         request = EngineRequest.of(recipe, self.shape,
                                    device=recipe.device if device == AS_RECORDED else without_alias(device),
@@ -112,20 +112,19 @@ class SealedRun(resolve.RecipeModel):
         try:
             return engine_class.open(request)
         except RequestError:
-            # A mesh that the caller named, or one device already: there is nothing else to try.
             if fsdp or mesh == elsewhere:
                 raise
             # A run of eight chips can be asked on a laptop: generation needs no mesh.
             return engine_class.open(replace(request, mesh=elsewhere))
 
     def find_weights(self, model: FromPretrained, try_next: str, *, tensors: bool = True) -> Path:
-        """The weights that training started from: where the recipe named them, near the run, or on the Hub."""
+        """Folder of the weights that training started from: as the recipe names it, near the run, or of the Hub."""
         # Full fine-tuning can resume without its base weights; adapters cannot.
         adapters = not self.recipe.method.trains_all_weights
         return resolve.recorded_weights(self.run, model, try_next, adapters=adapters, tensors=tensors).folder
 
     def recorded_weights(self, given: Path | None) -> resolve.Weights:
-        """The weights that training started from, ``given`` or as `find_weights`, checked by their digests."""
+        """The weights that training started from, checked by their digests: in the folder ``given``, or found."""
         manifest, model = self.run.manifest, self.recipe.model
         recorded = manifest.weight_digests
         if isinstance(recorded, Absent) or not isinstance(model, FromPretrained):
@@ -152,7 +151,7 @@ def processes_of(path: Path) -> ProcessGroup:
 
 
 def follow_run(path: Path, device: str, group: ProcessGroup) -> None:
-    """Hold this process's part of a sealed run's model until process 0, which has opened the same run, is done."""
+    """Holds this process's part of a sealed run's model until process 0, which opens the same run, is done."""
     group.work(_open_part(SealedRun.open(path), device, group), None, lambda: False)
 
 
@@ -212,7 +211,10 @@ def starting_weights(path: Path, *, tensors: bool = True) -> Path:
 
 def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     """Opens weights in safetensors from a folder, or from the Hub by their id. Raises `RequestError`."""
-    _check(request)
+    _refuse_other("--template", request.template, list(TEMPLATES))
+    _refuse_other("--precision", request.precision, ["fp32", "bf16"])
+    _refuse_other("--device", request.device, DEVICES)
+    _refuse_other("--engine", request.engine, engine_names())
     weights = resolve.locate_weights(model, request.revision, [Path.cwd()])
     resolve.refuse_unread_revision("--revision", request.revision, weights)
     directory = weights.folder
@@ -237,19 +239,8 @@ def open_weights(model: str, request: WeightsRequest) -> OpenedModel:
     return OpenedModel(session=session, facts=facts, request=engine_request)
 
 
-def _check(request: WeightsRequest) -> None:
-    # From the recipe's schema, so that the list stays current.
-    templates = section_at(["data"])[0].model_fields["template"].annotation
-    template_names = tuple(getattr(templates, "__args__", ()))
-    for name, value, allowed in (("--template", request.template, template_names),
-                                 ("--precision", request.precision, ("fp32", "bf16")),
-                                 ("--device", request.device, DEVICES),
-                                 ("--engine", request.engine, tuple(engine_names()))):
-        _refuse_other(name, value, allowed)
-
-
 def _refuse_other(option: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise `RequestError` unless a value is one of those that an option may have."""
+    """Raises `RequestError` unless a value is one of those that an option may have."""
     if value not in allowed:
         raise RequestError(f"{option} {value or repr(value)} is unknown", f"one of {', '.join(allowed)}",
                            f"{option} {allowed[0]}")
