@@ -149,9 +149,7 @@ class RolloutSampler:
             completions = write([prompt.tokens for prompt in prompts], seeds)
             return [Sample(seed=seed, completion=completion)
                     for seed, completion in zip(seeds, completions, strict=True)]
-        episodes = play(prompts, seeds, player=self.player, template=self.template, rules=self.rules, write=write)
-        return [Sample(seed=episode.seed, completion=episode.completion, turns=tuple(episode.turns), done=episode.done)
-                for episode in episodes]
+        return play(prompts, seeds, player=self.player, template=self.template, rules=self.rules, write=write)
 
     def _rewarded(self, prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Sample]:
         """The samples with the values of every reward and their weighted sums; as they are without rewards."""
