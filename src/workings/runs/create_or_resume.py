@@ -1,7 +1,7 @@
 """Names and opens a run directory: a new one, or that of a killed, interrupted or failed run after its checkpoint."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -173,9 +173,15 @@ def _before(folders: Sequence[Path], relative: str) -> dict[str, Any] | None:
     return values
 
 
+def numbered(name: str) -> Iterator[str]:
+    """NAME, NAME-2, NAME-3, and so on."""
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
+
+
 def run_directory(name: str, *, resume: bool = False) -> Path:
     """``runs/NAME``, or with the next free number. Raises `RequestError` with ``resume``, which needs a directory."""
     if resume:
         raise RequestError("--resume needs --out", "the run to resume", f"--out {RUNS / name} --resume")
-    paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    paths = (RUNS / each for each in numbered(name))
     return next(path for path in paths if not path.exists() and not partial_path(path).exists())
