@@ -104,7 +104,9 @@ def _is_one_text(row: Mapping[str, Any]) -> bool:
 
 def algorithm_for(form: str) -> str:
     """The algorithm that learns from rows of this format; empty for the default."""
-    return "dpo" if form in PAIR_FORMATS else "kto" if form in VERDICT_FORMATS else ""
+    if form in PAIR_FORMATS:
+        return "dpo"
+    return "kto" if form in VERDICT_FORMATS else ""
 
 
 def write_given_items(data: Any, out: Path) -> None:
