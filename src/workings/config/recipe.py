@@ -101,31 +101,35 @@ class Recipe(Section):
         return {key: value for key, value in written(self).items()
                 if key not in ("environment", "sampler") or value is not None}
 
-    # Validators run in this order; only the first error is reported.
     @model_validator(mode="after")
-    def _adapters_have_known_names(self) -> Self:
-        """Refuses unknown projections; a model outside the families is checked later, against its class."""
-        if isinstance(self.model, FromPretrained) and not self.model.verified:
-            return self
-        names = () if isinstance(self.method, FullConfig) else self.method.target_modules
-        if unknown := {*names} - {*KNOWN_PROJECTIONS}:
+    def _sections_fit_together(self, info: ValidationInfo) -> Self:
+        # Only the first error is reported.
+        self._check_adapters()
+        self._check_best_checkpoint()
+        self.algorithm.check(self, info)
+        self._check_environment()
+        if self.sampler is not None:
+            self.sampler.check(self)
+        return self
+
+    def _check_adapters(self) -> None:
+        if isinstance(self.method, FullConfig):
+            return
+        # The projections of a model outside the families are checked later, against its class.
+        is_of_a_family = not isinstance(self.model, FromPretrained) or self.model.verified
+        unknown = {*self.method.target_modules} - {*KNOWN_PROJECTIONS}
+        if is_of_a_family and unknown:
             raise refused(f"method.target_modules: {', '.join(sorted(unknown))}",
                           f"some of {', '.join(KNOWN_PROJECTIONS)}",
                           "other names belong to models with model.verified: false")
-        return self
-
-    @model_validator(mode="after")
-    def _adapters_round_to_nearest(self) -> Self:
-        if not self.method.trains_all_weights and self.precision.rounding != "nearest":
+        if self.precision.rounding != "nearest":
             raise refused(f"precision.rounding: {self.precision.rounding} with method.name: {self.method.name}",
                           "nearest: adapters are float32 and keep the whole update", "precision.rounding=nearest")
-        return self
 
-    @model_validator(mode="after")
-    def _best_checkpoint_is_measured(self) -> Self:
+    def _check_best_checkpoint(self) -> None:
         checkpoint, evaluation = self.checkpoint, self.evaluation
         if checkpoint.keep != "best":
-            return self
+            return
         given = f"checkpoint.keep: best with checkpoint.measure: {checkpoint.measure}"
         if checkpoint.measure == "loss" and evaluation.traces == "none":
             raise refused(f"{given} and evaluation.traces: none", "held-out traces, whose loss is measured",
@@ -138,30 +142,16 @@ class Recipe(Section):
                           f"{evaluation.every_steps} and checkpoint.keep: best",
                           "a multiple of evaluation.every_steps, because every checkpoint must be measured",
                           f"evaluation.every_steps={checkpoint.every_steps}")
-        return self
 
-    @model_validator(mode="after")
-    def _algorithm_does_what_is_asked(self, info: ValidationInfo) -> Self:
-        self.algorithm.check(self, info)
-        return self
-
-    @model_validator(mode="after")
-    def _environment_is_rewarded(self) -> Self:
-        counts = any(reward.scorer == "environment" for reward in self.rewards)
-        if self.environment is None and (counts or self.data.traces == MADE_BY_ENVIRONMENT):
-            what = "rewards with scorer: environment" if counts else f"data.traces: {MADE_BY_ENVIRONMENT}"
+    def _check_environment(self) -> None:
+        rewarded = any(reward.scorer == "environment" for reward in self.rewards)
+        if self.environment is None and (rewarded or self.data.traces == MADE_BY_ENVIRONMENT):
+            what = "rewards with scorer: environment" if rewarded else f"data.traces: {MADE_BY_ENVIRONMENT}"
             raise refused(f"{what} without an environment", "a recipe with an environment", "environment=calculator")
-        if self.environment is not None and not counts:
+        if self.environment is not None and not rewarded:
             raise refused(f"environment: {self.environment.name} without its reward",
                           "a reward with scorer: environment, and algorithm grpo or another one with rewards",
                           "rewards='[{scorer: environment}]' algorithm.name=grpo")
-        return self
-
-    @model_validator(mode="after")
-    def _sampler_supports_the_recipe(self) -> Self:
-        if self.sampler is not None:
-            self.sampler.check(self)
-        return self
 
 
 def section_at(location: Sequence[str]) -> list[type[BaseModel]]:

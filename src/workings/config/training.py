@@ -40,24 +40,16 @@ class TrainingConfig(Section):
     """Learning rate at the last step as a share of the peak; 0: that step changes nothing (not used by `constant`)."""
 
     @model_validator(mode="after")
-    def _steps_or_epochs(self, info: ValidationInfo) -> Self:
-        """Requires one of the two; the resolved recipe of a run has both."""
+    def _keys_fit_together(self, info: ValidationInfo) -> Self:
         if not self.steps and not self.epochs:
             raise refused("neither training.steps nor training.epochs", "one of the two", "training.steps=100")
+        # The resolved recipe of a run has both.
         if self.steps and self.epochs and info.context == AS_WRITTEN:
             raise refused(f"training.steps: {self.steps} and training.epochs: {self.epochs:g}", "one of the two",
                           "leave one of them out")
-        return self
-
-    @model_validator(mode="after")
-    def _warmup_ends_before_the_run(self) -> Self:
-        if self.steps and self.warmup_steps >= self.steps and self.warmup_steps > 0:
+        if 0 < self.steps <= self.warmup_steps:
             raise refused(f"training.warmup_steps: {self.warmup_steps} with training.steps: {self.steps}",
                           "fewer warm-up steps than steps", f"training.warmup_steps={self.steps // 10}")
-        return self
-
-    @model_validator(mode="after")
-    def _constant_schedule_has_no_final_share(self, info: ValidationInfo) -> Self:
         given = written_keys(self, info, {"final_share"}, name="training")
         if given and self.schedule == "constant":
             raise refused(f"{given} with training.schedule: constant",
