@@ -53,7 +53,7 @@ _WATCHED = {*FIELDS.values(), EQUAL}
 
 @dataclass(kw_only=True)
 class _RunRecorder(RunHooks):
-    """Connects the training loop to the record, the display and the callback."""
+    """Connects the training loop to the record, the display and the callback; `RunHooks` describes the methods."""
 
     attempt: "Attempt"
     display: Display
@@ -66,34 +66,31 @@ class _RunRecorder(RunHooks):
     """When the last checkpoint was written, or the attempt began."""
 
     def write_metrics(self, line: dict[str, Any]) -> None:
-        """Writes a metrics line."""
         self.attempt.writer.metric(line)
 
     def stop_requested(self) -> bool:
-        """Whether a signal, the callback or another process asks to stop."""
         return self.processes.stop_requested(self.stop.requested)
 
     def early_end(self) -> str:
-        """Whether the recipe's patience has ended: with checkpoints that are not better, or with nothing to learn."""
         best = self.best()
         # Only a saved step counts as measured, so that the end is at a checkpoint in every attempt.
-        return best.reason if best is not None and best.ends_the_run else nothing_left(
-            self.attempt.setup.recipe.algorithm.model_dump(), self.lines)
+        if best is not None and best.ends_the_run:
+            return best.reason
+        return nothing_left(self.attempt.setup.recipe.algorithm.model_dump(), self.lines)
 
     def best(self) -> BestCheckpoint | None:
         """The best checkpoint so far, which is kept from now on; None where the recipe keeps the last one."""
-        if (best := self.attempt.best(self.lines)) is not None:
+        best = self.attempt.best(self.lines)
+        if best is not None:
             self.attempt.writer.checkpoints.best_step = best.step
         return best
 
     def checkpoint_is_due(self, step: int) -> bool:
-        """Whether the recipe asks for a checkpoint after this step."""
         keys = self.attempt.setup.recipe.checkpoint
         minutes = (time.monotonic() - self.saved_at) / 60
         return step % keys.every_steps == 0 or 0 < keys.every_minutes <= minutes
 
     def save_checkpoint(self, state: State, progress: Progress) -> None:
-        """Saves a checkpoint in the run directory."""
         engine = self.attempt.setup.engine
         write = engine.save
         if self.attempt.setup.recipe.checkpoint.sharded:
@@ -105,7 +102,6 @@ class _RunRecorder(RunHooks):
         self.saved_at = time.monotonic()
 
     def step_done(self, line: dict[str, Any], progress: Progress) -> None:
-        """Shows a finished step and calls the callback."""
         if not line.keys().isdisjoint(_WATCHED):
             self.lines.append(line)
             self.best()

@@ -183,14 +183,12 @@ def select(prompts: Iterable[Sequence[Mapping[str, Any]]], selection: Selection,
         prompts=solved.total(), **{name: solved[name] for name in ("never", "sometimes", "always")},
         with_kept=len({sample.prompt_id for sample in kept}), samples=len(kept) + left_out.total(), kept=len(kept),
         left_out=dict(sorted(left_out.items())))
-    return tuple(trace_of(sample, origin) for sample in kept), counts
-
-
-def trace_of(sample: Candidate, origin: SampleOrigin) -> Trace:
-    """The trace whose completion is exactly the sample's text."""
-    return Trace(id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps,
-                 answer=sample.answer, source=origin.source,
-                 metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
+    # Their completions are exactly the texts of the samples.
+    traces = tuple(Trace(
+        id=f"{sample.prompt_id}/{sample.number}", prompt=sample.prompt, steps=sample.steps, answer=sample.answer,
+        source=origin.source, metadata={**sample.facts, DRAWN_FROM: origin.drawn_from}, **sample.labels)
+        for sample in kept)
+    return traces, counts
 
 
 def _reasons(samples: Sequence[Candidate], selection: Selection) -> list[str]:

@@ -285,7 +285,9 @@ def replayed_rollouts(opened: ReopenedRun, seed: int, *, exact: bool) -> Rollout
     first = opened.rollout(1)
     if first is None:
         raise RecordError(f"{opened.run.path}: no rollout of step 1")
-    player = None if data.environment is None or data.environment.config.is_foreign else EnvironmentProcess(
-        data.environment)
+    player, environment = None, data.environment
+    # A user's own code and a server are never asked for the sake of a record.
+    if environment is not None and not environment.config.file and not environment.config.server:
+        player = EnvironmentProcess(environment)
     sampler = data.rollout_sampler(opened.engine, RecordedRewards(recorded=first), opened.teacher_log_probs, player)
     return RolloutSource(sampler=sampler, recorded=opened.rollout, exact=exact)

@@ -166,10 +166,6 @@ class RolloutWay(Way):
         """One for every `updates` steps."""
         return -(-steps // self.updates)
 
-    def rollout_passes(self) -> int:
-        """Passes over a batch after the sampling: for log probabilities, if several updates use them."""
-        return self.updates if self.updates > 1 else 0
-
     def smaller_rollouts(self, recipe: Recipe, devices: int) -> Iterator[KeyValues]:
         """Changes to fewer updates from one rollout, each with the same number of completions."""
         updates, rows = self.updates // 2, recipe.batch.micro_batch * recipe.batch.accumulation * devices
