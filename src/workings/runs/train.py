@@ -40,6 +40,7 @@ from workings.runs.run_metadata import data_digests, request_of
 from workings.runs.smoke import shrink, truncate
 from workings.runs.train_result import TrainResult
 from workings.training.stopping import StopRequest
+from workings.ways.parts.row_data import PairData
 from workings.ways.parts.teacher import refuse_processes
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -179,7 +180,9 @@ def _prepared(processes: ProcessGroup, loaded: LoadedRecipe, smoke: int) -> Trai
 
 def _manifest_facts(setup: TrainSetup, processes: ProcessGroup, smoke: int) -> dict[str, Any]:
     """Fields of the manifest that are known before the first step; the tensors must be on this machine."""
-    facts = {**setup.training_data.facts(), "smoke": smoke > 0}
+    facts: dict[str, Any] = {"smoke": smoke > 0}
+    if isinstance(setup.training_data, PairData):
+        facts["pairs"] = setup.training_data.pairs
     if not setup.shape.verified:
         facts[UNVERIFIED_MODEL] = unverified_sentence(setup.shape.family)
     if sources := setup.data.drawn_from:

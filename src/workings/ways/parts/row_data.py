@@ -86,10 +86,6 @@ class TraceData:
         # The index was cleaned when the rows were made, because their digest is over these bytes.
         writer.write_cleaned(ROWS, self.rows.index_bytes)
 
-    def facts(self) -> dict[str, Any]:
-        """Fields of the manifest; none, because the row index has everything."""
-        return {}
-
     def sentence(self) -> str:
         """Numbers of rows and supervised tokens, the share of padding, and remarks."""
         rows, turns, texts = len(self.rows.rows), self.rows.learned_turns, self.rows.whole
@@ -145,13 +141,14 @@ class TraceData:
 class PairData(TraceData):
     """Rows of preference pairs."""
 
-    def facts(self) -> dict[str, Any]:
-        """The number of pairs."""
-        return {"pairs": len(self.rows.rows) // 2}
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.rows.rows) // 2
 
     def sentence(self) -> str:
         """Number of pairs, then as for traces."""
-        return f"{len(self.rows.rows) // 2:,} pairs: {super().sentence()}"
+        return f"{self.pairs:,} pairs: {super().sentence()}"
 
     def add_signals(self, batch: Batch, row_ids: Sequence[Sequence[str]], values: Mapping[str, Any]) -> Batch:
         """A batch divided by its pairs, with what the objective must know of it."""

@@ -97,10 +97,6 @@ class PromptData:
         if self.teacher is not None:
             writer.write_json(TEACHER, self.teacher.facts)
 
-    def facts(self) -> dict[str, Any]:
-        """None: the recipe says how many prompts a rollout takes."""
-        return {}
-
     def sentence(self) -> str:
         """Numbers of prompts, in all and of a rollout."""
         of_a_rollout = self.shape.completions // self.algorithm.group
