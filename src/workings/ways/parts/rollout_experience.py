@@ -79,11 +79,6 @@ class RolloutSampler:
         """Prompts whose completions the updates of one rollout are trained on."""
         return self.shape.completions // self.algorithm.group
 
-    @property
-    def reward_names(self) -> tuple[str, ...]:
-        """Names of the rewards in their order."""
-        return () if self.reward_settings is None else self.reward_settings.names
-
     def rollout(self, state: State, position: Position, step: int) -> Rollout:
         """Samples and rewards the completions of a rollout whose first update is ``step``; with the reference."""
         return self.with_reference(state, self.sampled(state, position, step))
@@ -315,9 +310,9 @@ class RolloutExperience(Experience):
         started = time.perf_counter()
         sampler, ahead = self._sampler, self._ahead
         self._ahead = None
-        rollout = sampler.rollout(state, position, step) if ahead is None else sampler.with_reference(
-            state, ahead.result())
-        metrics = rollout_metrics(rollout, sampler.reward_names)
+        sampled = sampler.sampled(state, position, step) if ahead is None else ahead.result()
+        rollout = sampler.with_reference(state, sampled)
+        metrics = rollout_metrics(rollout, () if sampler.reward_settings is None else sampler.reward_settings.names)
         self._stall_detector.check_rollout(rollout, metrics)
         if sampler.shape.updates > 1:
             # Now, because the weights differ from the sampler's after the first update.
