@@ -2,7 +2,7 @@
 
 This module has the interface. Each module of `workings.ways` defines ways of learning, and lists them in ``WAYS``::
 
-    class Sft(RowWay):
+    class Sft(Way):
         name: Literal["sft"]
 
     WAYS = (Sft,)

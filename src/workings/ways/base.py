@@ -6,7 +6,6 @@ with every recipe, so it imports large modules only inside of methods.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -15,6 +14,7 @@ from pydantic import ValidationInfo
 
 from workings.config.algorithm import Algorithm
 from workings.config.section import refused, written_keys
+from workings.hardware.device import row_devices
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from workings.models.chat import ChatTemplate
     from workings.models.tokenizer import Tokenizer
     from workings.ways.parts.replay_source import BatchSource, ReopenedRun
+    from workings.ways.parts.row_data import TraceData
     from workings.ways.parts.training_data import TrainingData
 
 KeyValues = dict[str, Any]
@@ -36,7 +37,7 @@ TeacherPrecision = Literal["fp32", "bf16", "nf4"]
 
 
 class Way(Algorithm):
-    """A way of learning. The defaults fit a way that learns from rows of traces."""
+    """A way of learning. The methods here are those of a way that learns from rows of traces."""
 
     not_searched: ClassVar[str] = ""
     """A remark about changes that the search for a plan that fits does not try."""
@@ -112,17 +113,34 @@ class Way(Algorithm):
         from workings.data.rows import example_id
         return {*row_ids, *map(example_id, row_ids)}
 
-    @abstractmethod
+    def row_data(self) -> type[TraceData]:
+        """Kind of its training data, if it learns from rows."""
+        from workings.ways.parts.row_data import TraceData
+        return TraceData
+
     def prepare(self, resolved: ResolvedRun, engine: Engine) -> TrainingData:
         """Reads, checks and orders a run's training data; no weight is read. Raises `RequestError`."""
+        from workings.ways.parts.row_data import read_rows
+        data = self.row_data()(recipe=resolved.recipe, rows=read_rows(resolved),
+                               devices=row_devices(engine.describe().mesh))
+        data.check(engine)
+        return data
 
-    @abstractmethod
     def replay(self, opened: ReopenedRun, seed: int, *, exact: bool) -> BatchSource:
         """The batches of a sealed run's steps, made again.
 
         ``seed`` decides sampling and the order of the data. ``exact``: also computes again what came before the steps
         and between them, such as completions, instead of using recorded values.
         """
+        from workings.ways.parts.replays import RowSource
+        del exact
+        data = self.reopened_data(opened, seed)
+        return RowSource(batches=data.batches, add=data.add_signals)
+
+    def reopened_data(self, opened: ReopenedRun, seed: int) -> Any:
+        """The rows of a sealed run in the order of a seed, if it learns from rows."""
+        return self.row_data()(recipe=opened.recipe.model_copy(update={"seed": seed}), rows=opened.rows,
+                               devices=opened.row_devices)
 
 
 class TeacherWay(Way):

@@ -17,7 +17,6 @@ from workings.objectives.top_tokens import MAX_TOKENS, TopTokens
 from workings.record.layout import PROMPTS, ROLLOUTS, ROWS, TEACHER, TOP_TOKENS
 from workings.ways.base import TeacherWay
 from workings.ways.parts.rollout_way import RolloutWay
-from workings.ways.parts.row_way import RowWay
 
 if TYPE_CHECKING:
     from workings.engines.base import Engine
@@ -63,7 +62,7 @@ class Distill(TeacherWay, RolloutWay):
         return {"teacher": find_teacher(resolved.loaded, resolved.tokenizer, resolved.shape)}
 
 
-class TraceDistill(TeacherWay, RowWay):
+class TraceDistill(TeacherWay):
     """At each learned position of a trace the student's distribution becomes the teacher's.
 
     The teacher computes its most likely tokens once, before the first step, and is not in memory after that. The traces

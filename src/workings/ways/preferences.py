@@ -17,7 +17,7 @@ from workings.errors import RequestError
 from workings.objectives import kto, preference
 from workings.objectives.preference import Preference
 from workings.record.layout import REFERENCE_LOG_PROBS, ROWS
-from workings.ways.parts.row_way import RowWay
+from workings.ways.base import Way
 
 if TYPE_CHECKING:
     from workings.config.data import DataConfig
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from workings.ways.parts.row_data import PairData, ReferencedPairData
 
 
-class PairWay(RowWay):
+class PairWay(Way):
     """Trains on pairs of completions: the chosen one becomes likelier than the rejected one."""
 
     examples = "pairs"

@@ -6,10 +6,10 @@ from typing import Literal
 
 from workings.objectives.base import CROSS_ENTROPY, CrossEntropy
 from workings.record.layout import ROWS
-from workings.ways.parts.row_way import RowWay
+from workings.ways.base import Way
 
 
-class Sft(RowWay):
+class Sft(Way):
     """Traces are imitated: supervised fine-tuning by cross entropy."""
 
     name: Literal["sft"]
